@@ -87,13 +87,7 @@ impl ScoredTrace {
             matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
         };
         let asker = &settings.asker;
-        let is_shown = |agent: &&Agent| {
-            let task_at = agent.task_at.unwrap_or(agent.at);
-            labels.expected.is_some()
-                && !asker.withholds(trace, agent.at)
-                && !asker.withholds(trace, task_at)
-                && !asker.withholds_answer(trace, agent)
-        };
+        let is_shown = |agent: &&Agent| labels.expected.is_some() && !asker.withholds_run(trace, agent);
         let agent = trace.agents.first().filter(is_shown);
         let text = |text: &Option<Text>| text.as_ref().map(|text| text.to_string());
         let completed = measurements.iter().find(|m| m.metric == CHECKLIST && m.outcome.is_ok());

@@ -130,6 +130,11 @@ impl JudgeClient {
         !withheld
     }
 
+    /// Whether content of any services may not be sent to this judge.
+    pub(crate) fn withholds_any(&self, judging: &JudgingConfig) -> bool {
+        !self.config.exclude_services.is_empty() || self.external && !judging.keep_internal.is_empty()
+    }
+
     /// The body of a question in the configured shape. It identifies the question in the caches, whatever the server
     /// turns out to accept.
     pub(crate) fn encode(&self, question: &Question) -> Bytes {

@@ -198,7 +198,12 @@ impl Judges {
         };
         let rubric = cache_key::rubric(question);
         let prepared = PreparedQuestion { question, validator, rubric, trace, services: &ask.services };
-        let each = ask.judges.iter().map(|name| self.answers(name, &prepared, &ask.context));
+        // While a trace is open, services whose content it repeats may not be known.
+        let judging = &self.inner.parts.judging;
+        let is_free = |judge: &&Judge| !judge.client.withholds_any(judging);
+        let is_asked = |name: &&String| !ask.context.is_early || self.inner.members(name).iter().all(is_free);
+        let asked = ask.judges.iter().filter(is_asked);
+        let each = asked.map(|name| self.answers(name, &prepared, &ask.context));
         let resolved: Vec<Resolved> = join_all(each).await.into_iter().flatten().collect();
         let mut usage = Usage::default();
         resolved.iter().for_each(|one| usage += one.usage);

@@ -151,6 +151,65 @@ const FINDINGS: &[Finding] = &[
         )],
     ),
     (
+        "S17.1: content of a service that spans of others repeat",
+        "no text of a restricted service, whatever repeats it",
+        &[
+            (
+                "src/pipeline/shard/tests/private.rs",
+                &[
+                    "what_a_span_of_another_service_repeats_reaches_no_external_judge",
+                    "what_a_span_of_another_service_repeats_of_withheld_content_is_in_no_question",
+                ],
+            ),
+            (
+                "crates/eval/src/measure/ask/tests/repeated.rs",
+                &[
+                    "what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it",
+                    "what_a_prompt_repeats_of_withheld_content_is_not_shown",
+                    "result_of_a_tool_around_spans_of_another_service_counts_as_content_of_every_service",
+                    "spans_without_a_service_are_withheld_if_any_service_of_the_trace_is",
+                ],
+            ),
+            (
+                "crates/eval/src/measure/remote/tests.rs",
+                &["what_a_step_repeats_of_another_service_counts_as_its_content_or_is_withheld"],
+            ),
+        ],
+    ),
+    (
+        "S17.2: the error of a call without a span in the log of a checklist",
+        "not quoted where content is withheld",
+        &[(
+            "crates/eval/src/measure/ask/tests/repeated.rs",
+            &["log_of_a_run_repeats_nothing_that_is_withheld"],
+        )],
+    ),
+    (
+        "S17.3: questions about steps visit every part of a message for each of its calls",
+        "parts that are rendered, within a factor of 2 for each part, call or span; charged before",
+        &[(
+            "crates/eval/src/measure/ask/tests/growth.rs",
+            &[
+                "work_of_preparing_questions_grows_linearly",
+                "content_of_a_step_is_charged_before_it_is_rendered",
+            ],
+        )],
+    ),
+    (
+        "S17.6: questions about an open trace whose services are not all known",
+        "none to a judge from which content of services is withheld",
+        &[
+            (
+                "src/pipeline/shard/tests/private.rs",
+                &["judges_from_which_services_are_withheld_are_asked_when_the_trace_has_closed"],
+            ),
+            (
+                "crates/eval/src/measure/ask/tests/repeated.rs",
+                &["nothing_is_asked_of_an_open_trace_while_content_is_withheld"],
+            ),
+        ],
+    ),
+    (
         "H6: large traces that wait use up the blocking threads",
         "two blocking threads",
         &[(

@@ -6,7 +6,7 @@ use crate::recognise::AgentTrace;
 
 /// A trace, the settings, and the measurements by rules.
 #[derive(Clone, Copy)]
-pub struct Inputs<'a> {
+pub(crate) struct Inputs<'a> {
     /// The trace as far as it has arrived.
     pub trace: &'a AgentTrace,
     pub settings: &'a Settings,

@@ -5,6 +5,7 @@
 
 use verdict_otlp::trace::Idx;
 
+use self::ask::content::TraceContent;
 use crate::recognise::AgentTrace;
 
 /// The result of one step of a metric.
@@ -35,6 +36,11 @@ impl Context<'_> {
     /// The threshold of the metric on this span, if it has scores; a score below it fails.
     pub fn threshold(&self) -> f64 {
         self.settings.threshold(self.row, self.trace, self.at)
+    }
+
+    /// The content of the trace as judges may read it.
+    pub(crate) fn content(&self) -> TraceContent<'_> {
+        TraceContent { asker: &self.settings.asker, trace: self.trace, memo: self.memo }
     }
 
     /// Whether this label of the metric fails.

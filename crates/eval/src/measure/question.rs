@@ -44,7 +44,7 @@ impl Prompt {
 /// The spans whose content a text shows. By default any span of the trace, so that text of unknown
 /// origin counts as content of every service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Shows(Option<BTreeSet<Idx>>);
+pub(crate) struct Shows(Option<BTreeSet<Idx>>);
 
 impl Shows {
     /// No span.
@@ -52,11 +52,32 @@ impl Shows {
         Shows(Some(BTreeSet::new()))
     }
 
+    pub(super) fn only(at: Idx) -> Shows {
+        Shows(Some([at].into()))
+    }
+
     /// The span `at`, and its agent, whose name may be in the title.
     pub(super) fn span(trace: &AgentTrace, at: Idx) -> Shows {
         let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
         let titled = agent.filter(|_| trace.agents.len() > 1).map(|agent| agent.at);
         Shows(Some(titled.into_iter().chain([at]).collect()))
+    }
+
+    /// Adds the span `at`, unless one of its service is there. Of too many services it may be any span.
+    pub(super) fn add(&mut self, trace: &AgentTrace, at: Idx) {
+        const MAX_SERVICES: usize = 16;
+        let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
+        if let Some(spans) = &mut self.0
+            && spans.iter().all(|known| service(*known) != service(at))
+        {
+            spans.insert(at);
+            self.0.take_if(|spans| spans.len() > MAX_SERVICES);
+        }
+    }
+
+    /// Whether one of them is such, or it may be any span.
+    pub(super) fn is_any(&self, is: impl Fn(Idx) -> bool) -> bool {
+        self.0.as_ref().is_none_or(|spans| spans.iter().any(|at| is(*at)))
     }
 
     /// The union of both.

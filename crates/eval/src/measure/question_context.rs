@@ -41,6 +41,8 @@ pub struct QuestionContext {
     pub has_severe_finding: bool,
     /// `None` for questions without a verdict, such as one for passages.
     pub criterion: Option<PassCriterion>,
+    /// The trace is open, so that what its prompt shows may be content of a service that is not known yet.
+    pub is_early: bool,
 }
 
 impl QuestionContext {
@@ -60,6 +62,7 @@ impl QuestionContext {
             rules_passed: own.or(has_failed),
             has_severe_finding,
             criterion: criterion(row, settings, trace, at, form),
+            is_early: false,
         }
     }
 

@@ -89,7 +89,8 @@ impl<'a> Questions<'a> {
 
     /// The questions that can be asked about an open trace: those of metrics that need no more than the steps of the
     /// agent, on spans whose agent has ended, and those that depend on an agent's task alone. When the trace has closed
-    /// the same questions are asked again, so that their answers are cached or pending.
+    /// the same questions are asked again, so that their answers are cached or pending. None while content may be
+    /// withheld: a span may repeat what one produced that is still to come.
     pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // Findings of the rules, and with them the questions, may change with further spans.
         let inputs = Inputs { rules: &[], ..inputs };
@@ -105,7 +106,8 @@ impl<'a> Questions<'a> {
             // Metrics of whole runs may know a part of their questions from the task.
             _ => row.rubric.is_none() && of_agents.contains(&at),
         };
-        let metrics = catalog::asking(inputs.settings, custom);
+        let mut metrics = catalog::asking(inputs.settings, custom);
+        metrics.retain(|_| inputs.settings.asker.ask.withhold.is_empty());
         Questions { is_early: true, ..Questions::over(metrics, inputs, TraceState::open(), ready) }
     }
 
@@ -116,6 +118,8 @@ impl<'a> Questions<'a> {
         ready: impl Fn(&MetricSpec, Idx) -> bool,
     ) -> Questions<'a> {
         let evaluated = evaluated_spans(inputs.trace);
+        let Inputs { trace, settings, rules } = inputs;
+        let memo = Memo::new();
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
         let mut not_asked = Vec::new();
@@ -129,7 +133,8 @@ impl<'a> Questions<'a> {
                 if !applies {
                     continue;
                 }
-                match inputs.settings.asker.decide(row, inputs, at, state) {
+                let context = Context { row, trace, at, settings, memo: &memo, rules };
+                match settings.asker.decide(&context, state) {
                     AskDecision::Ask => todo.push_back((index, at)),
                     AskDecision::Unmeasured(reason) if row.rubric.is_none() => {
                         not_asked.push((index, at, reason))
@@ -152,7 +157,7 @@ impl<'a> Questions<'a> {
             inputs,
             steps: DEFAULT_STEPS,
             stop: None,
-            send_values: SendValues::default(),
+            send_values: memo.into_send_values(),
         }
     }
 
@@ -232,6 +237,7 @@ impl<'a> Questions<'a> {
                     let judges = if own.is_empty() { judges.clone() } else { own };
                     let services = question.prompt.shows().services(trace, &self.services);
                     let context = QuestionContext::new(row, self.inputs, at, &question.form);
+                    let context = QuestionContext { is_early: self.is_early, ..context };
                     Ask { id, at, metric, question, judges, services, context }
                 }));
                 self.open.insert(id, open);

@@ -177,6 +177,10 @@ async fn content_of_a_service_is_withheld_from_external_judges_or_from_one() {
     assert_eq!(scores(&bench.judges.ask(trace(1), &ask("Q", all)).await).unwrap().len(), 1);
     let withheld = bench.judges.ask(trace(1), &ask("Q", &["far", "picky"])).await;
     assert_eq!(scores(&withheld), Err(Unmeasured::NotApplicable));
+    // Which services an open trace has is not known.
+    let mut early = ask("Q", &["far"]);
+    (early.services, early.context.is_early) = ([Text::from("billing")].into(), true);
+    scores(&bench.judges.ask(trace(1), &early).await).unwrap_err();
     let of = |services: &[&str]| Ask {
         services: services.iter().map(|name| Text::from(*name)).collect(),
         ..ask("Q", all)

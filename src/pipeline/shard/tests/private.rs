@@ -1,5 +1,5 @@
 //! Traces of several services, some of whose content no external judge may receive: the requests to judges
-//! over HTTP, for several orders of arrival.
+//! over HTTP, for several orders of arrival, and with spans that repeat what those of another service produced.
 
 use std::sync::Mutex;
 
@@ -133,14 +133,60 @@ fn trace() -> Vec<TestSpan> {
     ]
 }
 
+/// [`trace`], with further spans of `shop` that repeat what `payroll` produced: a tool that returns its answer, and,
+/// after nine further steps, a model call whose prompt has a result in other words than on the span of the tool, and
+/// one of a call without a span of its own, which failed.
+fn repeating_trace() -> Vec<TestSpan> {
+    let shop = Some("shop");
+    let part = |role: &str, part: Value| json!({ "role": role, "parts": [part] });
+    let text = |text: &str| json!({ "type": "text", "content": text });
+    let request = |id: &str, name: &str| json!({ "type": "tool_call", "id": id, "name": name, "arguments": { "of": 7 } });
+    let result = |id: &str, text: &str| json!({ "type": "tool_call_response", "id": id, "result": text });
+    let asks = json!([part("assistant", request("c2", "Shop_remote"))]).to_string();
+    let prompt = json!([
+        part("user", text("Shop: what does Ann earn?")),
+        part("assistant", request("c1", "Shop_ask")),
+        part("tool", result("c1", "{\"said\": \"PAYROLL pays 9000\"}")),
+        part("assistant", request("c2", "Shop_remote")),
+        part("tool", result("c2", "Error: PAYROLL pays 9000, says the server")),
+        part("user", text("Observation: PAYROLL pays 9000")),
+    ]);
+    let mut spans = trace();
+    spans.push(TestSpan::new(shop, 8, 1, "execute_tool").tool("Shop_ask", "PAYROLL pays 9000."));
+    spans.push(
+        TestSpan::new(shop, 9, 1, "chat")
+            .with(
+                "gen_ai.input.messages",
+                &json!([part("user", text("Shop: what does Ann earn?"))]).to_string(),
+            )
+            .with("gen_ai.output.messages", &asks),
+    );
+    for id in 10..19 {
+        spans
+            .push(TestSpan::new(shop, id, 1, "execute_tool").tool("Shop_lookup", &format!("Shop: row {id}")));
+    }
+    let said = json!([part("assistant", text("Shop: I have it."))]).to_string();
+    spans.push(
+        TestSpan::new(shop, 19, 1, "chat")
+            .with("gen_ai.input.messages", &prompt.to_string())
+            .with("gen_ai.output.messages", &said),
+    );
+    spans
+}
+
 /// The requests to an internal and an external judge about a trace whose spans arrive in this order.
 async fn asked(extra: &str, spans: Vec<TestSpan>) -> [Answers; 2] {
+    asked_in_two(extra, spans, Vec::new()).await
+}
+
+/// As [`asked`]; the trace is still open when the judges are asked about the first spans, and the others follow.
+async fn asked_in_two(extra: &str, first: Vec<TestSpan>, others: Vec<TestSpan>) -> [Answers; 2] {
     let (near, far) = (Answers::default(), Answers::default());
     let (near_server, far_server) = (near.server().await, far.server().await);
     let config = format!(
         "verdict:
   max_wait: 30s
-  close: {{ quiet: 0s }}
+  close: {{ quiet: {quiet} }}
   metrics:
     judges: [rules, near, far]
     plan: {{ enabled: true, judges: [rules, near, far] }}
@@ -154,6 +200,7 @@ judges:
   near: {{ endpoint: '{near}/v1', model: near }}
   far: {{ endpoint: '{far}/v1', model: far, external: true{excludes} }}
   order: {{ endpoint: '{far}/v1', model: order, external: true, dialect: rerank{excludes} }}",
+        quiet = if others.is_empty() { "0s" } else { "1h" },
         near = near_server.uri(),
         far = far_server.uri(),
         excludes = if extra.is_empty() { ", exclude_services: [payroll]" } else { "" },
@@ -169,9 +216,16 @@ judges:
             .unwrap(),
         )
     };
-    let request: Vec<u8> = spans.iter().flat_map(|span| span.request(1)).collect();
-    with_answerer(&config, answerer, |inbox, shared| async move {
-        send(&inbox, &shared, &request.into()).await;
+    let request = |spans: &[TestSpan]| -> Vec<u8> { spans.iter().flat_map(|span| span.request(1)).collect() };
+    with_answerer(&config, answerer, |inbox, shared| {
+        let near = near.clone();
+        async move {
+            send(&inbox, &shared, &request(&first).into()).await;
+            while !others.is_empty() && near.with("") == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            send(&inbox, &shared, &request(&others).into()).await;
+        }
     })
     .await;
     [near, far]
@@ -258,5 +312,44 @@ async fn withheld_content_is_in_no_question_to_any_judge() {
             assert_eq!((near.with(text), far.with(text)), (0, 0), "{text}");
         }
         assert!(near.with(SHOP) > 10 && near.with("(withheld)") > 0);
+    }
+}
+
+#[tokio::test]
+async fn what_a_span_of_another_service_repeats_reaches_no_external_judge() {
+    for reversed in [false, true] {
+        let mut spans = repeating_trace();
+        if reversed {
+            spans.reverse();
+        }
+        let [near, far] = asked(&internal("payroll"), spans).await;
+        assert_eq!(far.with(SECRET), 0, "{:#?}", far.0.lock().unwrap());
+        assert!(far.with(SHOP) > 10, "what repeats nothing is sent: {}", far.with(SHOP));
+        assert!(near.with("Observation: PAYROLL pays 9000") > 0 && near.with("says the server") > 0);
+    }
+    let [_, far] = asked("", repeating_trace()).await;
+    assert_eq!(far.with(SECRET), 0);
+}
+
+#[tokio::test]
+async fn what_a_span_of_another_service_repeats_of_withheld_content_is_in_no_question() {
+    let withhold = "  ask: { withhold: [payroll] }";
+    let [near, far] = asked(&format!("{withhold}\n{}", internal("bank")), repeating_trace()).await;
+    for text in ["pays 9000", "says the server"] {
+        assert_eq!((near.with(text), far.with(text)), (0, 0), "{text}");
+    }
+    assert!(near.with("Shop: row 12") > 0 && near.with("call of Shop_remote, it failed") > 0);
+}
+
+/// A span without a service, and one that repeats a result, may be of a service whose spans are still to come.
+#[tokio::test]
+async fn judges_from_which_services_are_withheld_are_asked_when_the_trace_has_closed() {
+    for extra in [internal("payroll"), String::new()] {
+        let is_payroll = |span: &TestSpan| span.service == Some("payroll");
+        let (late, mut first): (Vec<_>, Vec<_>) = repeating_trace().into_iter().partition(is_payroll);
+        first.push(TestSpan::new(None, 30, 1, "chat").messages("Nameless: hello", "Nameless: hello"));
+        let [near, far] = asked_in_two(&extra, first, late).await;
+        assert_eq!((far.with(SECRET), far.with(NAMELESS)), (0, 0), "{:#?}", far.0.lock().unwrap());
+        assert!(far.with(SHOP) > 5 && near.with(NAMELESS) > 0);
     }
 }

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use verdict_config::{admits, matches};
-use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::trace::Idx;
 
 use super::config::{AskConfig, Instruction};
+use super::content::{TraceContent, WITHHELD};
+use super::origins::withheld;
 use super::{prompt_page, sanitize, system};
 use crate::measure::defects;
 use crate::measure::memo::Memo;
@@ -21,7 +23,7 @@ use crate::redact::{Addresses, InvalidPattern, Redact, Redactor};
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Asker {
-    pub(super) ask: AskConfig,
+    pub(crate) ask: AskConfig,
     redactor: Redactor,
     rubrics: BTreeMap<String, String>,
     instructions: Vec<Instruction>,
@@ -76,58 +78,33 @@ impl Asker {
         agent.name.as_ref().map(|name| self.name(name)).filter(|name| !name.is_empty())
     }
 
-    /// Whether the service of the span withholds its content from judges, or that of a span beneath
-    /// a plan span, whose text may be the plan.
-    pub fn withholds(&self, trace: &AgentTrace, at: Idx) -> bool {
-        if self.ask.withhold.is_empty() {
-            return false;
-        }
-        let listed = |at: Idx| self.is_withheld_service(trace, at);
-        let plans = trace.views.get(at).is_some_and(|view| view.kind == Kind::Plan);
-        listed(at) || plans && trace.tree.subtree(at).any(listed)
-    }
-
     /// Whether content of any span is withheld.
-    pub(crate) fn withholds_any(&self, trace: &AgentTrace, memo: &Memo) -> bool {
-        /// Whether any is.
-        struct Withheld(bool);
-        !self.ask.withhold.is_empty() && memo.send_value(|| Withheld(self.withholds_some(trace))).0
-    }
-
-    /// As [`Asker::withholds_any`], without a memo.
     pub(crate) fn withholds_some(&self, trace: &AgentTrace) -> bool {
-        !self.ask.withhold.is_empty() && (0..trace.views.len()).any(|at| self.is_withheld_service(trace, at))
+        !self.ask.withhold.is_empty() && withheld(&self.ask.withhold, trace).contains(&true)
     }
 
-    fn is_withheld_service(&self, trace: &AgentTrace, at: Idx) -> bool {
-        let service = trace.views.get(at).and_then(|view| view.service.as_deref());
-        service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
+    /// Whether the task or the answer of an agent is withheld.
+    pub fn withholds_run(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+        let content = TraceContent { asker: self, trace, memo: &Memo::new() };
+        let task_at = agent.task_at.unwrap_or(agent.at);
+        let task = agent.task.iter().map(|task| content.text(task_at, task, usize::MAX));
+        let answer = agent.answer.iter().map(|answer| content.answer(agent, answer, usize::MAX));
+        content.withholds(agent.at) || task.chain(answer).any(|shown| shown == WITHHELD)
     }
 
-    /// Whether content of an agent's own span or model calls is withheld, which includes its tools.
-    pub fn withholds_of(&self, trace: &AgentTrace, agent: &Agent) -> bool {
-        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(trace, at))
-    }
-
-    /// Whether an agent's final answer is withheld. An answer on a tool's span may consist of
-    /// arguments from a model's span.
-    pub fn withholds_answer(&self, trace: &AgentTrace, agent: &Agent) -> bool {
-        let at = agent.answer_at.unwrap_or(agent.at);
-        let handed = at != agent.at && !agent.llms.contains(&at);
-        self.withholds(trace, at) || handed && self.withholds_of(trace, agent)
+    /// The operator's instructions for questions of these names about a span; without one, those that are for every
+    /// service and agent.
+    fn instructions_for(&self, names: &[&str], of: Option<(&AgentTrace, Idx)>) -> Vec<&Instruction> {
+        let service = of.and_then(|(trace, at)| trace.views.get(at)?.service.as_deref());
+        let agent = of.and_then(|(trace, at)| agent_name(trace, at));
+        let is_for = |pattern: &String| names.iter().any(|name| matches(pattern, name));
+        let named = self.instructions.iter().filter(|i| i.metrics.is_empty() || i.metrics.iter().any(is_for));
+        named.filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent)).collect()
     }
 
     /// The system prompt of a metric about the span `at`.
     pub fn system(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
-        let view = trace.views.get(at);
-        let service = view.and_then(|view| view.service.as_deref());
-        let agent = agent_name(trace, at);
-        let instructions: Vec<&Instruction> = self
-            .instructions
-            .iter()
-            .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(|p| matches(p, row.name)))
-            .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
-            .collect();
+        let instructions = self.instructions_for(&[row.name], Some((trace, at)));
         let rubric = self.rubrics.get(row.name).map(String::as_str);
         let AskConfig { categories, examples, .. } = self.ask;
         let parts = system::SystemParts { rubric, instructions: &instructions, categories, examples };
@@ -143,15 +120,7 @@ impl Asker {
         rubric: &str,
         of: Option<(&AgentTrace, Idx)>,
     ) -> Arc<str> {
-        let service = of.and_then(|(trace, at)| trace.views.get(at)).and_then(|view| view.service.as_deref());
-        let agent = of.and_then(|(trace, at)| agent_name(trace, at));
-        let is_for = |pattern: &String| matches(pattern, question) || matches(pattern, metric);
-        let instructions: Vec<&Instruction> = self
-            .instructions
-            .iter()
-            .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(is_for))
-            .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
-            .collect();
+        let instructions = self.instructions_for(&[question, metric], of);
         let rubric = self.rubrics.get(question).map_or(rubric, String::as_str).trim();
         match instructions.is_empty() {
             true => rubric.into(),

@@ -4,14 +4,17 @@
 //! Content that was not recorded or is withheld is marked as missing.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::work;
 
 use super::asker::Asker;
+use super::origins::Origins;
 use super::prompt_page::Block;
-use crate::measure::Shows;
 use crate::measure::defects::{clip, clip_end};
-use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
+use crate::measure::{Memo, Shows};
+use crate::recognise::{Agent, AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
 use crate::redact::Addresses;
 
 /// Shown instead of withheld content.
@@ -23,9 +26,18 @@ const MAX_OF_TOOL: usize = 4 * 1024;
 
 /// A piece of content before it is cleaned.
 #[derive(Clone, Debug)]
-pub struct ContentPiece<'a> {
+pub(crate) struct ContentPiece<'a> {
     pub kind: PieceKind,
     pub text: Cow<'a, str>,
+    /// It stands in a prompt, and another span may have produced it: it is the message of a model or a tool, or one that
+    /// follows such a message, as a result may that is written as a message of the user.
+    pub is_repeated: bool,
+}
+
+impl<'a> ContentPiece<'a> {
+    pub(crate) fn new(kind: PieceKind, text: impl Into<Cow<'a, str>>) -> ContentPiece<'a> {
+        ContentPiece { kind, text: text.into(), is_repeated: false }
+    }
 }
 
 verdict_otlp::labelled_enum! {
@@ -54,55 +66,58 @@ verdict_otlp::labelled_enum! {
 
 impl PieceKind {
     /// It instructs the agent, so that a finding about an omission may quote it.
-    pub fn binds(self) -> bool {
+    pub(crate) fn binds(self) -> bool {
         matches!(self, PieceKind::System | PieceKind::User)
     }
 
     /// This span produced it, so that it is shown even if the same text occurred before.
-    pub fn is_new(self) -> bool {
+    pub(crate) fn is_new(self) -> bool {
         !matches!(self, PieceKind::System | PieceKind::User | PieceKind::Assistant | PieceKind::ToolMessage)
     }
 }
 
 pub(crate) fn input_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
     let mut out: Vec<ContentPiece<'_>> = view.input.iter().flat_map(message_pieces).collect();
-    let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref());
-    out.extend(arguments.map(|text| ContentPiece { kind: PieceKind::Arguments, text: Cow::Borrowed(text) }));
+    let is_said = |piece: &ContentPiece<'_>| !matches!(piece.kind, PieceKind::System | PieceKind::User);
+    let first = out.iter().position(is_said).unwrap_or(out.len());
+    out.iter_mut().skip(first).for_each(|piece| piece.is_repeated = true);
+    out.extend(arguments_of(view));
     out
 }
 
-pub(crate) fn output_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
-    output_pieces_where(view, |_| true).collect()
+/// The arguments of the call that the span executes.
+pub(crate) fn arguments_of(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
+    let arguments = view.call.iter().filter_map(|call| call.arguments.as_ref());
+    arguments.map(|text| ContentPiece::new(PieceKind::Arguments, &**text))
 }
 
-/// As [`output_pieces`], of the parts that `keep` returns true for. Each is rendered when it is reached.
-pub(crate) fn output_pieces_where<'v>(
+pub(crate) fn output_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
+    output_pieces_of(view, view.output.iter().flat_map(|m| &m.parts)).collect()
+}
+
+/// As [`output_pieces`], of these parts of its messages. Each is rendered when it is reached.
+pub(crate) fn output_pieces_of<'v>(
     view: &'v SpanView,
-    mut keep: impl FnMut(&Part) -> bool + 'v,
+    parts: impl Iterator<Item = &'v Part>,
 ) -> impl Iterator<Item = ContentPiece<'v>> {
     use PieceKind::{Call, Output, Result, Thinking};
-    let parts = view.output.iter().flat_map(|m| &m.parts).filter(move |part| keep(part));
-    let said = parts.map(|part| piece(part, Output, Thinking, Call, Result));
-    let results = view.result.iter();
-    let results = results.map(|result| ContentPiece { kind: Result, text: Cow::Borrowed(result) });
+    let said = parts.map(|part| piece(part, [Output, Thinking, Call, Result]));
+    let results = view.result.iter().map(|result| ContentPiece::new(Result, &**result));
     let errors = view.errors.iter().map(|error| {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
-        let text = if parts.is_empty() { "status: error".to_owned() } else { parts.join(": ") };
-        ContentPiece { kind: PieceKind::Error, text: Cow::Owned(text) }
+        let text = if parts.is_empty() { NO_DETAIL.to_owned() } else { parts.join(": ") };
+        ContentPiece::new(PieceKind::Error, text)
     });
     said.chain(results).chain(errors)
 }
 
-const MEDIA: &str = "(an image or file, not shown)";
+pub(super) const MEDIA: &str = "(an image or file, not shown)";
+/// An error of which nothing else is recorded.
+pub(super) const NO_DETAIL: &str = "status: error";
 
 /// A part of a message; the kinds are those of text, reasoning, calls and results.
-fn piece(
-    part: &Part,
-    text: PieceKind,
-    thinking: PieceKind,
-    call: PieceKind,
-    result: PieceKind,
-) -> ContentPiece<'_> {
+fn piece(part: &Part, [text, thinking, call, result]: [PieceKind; 4]) -> ContentPiece<'_> {
+    work::count(1);
     let (kind, text) = match part {
         Part::Text(content) => (text, Cow::Borrowed(&**content)),
         Part::Reasoning(content) => (thinking, Cow::Borrowed(&**content)),
@@ -110,7 +125,7 @@ fn piece(
         Part::Result { content, .. } => (result, Cow::Borrowed(&**content)),
         Part::Media => (text, Cow::Borrowed(MEDIA)),
     };
-    ContentPiece { kind, text }
+    ContentPiece::new(kind, text)
 }
 
 fn message_pieces(message: &Message) -> impl Iterator<Item = ContentPiece<'_>> {
@@ -121,7 +136,7 @@ fn message_pieces(message: &Message) -> impl Iterator<Item = ContentPiece<'_>> {
         Role::Assistant => Assistant,
         Role::Tool => ToolMessage,
     };
-    message.parts.iter().map(move |part| piece(part, kind, Assistant, Assistant, ToolMessage))
+    message.parts.iter().map(move |part| piece(part, [kind, Assistant, Assistant, ToolMessage]))
 }
 
 /// A tool call as a line.
@@ -190,31 +205,93 @@ pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}\n[{out} bytes left out]\n{tail}"))
 }
 
-impl Asker {
-    /// A piece as a block of the span `at`, at most `max` bytes of it; `label` must contain nothing
-    /// of another span but its agent's name.
-    pub fn block(
-        &self,
-        trace: &AgentTrace,
-        at: Idx,
-        piece: &ContentPiece<'_>,
-        label: String,
-        max: usize,
-    ) -> Block {
-        let shown = self.shown(trace, at, &piece.text, max);
-        let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        let of = Some((at, id));
-        Block { of, ..Block::about(label, shown, piece.kind.binds()).showing(Shows::span(trace, at)) }
+/// The content of a trace as judges may read it: cleaned, and without what is withheld.
+#[derive(Clone, Copy)]
+pub(crate) struct TraceContent<'a> {
+    pub asker: &'a Asker,
+    pub trace: &'a AgentTrace,
+    pub memo: &'a Memo,
+}
+
+impl TraceContent<'_> {
+    fn origins(self) -> Arc<Origins> {
+        self.memo.send_value(|| Origins::new(&self.asker.ask.withhold, self.trace, &self.memo.budget))
     }
 
-    /// A text of the span `at`, cleaned, unless its service withholds it.
-    pub fn shown(&self, trace: &AgentTrace, at: Idx, text: &str, max: usize) -> String {
-        match self.withholds(trace, at) {
+    pub(crate) fn title(self, at: Idx) -> String {
+        title(self.asker, self.trace, at)
+    }
+
+    /// A piece as a block whose label names the span, the kind and what the piece is there for.
+    pub(crate) fn titled(self, at: Idx, piece: &ContentPiece<'_>, what: &str, max: usize) -> Block {
+        self.block(at, piece, format!("{} | {}, {what}", self.title(at), piece.kind.as_str()), max)
+    }
+
+    /// A piece as a block of the span `at`, at most `max` bytes of it; `label` must contain nothing
+    /// of another span but its agent's name.
+    pub(crate) fn block(self, at: Idx, piece: &ContentPiece<'_>, label: String, max: usize) -> Block {
+        let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+        let shows = self.shows(at, piece).and(&Shows::span(self.trace, at));
+        let block = Block::about(label, self.piece(at, piece, max), piece.kind.binds());
+        Block { of: Some((at, id)), ..block.showing(shows) }
+    }
+
+    /// The spans whose content a piece of the span `at` is.
+    pub(crate) fn shows(self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
+        self.origins().of_piece(at, piece)
+    }
+
+    /// A piece of the span `at`, cleaned unless it is withheld.
+    pub(crate) fn piece(self, at: Idx, piece: &ContentPiece<'_>, max: usize) -> String {
+        match self.withholds_piece(at, piece) {
             true => WITHHELD.to_owned(),
-            false => self.excerpt_numbering(text, max, trace.addresses()),
+            false => self.asker.excerpt_numbering(&piece.text, max, self.trace.addresses()),
         }
     }
 
+    /// As [`TraceContent::piece`], of a text that the span was given.
+    pub(crate) fn text(self, at: Idx, text: &str, max: usize) -> String {
+        self.piece(at, &ContentPiece::new(PieceKind::User, text), max)
+    }
+
+    /// As [`TraceContent::piece`], of an agent's answer. An answer on a tool's span may consist of arguments from a
+    /// model's span.
+    pub(crate) fn answer(self, agent: &Agent, text: &str, max: usize) -> String {
+        let at = agent.answer_at.unwrap_or(agent.at);
+        let is_handed = at != agent.at && !agent.llms.contains(&at);
+        match self.withholds(at) || is_handed && self.withholds_of(agent) {
+            true => WITHHELD.to_owned(),
+            false => self.piece(at, &ContentPiece::new(PieceKind::Output, text), max),
+        }
+    }
+
+    /// Whether content of any span is withheld.
+    pub(crate) fn withholds_any(self) -> bool {
+        !self.asker.ask.withhold.is_empty() && self.origins().withholds_any
+    }
+
+    /// Whether the content of the span is withheld: by its service, or because it may be that of one whose content is.
+    pub(crate) fn withholds(self, at: Idx) -> bool {
+        self.withholds_any() && self.origins().withholds(&Shows::only(at))
+    }
+
+    pub(crate) fn withholds_piece(self, at: Idx, piece: &ContentPiece<'_>) -> bool {
+        self.withholds_any() && self.origins().withholds(&self.shows(at, piece))
+    }
+
+    /// Whether anything is withheld of what the span produced.
+    pub(crate) fn withholds_output(self, at: Idx) -> bool {
+        let pieces = self.trace.views.get(at).filter(|_| self.withholds_any()).map(output_pieces);
+        pieces.unwrap_or_default().iter().any(|piece| self.withholds_piece(at, piece))
+    }
+
+    /// Whether content of an agent's own span or model calls is withheld, which includes its tools.
+    pub(crate) fn withholds_of(self, agent: &Agent) -> bool {
+        agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(at))
+    }
+}
+
+impl Asker {
     /// As [`excerpt`], cleaned. The text is cleaned before it is cut, since a part of a secret matches no pattern; of a
     /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not shown.
     pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {

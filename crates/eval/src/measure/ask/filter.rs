@@ -11,14 +11,13 @@ use super::asker::Asker;
 use super::config::When;
 use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
-use crate::measure::inputs::Inputs;
 use crate::measure::table::SectionKey;
-use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
+use crate::measure::{Context, Measurement, MetricSpec, Unmeasured};
 use crate::recognise::AgentTrace;
 
 /// Whether a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AskDecision {
+pub(crate) enum AskDecision {
     Ask,
     /// It is not, and the metric is unmeasured for this reason.
     Unmeasured(Unmeasured),
@@ -28,7 +27,7 @@ pub enum AskDecision {
 
 /// The state of a trace that conditions depend on, computed once.
 #[derive(Clone, Copy, Debug)]
-pub struct TraceState {
+pub(crate) struct TraceState {
     /// The trace is still open.
     open: bool,
     /// The rules found a failure somewhere.
@@ -36,25 +35,23 @@ pub struct TraceState {
 }
 
 impl TraceState {
-    pub fn closed(rules: &[Measurement]) -> TraceState {
+    pub(crate) fn closed(rules: &[Measurement]) -> TraceState {
         let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
         TraceState { open: false, failing }
     }
 
     /// For an open trace, of which failures are not known yet.
-    pub fn open() -> TraceState {
+    pub(crate) fn open() -> TraceState {
         TraceState { open: true, failing: false }
     }
 }
 
 impl Asker {
-    /// Whether judges are asked for the metric of `row` about the span `at`.
-    pub fn decide(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, state: TraceState) -> AskDecision {
-        let Inputs { trace, settings, rules } = inputs;
-        let memo = Memo::new();
-        let context = Context { row, trace, at, settings, memo: &memo, rules };
-        let nothing = row.rubric.and_then(|_| applicability(&context).err());
-        if nothing == Some(None) || !self.is_wanted(inputs, at) {
+    /// Whether judges are asked for the metric of `context` about its span.
+    pub(crate) fn decide(&self, context: &Context<'_>, state: TraceState) -> AskDecision {
+        let Context { row, trace, at, rules, .. } = *context;
+        let nothing = row.rubric.and_then(|_| applicability(context).err());
+        if nothing == Some(None) || !self.is_wanted(trace, at) {
             return AskDecision::Skip;
         }
         let own = || {
@@ -90,8 +87,8 @@ impl Asker {
         share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service)
     }
 
-    fn is_wanted(&self, inputs: Inputs<'_>, at: Idx) -> bool {
-        let Some(view) = inputs.trace.views.get(at) else { return false };
+    fn is_wanted(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let Some(view) = trace.views.get(at) else { return false };
         let listed = |patterns: &[String], seen: Option<&str>| {
             patterns.is_empty() || seen.is_some_and(|seen| patterns.iter().any(|p| matches(p, seen)))
         };

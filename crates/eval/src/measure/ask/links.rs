@@ -8,15 +8,16 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind};
 
+use super::surroundings::MAX_PIECES;
 use crate::measure::memo::Memo;
-use crate::recognise::{Agent, AgentTrace, Call};
+use crate::recognise::{Agent, AgentTrace, Call, Message, Part};
 
 /// Steps and calls of a trace, computed once.
 pub(super) struct StepLinks {
     /// By tool span: the call that it executed.
     executed: HashMap<Idx, usize>,
-    /// By model span: the calls that it requested.
-    requested: HashMap<Idx, Vec<usize>>,
+    /// By model span that requested calls: where its output has them, and the first of its other parts.
+    requests: HashMap<Idx, (Places, Places)>,
     /// By agent: its model and tool calls, and the spans of the agents that it called, in order.
     steps: Vec<Vec<Idx>>,
 }
@@ -29,7 +30,7 @@ impl StepLinks {
     fn new(trace: &AgentTrace) -> StepLinks {
         let mut links = StepLinks {
             executed: HashMap::new(),
-            requested: HashMap::new(),
+            requests: HashMap::new(),
             steps: vec![Vec::new(); trace.agents.len()],
         };
         for (i, call) in trace.calls.iter().enumerate() {
@@ -37,7 +38,7 @@ impl StepLinks {
                 links.executed.entry(tool).or_insert(i);
             }
             if let Some(llm) = call.llm {
-                links.requested.entry(llm).or_default().push(i);
+                links.requests.entry(llm).or_insert_with(|| requests(trace, llm));
             }
         }
         for (at, owner) in trace.owner.iter().enumerate() {
@@ -61,14 +62,36 @@ impl StepLinks {
 
     /// Whether the tool call at `tool` was requested by the model call at `llm`.
     pub(super) fn is_requested_by(&self, trace: &AgentTrace, tool: Idx, llm: Idx) -> bool {
-        let requested = self.requested.get(&llm).map(Vec::as_slice).unwrap_or_default();
-        requested.iter().any(|&i| trace.calls.get(i).is_some_and(|call| call.tool == Some(tool)))
+        self.executed(trace, tool).is_some_and(|call| call.llm == Some(llm))
+    }
+
+    /// The call at `place` in the output of a model span, among the first of the parts that are no calls.
+    pub(super) fn request<'t>(&self, trace: &'t AgentTrace, llm: Idx, place: usize) -> Option<Vec<&'t Part>> {
+        let (calls, others) = self.requests.get(&llm)?;
+        let mut parts = [others, &[*calls.get(place)?][..]].concat();
+        parts.sort_unstable();
+        let part = |(m, p): (usize, usize)| trace.views.get(llm)?.output.get(m)?.parts.get(p);
+        Some(parts.into_iter().filter_map(part).collect())
     }
 
     /// The steps of an agent, in order.
     pub(super) fn steps(&self, agent: usize) -> &[Idx] {
         self.steps.get(agent).map(Vec::as_slice).unwrap_or_default()
     }
+}
+
+/// Places in the output of a span: message and part.
+type Places = Vec<(usize, usize)>;
+
+/// Where the output of a model span has its calls, and the first of its other parts.
+fn requests(trace: &AgentTrace, llm: Idx) -> (Places, Places) {
+    let messages = trace.views.get(llm).map(|view| &*view.output).unwrap_or_default();
+    let places = |(m, message): (usize, &Message)| (0..message.parts.len()).map(move |p| (m, p));
+    let is_call = |&(m, p): &(usize, usize)| matches!(messages[m].parts[p], Part::Call(_));
+    let (calls, mut others): (Places, Places) =
+        messages.iter().enumerate().flat_map(places).partition(is_call);
+    others.truncate(MAX_PIECES);
+    (calls, others)
 }
 
 /// Whether a span is work of its agent: chains and spans without a kind only frame it.

@@ -14,6 +14,7 @@
 //! | `transcript`, `parts` | a run without repetition, split into prompts |
 //! | `plans` | plans with their triggers, and segments between plans |
 //! | `topology`, `utc` | which agents call which, as observed; when the run began |
+//! | `origins` | whose content a text is, where spans of several services repeat it |
 //! | `content`, `sanitize`, `prompt_page` | untrusted content, cleaned and fenced |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
 //! | `outcome` | the last question about a trace: what its failures meant |
@@ -37,6 +38,7 @@ pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod sanitize;
 pub(crate) mod opinion;
+mod origins;
 pub(crate) mod outcome;
 pub(crate) mod links;
 pub(crate) mod parts;

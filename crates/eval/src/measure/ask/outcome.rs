@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
 use super::asker::Asker;
-use super::content::{WITHHELD, excerpt, title};
+use super::content::{TraceContent, WITHHELD, excerpt};
 use super::form::{RATIONALE, SCORE};
 use super::parts::size;
 use super::prompt_page::{Block, PromptPage};
@@ -99,11 +99,12 @@ impl OutcomeQuestion {
         let built_in = RUBRIC.split_once("-->").map_or(RUBRIC, |(_, text)| text);
         let system: Arc<str> = format!("{}\n\n{}\n\n{ANSWER}", built_in.trim(), RECORD.trim()).into();
         let room = asker.max_bytes(&system);
-        let mut blocks = head(asker, trace, room);
+        let content = TraceContent { asker, trace, memo: &Memo::new() };
+        let mut blocks = head(content, room);
         let mut left = room.saturating_sub(blocks.iter().map(size).sum());
         let mut findings = Vec::new();
         for failed in failed.iter().take(MAX_FINDINGS) {
-            let block = block(asker, trace, failed, findings.len() + 1);
+            let block = block(content, failed, findings.len() + 1);
             if size(&block) > left && !findings.is_empty() {
                 break;
             }
@@ -205,14 +206,15 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
 }
 
 /// What the run was asked, how its agents are built, and how it ended.
-fn head(asker: &Asker, trace: &AgentTrace, room: usize) -> Vec<Block> {
+fn head(content: TraceContent<'_>, room: usize) -> Vec<Block> {
+    let TraceContent { asker, trace, .. } = content;
     let mut blocks = Vec::new();
     if trace.agents.len() > 1 {
         let text = topology::describe(asker, trace);
         blocks.push(Block::about("agents and control flow, as observed", excerpt(&text, room / 8), false));
     }
     for agent in trace.agents.iter().filter(|agent| agent.parent.is_none()).take(MAX_RUNS) {
-        blocks.extend(task_and_answer(asker, trace, agent, room / (4 * MAX_RUNS)));
+        blocks.extend(task_and_answer(content, agent, room / (4 * MAX_RUNS)));
     }
     blocks
 }
@@ -220,37 +222,36 @@ fn head(asker: &Asker, trace: &AgentTrace, room: usize) -> Vec<Block> {
 /// Maximum number of outermost agents whose task and answer are shown; a trace usually has one.
 const MAX_RUNS: usize = 2;
 
-fn task_and_answer(asker: &Asker, trace: &AgentTrace, agent: &Agent, most: usize) -> Vec<Block> {
+fn task_and_answer(content: TraceContent<'_>, agent: &Agent, most: usize) -> Vec<Block> {
     let mut blocks = Vec::new();
     if let Some(task) = &agent.task {
-        let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
+        let text = content.text(agent.task_at.unwrap_or(agent.at), task, most);
         blocks.push(Block::about("the task", text, true));
     }
     let answer = match &agent.answer {
-        Some(_) if asker.withholds_answer(trace, agent) => WITHHELD.to_owned(),
-        Some(answer) => asker.shown(trace, agent.answer_at.unwrap_or(agent.at), answer, most),
+        Some(answer) => content.answer(agent, answer, most),
         None => format!("(none; content {})", agent.answer_content.as_str()),
     };
     blocks.push(Block::about("the final answer", answer, false));
     blocks
 }
 
-fn block(asker: &Asker, trace: &AgentTrace, failed: &FailedFinding<'_>, number: usize) -> Block {
+fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> Block {
     let FailedFinding { reference, finding, by_rules } = failed;
     let began = finding.origin.unwrap_or(reference.at);
-    let id = |at: Idx| trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+    let id = |at: Idx| content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
     let category = finding.category.map_or("no category", |category| category.as_str());
     let label = format!(
         "finding {number}: {}, {}, {category}, began in span {} ({})",
         reference.metric,
         finding.severity.as_str(),
         id(began),
-        title(asker, trace, began),
+        content.title(began),
     );
     // Rules quote content that judges may not read; judges were not shown it.
-    let text = match *by_rules && asker.withholds_any(trace, &Memo::new()) {
+    let text = match *by_rules && content.withholds_any() {
         true => WITHHELD.to_owned(),
-        false => asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
+        false => content.asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
     };
     Block::about(label, text, false)
 }

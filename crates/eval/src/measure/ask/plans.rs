@@ -7,12 +7,11 @@
 //! in force. Where no plan is marked, what each agent thought or said first: the judge decides whether that
 //! states a plan (000, appendix B).
 
-use std::borrow::Cow;
-
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::asker::Asker;
-use super::content::{ContentPiece, PieceKind, WITHHELD, input_pieces, output_pieces, render_tools, title};
+use super::content::{
+    ContentPiece, PieceKind, TraceContent, WITHHELD, input_pieces, output_pieces, render_tools,
+};
 use super::parts::{size, split_into_parts};
 use super::prompt_page::Block;
 use super::transcript::{RunScope, in_scope};
@@ -83,52 +82,48 @@ fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWo
 
 impl FirstWords<'_> {
     /// The words, which bind their agent if they state a plan.
-    pub(crate) fn block(&self, asker: &Asker, trace: &AgentTrace, most: usize) -> Block {
-        let piece = ContentPiece { kind: self.kind, text: Cow::Borrowed(self.text) };
-        let label = format!(
-            "{} | {}, its first words, not marked as a plan",
-            title(asker, trace, self.at),
-            self.kind.as_str()
-        );
-        Block { plan: true, binds: true, ..asker.block(trace, self.at, &piece, label, most) }
+    pub(crate) fn block(&self, content: TraceContent<'_>, most: usize) -> Block {
+        let piece = ContentPiece::new(self.kind, self.text);
+        let what = "its first words, not marked as a plan";
+        Block { plan: true, binds: true, ..content.titled(self.at, &piece, what, most) }
     }
 }
 
 /// Plans with their triggers.
-pub(crate) fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, most: usize) -> Vec<Block> {
+pub(crate) fn with_triggers(content: TraceContent<'_>, scope: RunScope, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
-    for agent in planners(trace, scope) {
-        out.extend(conditions(asker, trace, agent, most));
+    for agent in planners(content.trace, scope) {
+        out.extend(conditions(content, agent, most));
         for (n, (at, plan)) in agent.plans.iter().enumerate() {
             let before = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
             match before {
-                None => out.extend(planning_input(asker, trace, *at, most)),
-                Some(before) => out.extend(triggers(asker, trace, agent, before, *at, most)),
+                None => out.extend(planning_input(content, *at, most)),
+                Some(before) => out.extend(triggers(content, agent, before, *at, most)),
             }
-            out.extend(reasons(asker, trace, *at, plan, most));
-            out.push(plan_block(asker, trace, *at, plan, n, most));
+            out.extend(reasons(content, *at, plan, most));
+            out.push(plan_block(content, *at, plan, n, most));
         }
     }
-    for words in first_words(trace, scope) {
-        out.extend(conditions(asker, trace, words.agent, most));
-        out.extend(planning_input(asker, trace, words.at, most));
-        out.push(words.block(asker, trace, most));
+    for words in first_words(content.trace, scope) {
+        out.extend(conditions(content, words.agent, most));
+        out.extend(planning_input(content, words.at, most));
+        out.push(words.block(content, most));
     }
     out
 }
 
 /// What an agent was asked, and the tools that it has.
-fn conditions(asker: &Asker, trace: &AgentTrace, agent: &Agent, most: usize) -> Vec<Block> {
+fn conditions(content: TraceContent<'_>, agent: &Agent, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
-    let who = asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
+    let who = content.asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
     if let Some(task) = &agent.task {
-        let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
+        let text = content.text(agent.task_at.unwrap_or(agent.at), task, most);
         out.push(Block::about(format!("what {who} was asked"), text, true));
     }
     if !agent.tools.is_empty() {
-        let text = match asker.withholds_of(trace, agent) {
+        let text = match content.withholds_of(agent) {
             true => WITHHELD.to_owned(),
-            false => asker.shown(trace, agent.at, &render_tools(&agent.tools), most),
+            false => content.text(agent.at, &render_tools(&agent.tools), most),
         };
         out.push(Block::about(format!("tools that {who} has"), text, true));
     }
@@ -136,22 +131,23 @@ fn conditions(asker: &Asker, trace: &AgentTrace, agent: &Agent, most: usize) -> 
 }
 
 /// What the model thought and wrote around a plan: its reason, and the facts that it starts from.
-fn reasons(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &RecordedPlan, most: usize) -> Vec<Block> {
+fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, most: usize) -> Vec<Block> {
     let wrote = |i: &Idx| {
-        let view = trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
+        let view = content.trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
         view.is_some_and(|view| output_pieces(view).iter().any(|piece| piece.text.contains(&*plan.text)))
     };
-    let Some(writer) = trace.tree.subtree(at).take(MAX_WRITERS).find(wrote) else { return Vec::new() };
-    let Some(view) = trace.views.get(writer) else { return Vec::new() };
+    let Some(writer) = content.trace.tree.subtree(at).take(MAX_WRITERS).find(wrote) else {
+        return Vec::new();
+    };
+    let Some(view) = content.trace.views.get(writer) else { return Vec::new() };
     let mut out = Vec::new();
     let mut show = |kind: PieceKind, text: &str| {
         if text.chars().any(char::is_alphanumeric) {
-            let label = format!("{} | {}, with the plan", title(asker, trace, writer), kind.as_str());
-            let piece = ContentPiece { kind, text: Cow::Borrowed(text) };
-            out.push(asker.block(trace, writer, &piece, label, most));
+            out.push(content.titled(writer, &ContentPiece::new(kind, text), "with the plan", most));
         }
     };
-    for piece in output_pieces(view) {
+    let is_shown = |piece: &ContentPiece<'_>| !content.withholds_piece(writer, piece);
+    for piece in output_pieces(view).into_iter().filter(is_shown) {
         match (piece.kind, piece.text.split_once(&*plan.text)) {
             (PieceKind::Thinking, _) => show(piece.kind, &piece.text),
             (PieceKind::Output, Some((before, after))) => {
@@ -164,40 +160,34 @@ fn reasons(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &RecordedPlan, most
     out
 }
 
-fn plan_block(
-    asker: &Asker,
-    trace: &AgentTrace,
-    at: Idx,
-    plan: &RecordedPlan,
-    n: usize,
-    most: usize,
-) -> Block {
+fn plan_block(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, n: usize, most: usize) -> Block {
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
-    let piece = ContentPiece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) };
-    let mut block = asker.block(trace, at, &piece, format!("{} | {which}", title(asker, trace, at)), most);
+    let piece = ContentPiece::new(PieceKind::Output, &*plan.text);
+    let mut block = content.block(at, &piece, format!("{} | {which}", content.title(at)), most);
+    // The text is a part of what the span produced.
+    if content.withholds_output(at) {
+        block.text = WITHHELD.to_owned();
+    }
     (block.plan, block.binds) = (true, true);
     block
 }
 
 /// The input of the model call that wrote the first plan.
-fn planning_input(asker: &Asker, trace: &AgentTrace, at: Idx, most: usize) -> Vec<Block> {
-    let Some(view) = trace.views.get(at) else { return Vec::new() };
+fn planning_input(content: TraceContent<'_>, at: Idx, most: usize) -> Vec<Block> {
+    let Some(view) = content.trace.views.get(at) else { return Vec::new() };
     let pieces = input_pieces(view);
-    let blocks = pieces.iter().filter(|piece| !piece.text.trim().is_empty()).map(|piece| {
-        let label = format!("{} | {}, before the plan", title(asker, trace, at), piece.kind.as_str());
-        asker.block(trace, at, piece, label, most)
-    });
-    blocks.collect()
+    let pieces = pieces.iter().filter(|piece| !piece.text.trim().is_empty());
+    pieces.map(|piece| content.titled(at, piece, "before the plan", most)).collect()
 }
 
 /// Results and errors between two plans of an agent.
-fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx, most: usize) -> Vec<Block> {
-    let own = trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
-    let belongs = |at: &Idx| own.is_some_and(|own| in_scope(trace, own, *at));
+fn triggers(content: TraceContent<'_>, agent: &Agent, from: Idx, to: Idx, most: usize) -> Vec<Block> {
+    let own = content.trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
+    let belongs = |at: &Idx| own.is_some_and(|own| in_scope(content.trace, own, *at));
     let mut out: Vec<Block> = Vec::new();
     let mut left_out = 0;
     for at in (from + 1..to).rev().take(MAX_SEARCHED).filter(belongs) {
-        let Some(view) = trace.views.get(at) else { continue };
+        let Some(view) = content.trace.views.get(at) else { continue };
         let is_trigger = |kind: PieceKind| match view.kind {
             Kind::Llm => kind == PieceKind::Error,
             _ => matches!(kind, PieceKind::Result | PieceKind::Error | PieceKind::Output),
@@ -207,9 +197,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
             if out.len() == MAX_TRIGGERS {
                 left_out += 1;
             } else {
-                let label =
-                    format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.as_str());
-                out.push(asker.block(trace, at, piece, label, most));
+                out.push(content.titled(at, piece, "before the replan", most));
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::measure::{Prompt, Shows};
 
 /// Cleaned content of a span: redacted and sanitized.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Block {
+pub(crate) struct Block {
     /// Its span; `None` for content of no single span (a task, evidence).
     pub of: Option<(Idx, SpanId)>,
     /// The heading; names in it have been cleaned.
@@ -33,14 +33,14 @@ pub struct Block {
 
 impl Block {
     /// Content that belongs to no single span and may be of any span.
-    pub fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> Block {
+    pub(crate) fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> Block {
         let (label, text) = (label.into(), text.into());
         Block { of: None, label, text, binds, plan: false, shows: Shows::default() }
     }
 
     /// Restricts the shown spans to these.
     #[must_use]
-    pub fn showing(self, shows: Shows) -> Block {
+    pub(crate) fn showing(self, shows: Shows) -> Block {
         Block { shows, ..self }
     }
 }

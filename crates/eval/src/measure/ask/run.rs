@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::content::{PieceKind, WITHHELD, excerpt, title};
+use super::content::{PieceKind, TraceContent, excerpt, title};
 use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE, ShownContent, read_opinion};
 use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
@@ -151,13 +151,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let left = room.saturating_sub(taken).max(room / 3);
         // An eighth is reserved for the plan in force, if a part begins after it.
         let body = left - left / 8;
-        let asker = &context.settings.asker;
         inquiry.parts = match context.row.about {
-            About::Plans => {
-                split_into_parts(plans::with_triggers(asker, context.trace, scope, body / 2), body)
-            }
+            About::Plans => split_into_parts(plans::with_triggers(context.content(), scope, body / 2), body),
             about => {
-                let transcript = transcribe(asker, context.trace, context.memo, scope, body);
+                let transcript = transcribe(context.content(), scope, body);
                 // Texts count with the prompts.
                 context.memo.budget.spend(transcript.len());
                 if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.as_str())) {
@@ -179,12 +176,12 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 
     /// The blocks that every part begins with; none if only plans are shown.
     fn head(&self) -> Vec<Block> {
-        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let content @ TraceContent { trace, asker, memo } = self.context.content();
         let mut out = Vec::new();
         let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| Block::about("the agent's name", name, false)));
-        let observed = self.context.memo.send_value(|| Topology(topology::describe(asker, trace)));
+        let observed = memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.room / 8);
             out.push(Block::about("agents and control flow, as observed", text, false));
@@ -193,24 +190,20 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         out.extend(began.map(|time| Block::about("the run began", time, false)));
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
-            let text = asker.shown(trace, at, task, self.room / 8);
+            let text = content.text(at, task, self.room / 8);
             out.push(Block::about("the task", text, true));
         }
         if let Some(answer) = &agent.answer {
-            let at = agent.answer_at.unwrap_or(agent.at);
-            let text = match asker.withholds_answer(trace, agent) {
-                true => WITHHELD.to_owned(),
-                false => asker.shown(trace, at, answer, self.room / 8),
-            };
+            let text = content.answer(agent, answer, self.room / 8);
             out.push(Block::about("the final answer", text, false));
         }
         if self.is_plan_unmarked {
             let words = plans::first_words(trace, self.scope);
             let share = self.room / 8 / words.len().max(1);
-            out.extend(words.iter().map(|words| words.block(asker, trace, share)));
+            out.extend(words.iter().map(|words| words.block(content, share)));
         }
         // Rules may quote withheld content.
-        if !asker.withholds_any(trace, self.context.memo) {
+        if !content.withholds_any() {
             out.extend(rule_findings(self.context, self.room / 12));
             out.extend(self.failing());
             out.extend(self.steps_done());

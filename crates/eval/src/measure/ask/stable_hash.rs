@@ -19,6 +19,12 @@ pub(crate) fn stable_hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 
     mixed(hash)
 }
 
+/// The hash of a text, to recognise it where it is repeated. A collision of the 64-bit hashes would leave out one text
+/// of one prompt.
+pub(crate) fn text_hash(text: &str) -> u64 {
+    stable_hash([text.trim().as_bytes()])
+}
+
 /// The finalizer of SplitMix64.
 pub(crate) fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

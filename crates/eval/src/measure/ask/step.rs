@@ -25,6 +25,11 @@ const MAX_EVIDENCE: usize = 12;
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Some(view) = context.trace.views.get(context.at) else { return MetricProgress::Done(Vec::new()) };
     let asker = &context.settings.asker;
+    // Its pieces are rendered, compared with those around it, and cleaned.
+    let parts = view.input.iter().chain(&view.output).map(|message| message.parts.len());
+    if !context.memo.budget.spend(parts.sum()) {
+        return MetricProgress::Done(vec![context.unmeasured(Unmeasured::Limit)]);
+    }
     let system = asker.system(context.row, context.trace, context.at);
     let page = page(context, view, asker.max_bytes(&system));
     match answers.first() {
@@ -95,7 +100,7 @@ fn is_readable(context: &Context<'_>, view: &SpanView) -> bool {
         Requires::InputAndOutput => input && output,
         Requires::Nothing | Requires::Answer => true,
     };
-    enough && !context.settings.asker.withholds(context.trace, context.at)
+    enough && !context.content().withholds(context.at)
 }
 
 /// The prompt page: the context of the span first, then the span itself, its output last.
@@ -112,8 +117,7 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
     }
     blocks.extend(tools(context, view, around.as_ref(), max_bytes / 8));
     // Rules may quote withheld content.
-    let evidence =
-        rule_findings(context, max_bytes / 12).filter(|_| !asker.withholds_any(context.trace, context.memo));
+    let evidence = rule_findings(context, max_bytes / 12).filter(|_| !context.content().withholds_any());
     let made = output(context, view, max_bytes / 4);
     let later = around.filter(|_| context.row.shows_later).map(|around| around.later(max_bytes / 12));
     let later = later.unwrap_or_default();
@@ -123,7 +127,7 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
     blocks.extend(conversation(context, view, max_bytes.saturating_sub(used)));
     if made.is_empty() {
-        blocks.push(own_block(context, &ContentPiece { kind: PieceKind::Output, text: "".into() }, 0));
+        blocks.push(own_block(context, &ContentPiece::new(PieceKind::Output, ""), 0));
     }
     blocks.extend(made);
     blocks.extend(later);
@@ -151,7 +155,7 @@ fn tools(
         let own = || own_definition(view).map(|tool| definition_block(context, context.at, tool, max));
         return around.map_or_else(own, |around| around.definition(max));
     }
-    let text = || context.settings.asker.shown(context.trace, context.at, &render_tools(&view.tools), max);
+    let text = || context.content().text(context.at, &render_tools(&view.tools), max);
     let shows = || Shows::span(context.trace, context.at);
     (!view.tools.is_empty()).then(|| Block::about("tools offered", text(), true).showing(shows()))
 }
@@ -159,7 +163,7 @@ fn tools(
 /// A piece of the judged span, at most `max` bytes of it.
 fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max: usize) -> Block {
     let label = piece.kind.as_str().to_owned();
-    context.settings.asker.block(context.trace, context.at, piece, label, max)
+    context.content().block(context.at, piece, label, max)
 }
 
 /// The output, each piece shortened to its share; if there are very many, the first.
@@ -196,7 +200,8 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
     let systems: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
     systems.iter().for_each(|&i| give(i, max_bytes / 3 / systems.len()));
     first_user.into_iter().for_each(|i| give(i, max_bytes / 4));
-    let rest = (0..pieces.len()).rev().filter(|i| !systems.contains(i) && Some(*i) != first_user);
+    let is_rest = |i: &usize| pieces[*i].kind != PieceKind::System && Some(*i) != first_user;
+    let rest = (0..pieces.len()).rev().filter(is_rest);
     rest.for_each(|i| give(i, max_bytes / 2));
     let mut out = Vec::new();
     let mut skipped = 0;
@@ -237,7 +242,7 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> 
             text.push('\n');
         }
     }
-    let shown = context.settings.asker.shown(context.trace, context.at, &text, max);
+    let shown = context.content().text(context.at, &text, max);
     let label = "what built-in rules found in it; unless certain they may be wrong";
     (!text.is_empty()).then(|| Block::about(label, shown, false))
 }

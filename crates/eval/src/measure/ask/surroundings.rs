@@ -12,15 +12,15 @@ use std::sync::Arc;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::content::{
-    ContentPiece, PieceKind, input_pieces, output_pieces, output_pieces_where, render_tools, step_title,
+    ContentPiece, PieceKind, arguments_of, input_pieces, output_pieces_of, render_tools, step_title,
 };
 use super::links::{self, StepLinks};
 use super::parts::{HEADING, size};
 use super::prompt_page::Block;
-use super::stable_hash::stable_hash;
+use super::stable_hash::text_hash;
 use crate::measure::agent::agent_index::first_text;
 use crate::measure::{Context, Shows};
-use crate::recognise::{Agent, Part, Role, SpanView, ToolDefinition};
+use crate::recognise::{Agent, Role, SpanView, ToolDefinition};
 
 /// Maximum earlier steps shown, the latest.
 const MAX_EARLIER: usize = 8;
@@ -31,7 +31,7 @@ const MAX_SEARCHED: usize = 100;
 /// Maximum model calls, beside the one that requested the call, that are searched for the definition of a tool.
 const MAX_OFFERS: usize = 8;
 /// Maximum pieces shown of one step.
-const MAX_PIECES: usize = 4;
+pub(super) const MAX_PIECES: usize = 4;
 /// Minimum bytes shown of a piece; a piece for which there is less space is left out.
 const MIN_BYTES: usize = 60;
 /// Bytes shown of the request of a call whose arguments are shown in full with the call.
@@ -55,22 +55,24 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             view,
             links: StepLinks::of(trace, context.memo),
             agent: owner.and_then(|i| Some((i, trace.agents.get(i)?))),
-            own: input_pieces(view).iter().map(|piece| hash(&piece.text)).collect(),
+            own: input_pieces(view).iter().map(|piece| text_hash(&piece.text)).collect(),
         }
     }
 
     /// The task of the agent, unless the step's own input states it.
     pub(super) fn task(&self, max: usize) -> Option<Block> {
-        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let content = self.context.content();
         let (_, agent) = self.agent?;
-        let task = agent.task.as_ref().filter(|task| !self.own.contains(&hash(task)))?;
+        let task = agent.task.as_ref().filter(|task| !self.own.contains(&text_hash(task)))?;
         let at = agent.task_at.unwrap_or(agent.at);
-        let label = match asker.agent_name(agent) {
+        let label = match content.asker.agent_name(agent) {
             Some(name) => format!("the task of its agent, {name}"),
             None => "the task of its agent".to_owned(),
         };
-        let shows = Shows::span(trace, at).and(&Shows::span(trace, agent.at));
-        Some(Block::about(label, asker.shown(trace, at, task, max), true).showing(shows))
+        let task = ContentPiece::new(PieceKind::User, &**task);
+        let block = content.block(at, &task, label, max);
+        let shows = Shows::span(content.trace, agent.at).and(&block.shows);
+        Some(Block { of: None, shows, ..block })
     }
 
     /// What the span around it was asked, if that is neither the task nor in its own input.
@@ -79,15 +81,18 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let parent = trace.tree.parent(self.context.at)?;
         let view = trace.views.get(parent)?;
         let request = view.input.iter().rev().filter(|m| m.role == Role::User).find_map(first_text);
-        let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref());
-        let text = arguments.filter(|_| !view.wrapper).or(request)?;
+        let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref()).filter(|_| !view.wrapper);
+        let text = arguments.or(request)?;
         let is_task = self.agent.is_some_and(|(_, agent)| agent.task.as_ref() == Some(text));
-        if is_task || text.trim().is_empty() || self.own.contains(&hash(text)) {
+        if is_task || text.trim().is_empty() || self.own.contains(&text_hash(text)) {
             return None;
         }
         let label = format!("what the {} around it was asked", step_title(asker, trace, parent));
-        let shown = asker.shown(trace, parent, text, max);
-        Some(Block::about(label, shown, true).showing(Shows::span(trace, parent)))
+        let follows = view.input.iter().any(|m| matches!(m.role, Role::Assistant | Role::Tool));
+        let is_repeated = arguments.is_none() && follows;
+        let piece = ContentPiece { is_repeated, ..ContentPiece::new(PieceKind::User, &**text) };
+        let block = self.context.content().block(parent, &piece, label, max);
+        Some(Block { of: None, ..block })
     }
 
     /// The latest steps of the agent that ended before this one started, so that the question does not depend on
@@ -106,8 +111,12 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let mut groups = Vec::new();
         for (n, &step) in latest.iter().enumerate() {
             let Some(view) = self.context.trace.views.get(step) else { continue };
-            let new = |piece: &ContentPiece<'_>| !self.own.contains(&hash(&piece.text));
-            let pieces = asked_of(view).chain(output_pieces(view)).filter(new).take(MAX_PIECES).collect();
+            // Of very many pieces most may be in the step's own input.
+            let allowed = |_: &ContentPiece<'_>| self.context.memo.budget.spend(1);
+            let new = |piece: &ContentPiece<'_>| !self.own.contains(&text_hash(&piece.text));
+            let made = output_pieces_of(view, view.output.iter().flat_map(|message| &message.parts));
+            let pieces =
+                asked_of(view).chain(made).take_while(allowed).filter(new).take(MAX_PIECES).collect();
             let blocks = self.blocks("earlier", step, pieces, left / (latest.len() - n));
             left -= blocks.iter().map(size).sum::<usize>().min(left);
             groups.push(blocks);
@@ -121,14 +130,11 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let trace = self.context.trace;
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
         let place = self.links.executed(trace, self.context.at).and_then(|call| call.place);
-        let mut calls = 0;
-        // A message may have thousands of calls, and each of them is asked about: the others are not rendered.
-        let is_shown = move |part: &Part| {
-            let is_call = matches!(part, Part::Call(_));
-            calls += usize::from(is_call);
-            !is_call || place.is_none_or(|place| place == calls - 1)
-        };
-        let pieces = output_pieces_where(view, is_shown).map(|piece| self.abridged(piece));
+        // A message may have thousands of calls, and each of them is asked about: the others are not visited.
+        let shown = place.and_then(|place| self.links.request(trace, llm, place)).unwrap_or_else(|| {
+            view.output.iter().flat_map(|message| &message.parts).take(MAX_PIECES).collect()
+        });
+        let pieces = output_pieces_of(view, shown.into_iter()).map(|piece| self.abridged(piece));
         let pieces = pieces.take(MAX_PIECES).collect();
         self.blocks("the model call that asked for it", llm, pieces, max)
     }
@@ -152,8 +158,9 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let agent = self.agent.map(|(_, agent)| agent);
         let offers = agent.into_iter().flat_map(|agent| agent.llms.iter().copied().take(MAX_OFFERS));
         let near = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
+        // Each of many calls of one message looks for its tool among those that were offered.
         let offered = |at: Idx| {
-            let view = trace.views.get(at)?;
+            let view = trace.views.get(at).filter(|view| self.context.memo.budget.spend(view.tools.len()))?;
             Some((at, view.tools.iter().find(|tool| tool.name == *called)?))
         };
         let own = own_definition(self.view).map(|tool| (self.context.at, tool));
@@ -191,8 +198,10 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         }
         let share = max / found.len().max(1);
         let blocks = found.iter().flat_map(|&step| {
-            let pieces = trace.views.get(step).map(output_pieces).unwrap_or_default();
-            self.blocks("what followed", step, pieces.into_iter().take(MAX_PIECES).collect(), share)
+            let view = trace.views.get(step);
+            let parts = view.into_iter().flat_map(|view| &view.output).flat_map(|message| &message.parts);
+            let pieces = view.into_iter().flat_map(|view| output_pieces_of(view, parts.clone()));
+            self.blocks("what followed", step, pieces.take(MAX_PIECES).collect(), share)
         });
         blocks.collect()
     }
@@ -223,8 +232,8 @@ impl<'c, 'a> Surroundings<'c, 'a> {
 
     /// Pieces of another step, in at most `max` bytes; a piece for which there is no space is left out.
     fn blocks(&self, heading: &str, step: Idx, pieces: Vec<ContentPiece<'_>>, max: usize) -> Vec<Block> {
-        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
-        let title = step_title(asker, trace, step);
+        let content = self.context.content();
+        let title = step_title(content.asker, content.trace, step);
         let mut left = max;
         let mut out = Vec::new();
         for (n, piece) in pieces.iter().enumerate().filter(|(_, piece)| !piece.text.trim().is_empty()) {
@@ -233,7 +242,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             if share < MIN_BYTES {
                 continue;
             }
-            let block = asker.block(trace, step, piece, label, share);
+            let block = content.block(step, piece, label, share);
             left = left.saturating_sub(size(&block));
             out.push(block);
         }
@@ -250,20 +259,13 @@ pub(super) fn own_definition(view: &SpanView) -> Option<&ToolDefinition> {
 
 /// The definition of the judged tool, as recorded on the span `at`.
 pub(super) fn definition_block(context: &Context<'_>, at: Idx, tool: &ToolDefinition, max: usize) -> Block {
-    let asker = &context.settings.asker;
-    let text = asker.shown(context.trace, at, &render_tools(std::slice::from_ref(tool)), max);
+    let text = context.content().text(at, &render_tools(std::slice::from_ref(tool)), max);
     Block::about("the definition of the judged tool", text, true).showing(Shows::span(context.trace, at))
 }
 
 /// What a step was asked: the arguments of a call, the request to an agent. The input of a model call is not shown:
 /// it repeats the steps before it.
 fn asked_of(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
-    let is_agent = view.kind == Kind::Agent;
-    let asks = move |kind: PieceKind| kind == PieceKind::Arguments || is_agent && kind == PieceKind::User;
-    input_pieces(view).into_iter().filter(move |piece| asks(piece.kind))
-}
-
-/// A collision of the 64-bit hashes would leave out one text of one prompt.
-fn hash(text: &str) -> u64 {
-    stable_hash([text.trim().as_bytes()])
+    let pieces = if view.kind == Kind::Agent { input_pieces(view) } else { arguments_of(view).collect() };
+    pieces.into_iter().filter(|piece| matches!(piece.kind, PieceKind::Arguments | PieceKind::User))
 }

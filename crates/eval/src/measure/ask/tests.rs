@@ -14,7 +14,9 @@ use crate::redact::Redact;
 
 mod attacks;
 mod golden;
+mod growth;
 mod outcome;
+mod repeated;
 mod steps;
 mod surroundings;
 mod whole;

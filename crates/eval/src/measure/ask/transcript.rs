@@ -10,10 +10,12 @@ use std::collections::{HashMap, HashSet};
 
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::asker::Asker;
-use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, title};
+use super::content::{
+    ContentPiece, PieceKind, TraceContent, WITHHELD, input_pieces, output_pieces, render_tools,
+};
 use super::parts::max_text_length;
 use super::prompt_page::Block;
+use super::stable_hash::{stable_hash, text_hash};
 use crate::measure::agent::agent_index;
 use crate::measure::evaluated_spans::EvaluatedSpans;
 use crate::measure::memo::Memo;
@@ -41,31 +43,24 @@ enum Visit {
 
 /// The cleaned transcript. If it would need more than [`MAX_PARTS`](super::parts::MAX_PARTS)
 /// parts of `max_bytes` bytes, the longest texts are reduced to both their ends.
-pub(crate) fn transcribe(
-    asker: &Asker,
-    trace: &AgentTrace,
-    memo: &Memo,
-    scope: RunScope,
-    max_bytes: usize,
-) -> Vec<Block> {
-    let mut blocks = collect_blocks(asker, trace, memo, scope);
+pub(crate) fn transcribe(content: TraceContent<'_>, scope: RunScope, max_bytes: usize) -> Vec<Block> {
+    let mut blocks = collect_blocks(content, scope);
     let lengths: Vec<usize> = blocks.iter().map(|block| block.text.len()).collect();
     let most = max_text_length(&lengths, max_bytes);
     for block in &mut blocks {
         if let Some((at, _)) = block.of {
-            block.text = asker.shown(trace, at, &block.text, most);
+            block.text = content.text(at, &block.text, most);
         }
     }
     blocks
 }
 
 /// The blocks of a transcript before cleaning.
-fn collect_blocks(asker: &Asker, trace: &AgentTrace, memo: &Memo, scope: RunScope) -> Vec<Block> {
+fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<Block> {
+    let TraceContent { trace, memo, .. } = content;
     let judged = EvaluatedSpans::of(trace, memo);
     let mut builder = TranscriptBuilder {
-        asker,
-        trace,
-        memo,
+        content,
         seen_by_agent: HashSet::new(),
         first: HashMap::new(),
         listed_tools: HashSet::new(),
@@ -161,9 +156,7 @@ pub(crate) fn spans_in_scope(trace: &AgentTrace, memo: &Memo, scope: RunScope) -
 const MAX_DEPTH: usize = 64;
 
 struct TranscriptBuilder<'a> {
-    asker: &'a Asker,
-    trace: &'a AgentTrace,
-    memo: &'a Memo,
+    content: TraceContent<'a>,
     /// Hashes of the texts that each agent has been shown.
     seen_by_agent: HashSet<(Option<usize>, u64)>,
     /// The first span of each text, by its hash.
@@ -175,26 +168,26 @@ struct TranscriptBuilder<'a> {
 
 impl<'a> TranscriptBuilder<'a> {
     fn enter_span(&mut self, at: Idx) {
-        let Some(view) = self.trace.views.get(at) else { return };
+        let Some(view) = self.content.trace.views.get(at) else { return };
         self.render_tools(at, view);
         for piece in input_pieces(view).into_iter().filter(|piece| !piece.text.trim().is_empty()) {
             let new_to_agent = self.note_seen(at, &piece);
             // Another agent may receive the same text; a wrapping span only repeats it.
-            let new = new_to_agent && (is_leaf(view) || !self.first.contains_key(&hash(&piece.text)));
+            let new = new_to_agent && (is_leaf(view) || !self.first.contains_key(&text_hash(&piece.text)));
             if new || piece.kind.is_new() && is_leaf(view) {
                 self.push_piece(at, &piece);
             }
         }
         // A span without children has no second visit.
-        if self.trace.tree.children(at).is_empty() {
+        if self.content.trace.tree.children(at).is_empty() {
             self.push_output(at, view);
         }
     }
 
     /// The output of a span with children follows them.
     fn leave_span(&mut self, at: Idx) {
-        let Some(view) = self.trace.views.get(at) else { return };
-        if !self.trace.tree.children(at).is_empty() {
+        let Some(view) = self.content.trace.views.get(at) else { return };
+        if !self.content.trace.tree.children(at).is_empty() {
             self.push_output(at, view);
         }
     }
@@ -202,25 +195,25 @@ impl<'a> TranscriptBuilder<'a> {
     fn push_output(&mut self, at: Idx, view: &SpanView) {
         let mut output = String::new();
         for piece in output_pieces(view) {
-            let new = self.note_seen(at, &piece) && !self.first.contains_key(&hash(&piece.text));
+            let new = self.note_seen(at, &piece) && !self.first.contains_key(&text_hash(&piece.text));
             output.push_str(&piece.text);
             if new || is_leaf(view) || piece.kind == PieceKind::Error {
                 self.push_piece(at, &piece);
             }
         }
         for plan in self.plans_at(at).into_iter().filter(|plan| !output.contains(&*plan.text)) {
-            self.push_piece(at, &ContentPiece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) });
+            self.push_piece(at, &ContentPiece::new(PieceKind::Output, &*plan.text));
         }
     }
 
     /// Records that the agent of the span has been shown the piece; false if it has been before.
     fn note_seen(&mut self, at: Idx, piece: &ContentPiece<'_>) -> bool {
-        self.seen_by_agent.insert((self.owner(at), hash(&piece.text)))
+        self.seen_by_agent.insert((self.owner(at), text_hash(&piece.text)))
     }
 
     fn push_piece(&mut self, at: Idx, piece: &ContentPiece<'_>) {
-        let hash = hash(&piece.text);
-        let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.kind.as_str());
+        let hash = text_hash(&piece.text);
+        let mut label = format!("{} | {}", self.content.title(at), piece.kind.as_str());
         let plans = if piece.kind == PieceKind::Output { self.plans_at(at) } else { Vec::new() };
         let plan = plans.into_iter().find(|plan| piece.text.contains(&*plan.text));
         if let Some(plan) = plan {
@@ -229,9 +222,12 @@ impl<'a> TranscriptBuilder<'a> {
         let before = self.first.get(&hash).copied().filter(|&first| first != at);
         let mut text = Cow::Borrowed(&*piece.text);
         if let Some(first) = before.filter(|_| piece.text.len() > 2 * REMINDER) {
-            let id = self.trace.tree.spans.get(first).map(|span| span.id).unwrap_or_default();
+            let id = self.content.trace.tree.spans.get(first).map(|span| span.id).unwrap_or_default();
             label.push_str(&format!(", the very same text as in span {id}"));
-            text = Cow::Owned(self.asker.cleaned_excerpt(&piece.text, REMINDER));
+            text = Cow::Owned(self.content.asker.cleaned_excerpt(&piece.text, REMINDER));
+        }
+        if self.content.withholds_piece(at, piece) {
+            text = Cow::Borrowed(WITHHELD);
         }
         self.first.entry(hash).or_insert(at);
         let (binds, plan) = (piece.kind.binds() || plan.is_some(), plan.is_some());
@@ -246,7 +242,7 @@ impl<'a> TranscriptBuilder<'a> {
             .iter()
             .filter(|tool| {
                 let full = u8::from(tool.parameters.is_some());
-                let key = super::stable_hash::stable_hash([tool.name.as_bytes(), &[full][..]]);
+                let key = stable_hash([tool.name.as_bytes(), &[full][..]]);
                 self.listed_tools.insert((owner, key))
             })
             .cloned()
@@ -254,32 +250,28 @@ impl<'a> TranscriptBuilder<'a> {
         if new.is_empty() {
             return;
         }
-        let agent = owner.and_then(|i| self.trace.agents.get(i)).and_then(|agent| agent.name.as_ref());
-        let to = agent.map_or_else(String::new, |n| format!(" to {}", self.asker.name(n)));
+        let agent =
+            owner.and_then(|i| self.content.trace.agents.get(i)).and_then(|agent| agent.name.as_ref());
+        let to = agent.map_or_else(String::new, |n| format!(" to {}", self.content.asker.name(n)));
         self.push(at, format!("tools offered{to}"), render_tools(&new), true, false);
     }
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
-        let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+        let id = self.content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         self.out.push(Block { of: Some((at, id)), plan, ..Block::about(label, text, binds) });
     }
 
     fn plans_at(&self, at: Idx) -> Vec<&'a RecordedPlan> {
-        let plans = agent_index::plans_at(self.trace, self.memo, at);
+        let plans = agent_index::plans_at(self.content.trace, self.content.memo, at);
         plans.into_iter().map(|(_, plan)| plan).collect()
     }
 
     fn owner(&self, at: Idx) -> Option<usize> {
-        self.trace.owner.get(at).copied().flatten()
+        self.content.trace.owner.get(at).copied().flatten()
     }
 }
 
 /// A model or tool call that does not only wrap another span.
 fn is_leaf(view: &SpanView) -> bool {
     matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper
-}
-
-/// A collision of the 64-bit hashes would leave one text out of one prompt.
-fn hash(text: &str) -> u64 {
-    super::stable_hash::stable_hash([text.trim().as_bytes()])
 }

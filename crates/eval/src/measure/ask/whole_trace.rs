@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use verdict_otlp::trace::{Idx, SpanId};
 
 use super::asker::Asker;
+use super::content::TraceContent;
 use super::form::{category, severity};
 use super::parts::MAX_SPANS;
 use super::prompt_page::PromptPage;
@@ -67,7 +68,7 @@ pub struct ReportedError {
 pub fn question(asker: &Asker, trace: &AgentTrace) -> Question {
     let page = PromptPage {
         intro: "Report the errors of this run.".to_owned(),
-        blocks: transcribe(asker, trace, &Memo::new(), RunScope::Trace, usize::MAX),
+        blocks: transcribe(TraceContent { asker, trace, memo: &Memo::new() }, RunScope::Trace, usize::MAX),
         question: "Now list every error with its span and category.".to_owned(),
     };
     let ids: Vec<SpanId> = page.spans().into_iter().map(|(_, id)| id).collect();

@@ -346,7 +346,12 @@ mod tests {
         let check: Check = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(check.problem(), None);
         let trace = run();
-        check.evaluate(&trace, &Memo::new(), &trace.agents[0], &texts(&trace, &Memo::new(), &trace.agents[0]))
+        check.evaluate(
+            &trace,
+            &Memo::new(),
+            &trace.agents[0],
+            &texts(&trace, &Memo::new(), &trace.agents[0], None),
+        )
     }
 
     #[test]
@@ -397,7 +402,7 @@ mod tests {
         let trace =
             Script::new("List.").calls("", &[("list", "{}")]).returns(&result).answers("Done.").build();
         let evaluate = |check: Check| {
-            let log = texts(&trace, &Memo::new(), &trace.agents[0]);
+            let log = texts(&trace, &Memo::new(), &trace.agents[0], None);
             check.evaluate(&trace, &Memo::new(), &trace.agents[0], &log).unwrap().yes
         };
         let lookup = |text: &str| Lookup {

@@ -19,13 +19,13 @@ use super::retrieve::{self, Bm25Index};
 use super::settings::{Asset, Class, Item, Settings};
 use super::{check, summary, tools};
 use crate::measure::ask::Asker;
-use crate::measure::ask::content::WITHHELD;
+use crate::measure::ask::content::TraceContent;
 use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
 use crate::measure::table::CHECKLIST;
-use crate::measure::{Answer, Form, Memo, Opinion, Prompt, Question, Unmeasured};
+use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 /// The tool of a judge whose checklist has `run_code`.
@@ -46,13 +46,10 @@ const MOST_TEXT: usize = 8 * 1024;
 
 /// Common data of all questions of a checklist.
 pub(crate) struct ChecklistRun<'a> {
-    pub trace: &'a AgentTrace,
-    pub memo: &'a Memo,
+    pub content: TraceContent<'a>,
     /// The agent whose task is judged.
     pub agent: &'a Agent,
     pub settings: &'a Settings,
-    /// Cleans untrusted texts.
-    pub asker: &'a Asker,
     pub task: String,
     /// The log from which proofs are taken, without withheld content.
     pub log: Vec<Chunk>,
@@ -141,7 +138,7 @@ impl<'a> ChecklistRun<'a> {
 
     /// The texts known beforehand that apply to the agent's task.
     fn assets(&self) -> Vec<&Asset> {
-        self.settings.assets.iter().filter(|asset| asset.of.fits(self.trace, self.agent)).collect()
+        self.settings.assets.iter().filter(|asset| asset.of.fits(self.content.trace, self.agent)).collect()
     }
 
     fn has_sources(&self) -> bool {
@@ -164,7 +161,8 @@ impl<'a> ChecklistRun<'a> {
 
     fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
         let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
-        let Some(found) = check.evaluate(self.trace, self.memo, self.agent, &self.record) else {
+        let Some(found) = check.evaluate(self.content.trace, self.content.memo, self.agent, &self.record)
+        else {
             let (answer, reason) = (Err(Unmeasured::NoContent), "the record contains nothing to check");
             return ItemResult::new(&item.question, Vec::new(), answer, reason, path("proofs"));
         };
@@ -186,8 +184,10 @@ impl<'a> ChecklistRun<'a> {
             return Ok(scores);
         }
         let Some(answer) = self.answers.get(key) else {
-            let texts: Vec<String> = pool.iter().map(|&i| self.asker.clean(&self.indexed(i))).collect();
-            let prompt = Prompt::new(self.asker.clean(&item.question), Value::from(texts).to_string());
+            let texts: Vec<String> =
+                pool.iter().map(|&i| self.content.asker.clean(&self.indexed(i))).collect();
+            let prompt =
+                Prompt::new(self.content.asker.clean(&item.question), Value::from(texts).to_string());
             let scores = json!({ "type": "array", "items": { "type": "number" } });
             let form = Form::object("rerank", json!({ "scores": scores }));
             let judges = vec![judge.clone()];
@@ -230,7 +230,7 @@ impl<'a> ChecklistRun<'a> {
         let text = passage.get("quote")?.as_str()?;
         let piece = passage.get("piece")?.as_str()?.strip_prefix('p')?.parse::<usize>().ok()?;
         let chunk = self.log.get(piece).filter(|_| pieces.contains(&piece))?;
-        let shown = self.asker.clean(&chunk.text);
+        let shown = self.content.asker.clean(&chunk.text);
         let contained = QuotableText::of([shown.as_str()]).contains_quote(text);
         contained.then(|| Proof { at: chunk.at, text: clip(text, MOST_TEXT).to_owned() })
     }
@@ -241,9 +241,9 @@ impl<'a> ChecklistRun<'a> {
         for (&i, id) in pieces.iter().zip(&ids) {
             let Some(chunk) = self.log.get(i) else { continue };
             let origin = match (chunk.source, &chunk.tool) {
-                (Source::Call, Some(tool)) => format!("call of {}", self.asker.name(tool)),
+                (Source::Call, Some(tool)) => format!("call of {}", self.content.asker.name(tool)),
                 (Source::Call, None) => "call of a tool".to_owned(),
-                (Source::Result, Some(tool)) => format!("returned by {}", self.asker.name(tool)),
+                (Source::Result, Some(tool)) => format!("returned by {}", self.content.asker.name(tool)),
                 (Source::Result, None) => "returned by a tool".to_owned(),
                 (Source::Output, _) => "written by a model".to_owned(),
                 (Source::Calls, _) => "counted".to_owned(),
@@ -257,25 +257,22 @@ impl<'a> ChecklistRun<'a> {
     }
 
     fn prompt(&self, page: PromptPage, question: &str, rubric: &str) -> Prompt {
-        own_prompt(self.asker, page, (question, rubric), (self.trace, self.agent.at))
+        own_prompt(self.content.asker, page, (question, rubric), (self.content.trace, self.agent.at))
     }
 
     /// Content of the span `at`.
     fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> Block {
-        let of = self.trace.tree.spans.get(at).map(|span| (at, span.id));
-        Block { of, ..Block::about(label, self.asker.clean(text), false) }
+        let of = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
+        Block { of, ..Block::about(label, self.content.asker.clean(text), false) }
     }
 
     /// Task, question and final answer.
     fn task_blocks(&self, item: &Item) -> Vec<Block> {
         let answer = check::final_answer(self.agent).map_or("", |(text, _)| text);
-        let answer = match self.asker.withholds_answer(self.trace, self.agent) {
-            true => WITHHELD.to_owned(),
-            false => self.asker.cleaned_excerpt(answer, MOST_TEXT),
-        };
+        let answer = self.content.answer(self.agent, answer, MOST_TEXT);
         vec![
             Block::about("the task", self.task.clone(), true),
-            Block::about("the question", self.asker.clean(&item.question), true),
+            Block::about("the question", self.content.asker.clean(&item.question), true),
             Block::about("the agent's final answer", answer, false),
         ]
     }
@@ -367,7 +364,7 @@ impl<'a> ChecklistRun<'a> {
             if tool != "none" && !tool.is_empty() && turn < TOOL_CALLS {
                 let output = match inquiry.runner.filter(|_| tool == tools::RUN_CODE) {
                     Some(runner) => self.output_of(format!("{key}-run"), runner, input)?,
-                    None => tools::call_tool(tool, input, self.trace, &self.log),
+                    None => tools::call_tool(tool, input, self.content.trace, &self.log),
                 };
                 tool_outputs.push((format!("{tool} {input}"), output));
                 path.push(tool.to_owned());
@@ -398,8 +395,8 @@ impl<'a> ChecklistRun<'a> {
     /// What a program prints that the judge has written. An error is the question for it.
     fn output_of(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
         let Some(answer) = self.answers.get(key.as_str()) else {
-            let id = |at: Idx| self.trace.tree.spans.get(at).map(|span| span.id.to_string());
-            let of = (id(self.agent.at).unwrap_or_default(), self.trace.tree.id.to_string());
+            let id = |at: Idx| self.content.trace.tree.spans.get(at).map(|span| span.id.to_string());
+            let of = (id(self.agent.at).unwrap_or_default(), self.content.trace.tree.id.to_string());
             let question = run_code(key, clip(code, tools::MOST_CODE), of.0, of.1);
             return Err(NextStep::Ask(Question { judges: vec![runner.to_owned()], ..question }));
         };
@@ -447,8 +444,9 @@ impl<'a> ChecklistRun<'a> {
             blocks.push(Block::about(label, asset.text.clone(), true));
         }
         for (used, output) in tool_outputs {
-            let label = format!("your tool: {}", self.asker.cleaned_excerpt(used, 200).replace('\n', " "));
-            blocks.push(Block::about(label, self.asker.clean(output), false));
+            let label =
+                format!("your tool: {}", self.content.asker.cleaned_excerpt(used, 200).replace('\n', " "));
+            blocks.push(Block::about(label, self.content.asker.clean(output), false));
         }
         let tools = match inquiry.runner {
             _ if last && inquiry.system != SEARCH => " Tools can be used no more.",

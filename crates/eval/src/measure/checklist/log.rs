@@ -12,7 +12,7 @@ use verdict_otlp::work;
 use super::plan_content::PlanContent;
 use crate::measure::Memo;
 use crate::measure::ask::Asker;
-use crate::measure::ask::content::WITHHELD;
+use crate::measure::ask::content::{ContentPiece, PieceKind, TraceContent, WITHHELD};
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::error_detection::signs::of_call;
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -41,8 +41,6 @@ pub enum Source {
 #[derive(Clone, PartialEq, Debug)]
 pub struct LogText {
     pub at: Idx,
-    /// The span of the model that wrote the arguments of a call.
-    pub written_at: Option<Idx>,
     pub source: Source,
     /// The tool of a call or a result.
     pub tool: Option<Text>,
@@ -53,8 +51,9 @@ pub struct LogText {
 pub(crate) type Chunk = LogText;
 
 /// The texts of an agent's run and of the agents it called, in order; the last one counts the calls. It ends early if
-/// the work budget is exceeded.
-pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Vec<LogText> {
+/// the work budget is exceeded. With an `asker` it is that which judges may read, without withheld content.
+pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Option<&Asker>) -> Vec<LogText> {
+    let content = asker.map(|asker| TraceContent { asker, trace, memo });
     let mut out = Vec::new();
     let planned = PlanContent::of(trace, memo);
     // Each text is searched for each plan.
@@ -69,12 +68,18 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Vec<LogTe
             calls_at.entry(call.at).or_default().push(call);
         }
     }
-    let text = |at, source, tool, text| LogText { at, written_at: None, source, tool, text };
+    let text = |at, source, tool, is_withheld: bool, text: String| {
+        let is_withheld = is_withheld && !text.trim().is_empty();
+        LogText { at, source, tool, text: if is_withheld { WITHHELD.to_owned() } else { text } }
+    };
+    let withholds = |at| content.is_some_and(|content| content.withholds_output(at));
     let called = |call: &Call| {
         let arguments = call.arguments.as_ref().map_or(0, |arguments| arguments.len());
-        is_left(arguments).then(|| LogText {
-            written_at: call.llm,
-            ..text(call.at, Source::Call, Some(call.name.clone()), call_text(trace, memo, &planned, call))
+        is_left(arguments).then(|| {
+            let is_withheld = content.is_some_and(|content| withholds_call(content, call));
+            let is_quoted = content.is_none() || call.tool.is_some_and(|tool| !withholds(tool));
+            let called = call_text(trace, memo, &planned, call, is_quoted);
+            text(call.at, Source::Call, Some(call.name.clone()), is_withheld, called)
         })
     };
     for at in trace.tree.subtree(agent.at) {
@@ -89,35 +94,37 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Vec<LogTe
         if view.kind == Kind::Llm {
             let is_left = is_left(view.output_text().len());
             let output = if is_left { planned.strip_output(view) } else { String::new() };
-            out.push(text(at, Source::Output, None, output));
+            out.push(text(at, Source::Output, None, withholds(at), output));
             out.extend(calls.into_iter().filter_map(called));
             continue;
         }
         out.extend(calls.into_iter().filter_map(called));
         if let Some(result) = view.result.as_ref().filter(|result| is_left(result.len())) {
             let tool = view.call.as_ref().map(|call| call.name.clone());
-            out.push(text(at, Source::Result, tool, planned.strip_result(result)));
+            out.push(text(at, Source::Result, tool, withholds(at), planned.strip_result(result)));
         }
     }
-    // Results of calls without a span of their own occur in a later prompt.
+    // Results of calls without a span of their own occur in a later prompt, which may contain content of any span.
     for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
         if call.tool.is_some() || planned.is_todo_call(i) {
             continue;
         }
         let result = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS);
         if let Some(result) = result.filter(|result| is_left(result.len())) {
-            out.push(text(call.at, Source::Result, Some(call.name.clone()), planned.strip_result(result)));
+            let (tool, result) = (Some(call.name.clone()), planned.strip_result(result));
+            out.push(text(call.at, Source::Result, tool, content.is_some(), result));
         }
     }
     out.retain(|text| !text.text.trim().is_empty());
-    out.push(text(agent.at, Source::Calls, None, call_counts(trace, &calls)));
+    out.push(text(agent.at, Source::Calls, None, false, call_counts(trace, &calls)));
     out
 }
 
 /// The outcome of a call and its arguments, each member of an object on a line of its own, so that code is shown as it
-/// was run.
-fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call) -> String {
+/// was run; an error as quoted, if it may be.
+fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call, is_quoted: bool) -> String {
     let outcome = match of_call(trace, memo, call) {
+        Some(_) if !is_quoted => format!("it failed: {WITHHELD}"),
         Some(error) => format!("it failed: {}", clip(&error.quote, QUOTE_BYTES)),
         None if call.result.is_some() => "it returned a result".to_owned(),
         None => "its result is not recorded".to_owned(),
@@ -172,17 +179,10 @@ pub(super) fn calls_within(trace: &AgentTrace, memo: &Memo, top: Idx) -> Vec<usi
     calls
 }
 
-/// Removes withheld content from a log. A result without a span of its own was read from the prompt of
-/// a later span, which may contain content of any span; it is always removed.
-pub(crate) fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
-    let is_tool = |at: Idx| trace.views.get(at).is_some_and(|view| view.kind == Kind::Tool);
-    for chunk in log {
-        let unplaced = chunk.source == Source::Result && chunk.tool.is_some() && !is_tool(chunk.at);
-        let written = chunk.written_at.is_some_and(|at| asker.withholds(trace, at));
-        if unplaced || written || asker.withholds(trace, chunk.at) {
-            chunk.text = WITHHELD.to_owned();
-        }
-    }
+/// Whether the arguments of a call are withheld, by its span, the model that wrote them, or their text.
+fn withholds_call(content: TraceContent<'_>, call: &Call) -> bool {
+    let arguments = ContentPiece::new(PieceKind::Arguments, call.arguments.as_deref().unwrap_or_default());
+    call.llm.is_some_and(|llm| content.withholds(llm)) || content.withholds_piece(call.at, &arguments)
 }
 
 fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
@@ -200,8 +200,8 @@ fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
                 .unwrap_or(most);
         }
         let (head, tail) = rest.split_at(end);
-        let LogText { at, written_at, source, .. } = *whole;
-        out.push(Chunk { at, written_at, source, tool: whole.tool.clone(), text: head.trim().to_owned() });
+        let LogText { at, source, .. } = *whole;
+        out.push(Chunk { at, source, tool: whole.tool.clone(), text: head.trim().to_owned() });
         rest = tail.trim_start();
     }
 }
@@ -237,7 +237,7 @@ mod tests {
     use crate::measure::testing::Script;
 
     fn log(trace: &AgentTrace) -> Vec<Chunk> {
-        chunks(&texts(trace, &Memo::new(), &trace.agents[0]), 300)
+        chunks(&texts(trace, &Memo::new(), &trace.agents[0], None), 300)
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(counts.iter().map(|c| c.text.matches(", of which").count()).sum::<usize>(), CALLS);
         // Beyond the budget the log ends.
         let memo = Memo::within(crate::measure::work_budget::WorkBudget::new(10, None));
-        texts(&trace, &memo, &trace.agents[0]);
+        texts(&trace, &memo, &trace.agents[0], None);
         assert!(memo.budget.is_exceeded());
     }
 
@@ -297,8 +297,7 @@ mod tests {
 
     #[test]
     fn long_text_is_split_at_line_ends_within_the_size() {
-        let whole =
-            |text: String| LogText { at: 3, written_at: None, source: Source::Result, tool: None, text };
+        let whole = |text: String| LogText { at: 3, source: Source::Result, tool: None, text };
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
         push_chunks(&whole(line), 1200, &mut out);

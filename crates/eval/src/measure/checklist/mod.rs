@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::agent::agent_index;
+use super::ask::content::{ContentPiece, PieceKind};
 use super::ask::prompt_page::PromptPage;
 use super::defects::{Defect, measured, unmeasured};
 use super::table::CHECKLIST;
@@ -94,19 +95,16 @@ impl Metric for Checklist {
             },
         };
         let (trace, memo, asker) = (context.trace, context.memo, &context.settings.asker);
-        let record = log::texts(trace, memo, agent);
-        let mut log = log::chunks(&record, settings.chunk_tokens);
-        if asker.withholds_any(trace, memo) {
-            log::withhold(&mut log, asker, trace);
-        }
+        let record = log::texts(trace, memo, agent, None);
+        let withholds = context.content().withholds_any();
+        let shown = withholds.then(|| log::texts(trace, memo, agent, Some(asker)));
+        let log = log::chunks(shown.as_ref().unwrap_or(&record), settings.chunk_tokens);
         let asks = self.asks;
         let (index, summaries) = (Bm25Index::default(), Vec::new());
         let mut run = ChecklistRun {
-            trace,
-            memo,
+            content: context.content(),
             agent,
             settings,
-            asker,
             task,
             log,
             record,
@@ -169,7 +167,9 @@ fn agent_of<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
 fn shown_task(context: &Context<'_>, i: usize) -> Option<String> {
     let asker = &context.settings.asker;
     let (task, asked_at) = agent_index::task_at(context.trace, i)?;
-    let withheld = [context.at, asked_at].iter().any(|&at| asker.withholds(context.trace, at));
+    let piece = ContentPiece::new(PieceKind::User, &**task);
+    let content = context.content();
+    let withheld = content.withholds(context.at) || content.withholds_piece(asked_at, &piece);
     (!withheld).then(|| asker.cleaned_excerpt(task, MOST_TASK))
 }
 
@@ -192,7 +192,7 @@ fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[
         Err(reason) => unmeasured(at, CHECKLIST, reason),
         Ok(yes) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
-            let findings = failing.map(|item| finding(run.trace, at, item)).collect();
+            let findings = failing.map(|item| finding(run.content.trace, at, item)).collect();
             let value = Value::Label(result::label(Ok(yes)));
             measured(at, CHECKLIST, Measured { value, passed: yes, findings }).having_examined(done.len())
         }
@@ -202,7 +202,7 @@ fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[
         out.examined = 0;
     }
     let answer = check::final_answer(run.agent).map(|(text, _)| text);
-    let items = result::items(run.trace, done, answer);
+    let items = result::items(run.content.trace, done, answer);
     out.details.push(Detail { key: "checklist.items", value: DetailValue::Text(items) });
     out
 }

@@ -161,7 +161,7 @@ mod tests {
         let at = trace.agents[0].llms[0];
         trace.views[at].plans.push(plan(&todo.replace(": ", ":")));
         trace.agents[0].plans.push((at, plan("email the client\nclose the ticket")));
-        let all: String = chunks(&texts(&trace, &Memo::new(), &trace.agents[0]), 300)
+        let all: String = chunks(&texts(&trace, &Memo::new(), &trace.agents[0], None), 300)
             .iter()
             .map(|c| format!("{}\n", c.text))
             .collect();
@@ -185,7 +185,7 @@ mod tests {
             .says("read the ticket, and it is in Rome")
             .answers("Rome")
             .build();
-        let all: String = chunks(&texts(&trace, &Memo::new(), &trace.agents[0]), 300)
+        let all: String = chunks(&texts(&trace, &Memo::new(), &trace.agents[0], None), 300)
             .iter()
             .map(|c| format!("{}\n", c.text))
             .collect();

@@ -179,7 +179,7 @@ mod tests {
             .returns(r#"{"items": [{"price": 3}]}"#)
             .answers("3")
             .build();
-        let log = chunks(&texts(&trace, &Memo::new(), &trace.agents[0]), 300);
+        let log = chunks(&texts(&trace, &Memo::new(), &trace.agents[0], None), 300);
         let result = log.iter().find(|c| c.text.contains("price")).unwrap();
         let id = trace.tree.spans[result.at].id.to_string();
         assert_eq!(call_tool("json_query", &format!("{id} /items/0/price"), &trace, &log), "3");

@@ -14,6 +14,7 @@ use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::agent::agent_index;
+use crate::measure::ask::content::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
@@ -90,9 +91,13 @@ impl Metric for PlanJudged {
         };
         let asker = &context.settings.asker;
         let agent = context.trace.agents.get(plan.agent);
-        let task_at = agent_index::task_at(context.trace, plan.agent).map(|(_, at)| at);
-        if [Some(context.at), task_at].into_iter().flatten().any(|at| asker.withholds(context.trace, at))
-            || agent.is_some_and(|agent| asker.withholds_of(context.trace, agent))
+        let content = context.content();
+        let task = agent_index::task_at(context.trace, plan.agent);
+        let task = task.map(|(task, at)| (at, ContentPiece::new(PieceKind::User, &**task)));
+        if content.withholds(context.at)
+            || content.withholds_output(context.at)
+            || task.is_some_and(|(at, task)| content.withholds_piece(at, &task))
+            || agent.is_some_and(|agent| content.withholds_of(agent))
         {
             return MetricProgress::Done(Vec::new());
         }

@@ -5,7 +5,6 @@
 //! them. If the request is too large, texts are cut in the middle, the longest first; then spans in the middle of the
 //! run are left out.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::json;
@@ -16,8 +15,10 @@ use super::protocol::{
     SpanOutline, SubjectType, VERSION,
 };
 use super::subject::Part;
-use crate::measure::ask::content::{PieceKind, WITHHELD, input_pieces, output_pieces, render_tools};
-use crate::measure::ask::stable_hash::stable_hash;
+use crate::measure::ask::content::{
+    ContentPiece, PieceKind, TraceContent, input_pieces, output_pieces, render_tools,
+};
+use crate::measure::ask::stable_hash::text_hash;
 use crate::measure::ask::transcript::{RunScope, in_scope, spans_in_scope};
 use crate::measure::evaluated_spans::EvaluatedSpans;
 use crate::measure::{Context, Prompt, Shows, Unmeasured};
@@ -48,7 +49,7 @@ pub(crate) struct Outline {
 /// A text of a span before it is cleaned.
 struct RawText<'a> {
     r#type: ContentType,
-    text: Cow<'a, str>,
+    piece: ContentPiece<'a>,
 }
 
 /// A span with its texts before they are cleaned.
@@ -77,11 +78,17 @@ impl Outline {
         Err(Unmeasured::Limit)
     }
 
-    /// The question's text. A request about a run may show content of any span; one about a step shows that span.
+    /// The question's text. A request about a run may show content of any span; one about a step shows that span, and
+    /// what it repeats of others.
     pub(super) fn prompt(&self, context: &Context<'_>, part: Part) -> Prompt {
         let prompt = Prompt::new("", self.text.as_str());
         match part {
-            Part::Step(at) => prompt.showing(Shows::span(context.trace, at)),
+            Part::Step(at) => {
+                let (content, own) = (context.content(), Shows::span(context.trace, at));
+                let texts = context.trace.views.get(at).map(texts).unwrap_or_default();
+                prompt
+                    .showing(texts.iter().fold(own, |shows, text| shows.and(&content.shows(at, &text.piece))))
+            }
             Part::Run(_) => prompt,
         }
     }
@@ -117,7 +124,7 @@ impl<'a> OutlineBuilder<'a> {
         let agents = self.agents();
         let lengths: Vec<usize> = raw
             .iter()
-            .flat_map(|span| span.texts.iter().map(|text| text.text.len()))
+            .flat_map(|span| span.texts.iter().map(|text| text.piece.text.len()))
             .chain(agents.iter().flat_map(|agent| [&agent.task, &agent.answer]).flatten().map(|t| t.len()))
             .collect();
         if raw.iter().all(|span| span.texts.is_empty()) {
@@ -163,7 +170,7 @@ impl<'a> OutlineBuilder<'a> {
             let mut texts = texts(view);
             let all = texts.len();
             // What a span produced is its own, even if another one produced the same.
-            texts.retain(|text| seen.insert(hash(text)) || text.r#type.is_new());
+            texts.retain(|text| seen.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
             let repeated = (all - texts.len()) as u64;
             raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });
         }
@@ -187,13 +194,10 @@ impl<'a> OutlineBuilder<'a> {
     }
 
     fn agent(&self, agent: &Agent, longest: usize) -> AgentOutline {
-        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let content @ TraceContent { trace, asker, .. } = self.context.content();
         let parent = agent.parent.and_then(|i| trace.agents.get(i));
-        let task = |text: &str| asker.shown(trace, agent.task_at.unwrap_or(agent.at), text, longest);
-        let answer = |text: &str| match asker.withholds_answer(trace, agent) {
-            true => WITHHELD.to_owned(),
-            false => asker.shown(trace, agent.answer_at.unwrap_or(agent.at), text, longest),
-        };
+        let task = |text: &str| content.text(agent.task_at.unwrap_or(agent.at), text, longest);
+        let answer = |text: &str| content.answer(agent, text, longest);
         AgentOutline {
             span_id: self.id(agent.at),
             name: asker.agent_name(agent),
@@ -204,13 +208,13 @@ impl<'a> OutlineBuilder<'a> {
     }
 
     fn span(&self, raw: RawSpan<'_>, present: &HashSet<Idx>, longest: usize) -> SpanOutline {
-        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let content @ TraceContent { trace, asker, .. } = self.context.content();
         let RawSpan { at, view, texts, repeated, omitted } = raw;
         let name = |text: &str| Some(asker.name(text)).filter(|name| !name.is_empty());
         let called = view.call.as_ref().map(|call| &*call.name);
         let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
-        let content = texts.into_iter().map(|text| {
-            let shown = asker.shown(trace, at, &text.text, longest);
+        let texts = texts.into_iter().map(|text| {
+            let shown = content.piece(at, &text.piece, longest);
             ContentOutline { r#type: text.r#type, text: shown }
         });
         SpanOutline {
@@ -238,7 +242,7 @@ impl<'a> OutlineBuilder<'a> {
             failed: !view.errors.is_empty(),
             input: view.input_content.as_str().to_owned(),
             output: view.output_content.as_str().to_owned(),
-            content: content.collect(),
+            content: texts.collect(),
             repeated,
             omitted_texts: omitted,
         }
@@ -279,11 +283,11 @@ impl ContentType {
 
 /// The texts of a span.
 fn texts(view: &SpanView) -> Vec<RawText<'_>> {
-    let offered = (!view.tools.is_empty())
-        .then(|| RawText { r#type: ContentType::Tools, text: Cow::Owned(render_tools(&view.tools)) });
+    let tools = || ContentPiece::new(PieceKind::System, render_tools(&view.tools));
+    let offered = (!view.tools.is_empty()).then(|| RawText { r#type: ContentType::Tools, piece: tools() });
     let pieces = input_pieces(view).into_iter().chain(output_pieces(view));
-    let pieces = pieces.map(|piece| RawText { r#type: ContentType::of(piece.kind), text: piece.text });
-    offered.into_iter().chain(pieces).filter(|text| !text.text.trim().is_empty()).collect()
+    let pieces = pieces.map(|piece| RawText { r#type: ContentType::of(piece.kind), piece });
+    offered.into_iter().chain(pieces).filter(|text| !text.piece.text.trim().is_empty()).collect()
 }
 
 /// At most `most` entries: as many of the beginning as of the end.
@@ -294,10 +298,6 @@ fn first_and_last<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
         all.extend(last);
     }
     all
-}
-
-fn hash(text: &RawText<'_>) -> u64 {
-    stable_hash([text.text.trim().as_bytes()])
 }
 
 /// The length to which texts of these lengths are cut, so that together they take about `room` bytes.

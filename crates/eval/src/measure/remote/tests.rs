@@ -226,8 +226,36 @@ fn secrets_are_removed_and_withheld_services_are_not_sent() {
     let (_, asked) =
         evaluated(&trace, &config("subject: tool\n"), settings(|_| ()), |_| Err(Unmeasured::Budget));
     let services = |at: usize| asked.iter().find(|ask| ask.at == at).unwrap().services.clone();
-    assert_eq!(services(tool).iter().map(|s| &**s).collect::<Vec<_>>(), ["inner"]);
+    // Its arguments are those of the model's request.
+    assert_eq!(services(tool).iter().map(|s| &**s).collect::<Vec<_>>(), ["inner", "open"]);
     assert_eq!(services(tool + 1).iter().map(|s| &**s).collect::<Vec<_>>(), ["open"]);
+}
+
+#[test]
+fn what_a_step_repeats_of_another_service_counts_as_its_content_or_is_withheld() {
+    let mut trace = Script::new("What does Ann earn?")
+        .calls("I ask.", &[("pay", "{}")])
+        .returns("9000 a month")
+        .answers("Enough.")
+        .build();
+    trace.views.iter_mut().for_each(|view| view.service = Some("open".into()));
+    trace.views[2].service = Some("inner".into());
+    let config = config("subject: model\n");
+    let (_, asked) = evaluated(&trace, &config, settings(|_| ()), |_| Err(Unmeasured::Budget));
+    let services = |at: usize| -> Vec<String> {
+        let ask = asked.iter().find(|ask| ask.at == at).unwrap();
+        ask.services.iter().map(|service| service.to_string()).collect()
+    };
+    assert_eq!(
+        (services(1), services(3)),
+        (vec!["open".to_owned()], vec!["inner".to_owned(), "open".to_owned()])
+    );
+    for subject in ["step", "agent", "trace"] {
+        let config = super::tests::config(&format!("subject: {subject}\n"));
+        let sent = requests(&trace, &config, settings(|ask| ask.withhold.push("inner".to_owned())));
+        let text = json!(sent).to_string();
+        assert!(text.contains("(withheld)") && !text.contains("9000"), "{text}");
+    }
 }
 
 #[test]

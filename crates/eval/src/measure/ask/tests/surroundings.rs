@@ -153,6 +153,7 @@ fn content_of_withheld_services_is_in_no_page_about_another_step() {
     ];
     for (hidden, text, metric, about) in cases {
         let mut trace = bridge();
+        trace.views.iter_mut().for_each(|view| view.service = Some("shop".into()));
         trace.views[hidden].service = Some("vault".into());
         trace.views[1].tools = vec![ToolDefinition {
             name: "search".into(),

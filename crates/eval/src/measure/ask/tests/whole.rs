@@ -98,13 +98,9 @@ fn finding_about_another_agent_names_it() {
 #[test]
 fn transcript_contains_every_text_once() {
     let trace = bridge();
-    let blocks = transcript::transcribe(
-        &Asker::default(),
-        &trace,
-        &crate::measure::Memo::new(),
-        transcript::RunScope::Trace,
-        60_000,
-    );
+    let (asker, memo) = (Asker::default(), crate::measure::Memo::new());
+    let content = content::TraceContent { asker: &asker, trace: &trace, memo: &memo };
+    let blocks = transcript::transcribe(content, transcript::RunScope::Trace, 60_000);
     let all: Vec<&str> = blocks.iter().map(|b| b.text.as_str()).collect();
     for text in ["Answer with the year alone.", "24 September 1883", "I look it up.", "opened in 1884"] {
         assert_eq!(all.iter().filter(|t| t.contains(text)).count(), 1, "{text}: {all:#?}");

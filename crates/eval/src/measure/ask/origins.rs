@@ -1,0 +1,101 @@
+//! Whose content a text is.
+//!
+//! In: a trace and a text of a span. Out: the spans whose content it is, as far as that can be told: prompts repeat what
+//! tools and models produced, and a tool may return what an agent of another service answered, so that the service
+//! of a span is not that of all its content. A text whose origin is not known counts as content of every span.
+
+use foldhash::HashMap;
+use verdict_config::matches;
+use verdict_otlp::trace::{Idx, Kind};
+
+use super::content::{ContentPiece, MEDIA, NO_DETAIL, PieceKind, output_pieces};
+use super::stable_hash::text_hash;
+use crate::measure::Shows;
+use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
+use crate::recognise::AgentTrace;
+
+/// The origins of the texts of a trace, computed once.
+pub(crate) struct Origins {
+    /// By hash of a text: the spans that produced it, one of each service. Empty if the trace has one service.
+    produced: HashMap<u64, Shows>,
+    /// By span: whether it is no model call, and spans of other services are beneath it: it may return what they
+    /// produced, in other words.
+    is_around_others: Vec<bool>,
+    /// By span: whether its content is withheld.
+    withheld: Vec<bool>,
+    pub(super) withholds_any: bool,
+}
+
+impl Origins {
+    pub(super) fn new(withhold: &[String], trace: &AgentTrace, budget: &WorkBudget) -> Origins {
+        let withheld = withheld(withhold, trace);
+        let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
+        let is_mixed = (1..trace.views.len()).any(|at| service(at) != service(at - 1));
+        let mut is_around_others =
+            above(trace, |at| trace.tree.parent(at).is_some_and(|parent| service(parent) != service(at)));
+        let mut produced: HashMap<u64, Shows> = HashMap::default();
+        let mut add = |text: &str, at: Idx| {
+            // These say nothing of a span.
+            if !text.trim().is_empty() && !matches!(text, NO_DETAIL | MEDIA) {
+                budget.spend(1 + text.len() / BYTES_PER_STEP);
+                produced.entry(text_hash(text)).or_insert_with(Shows::nothing).add(trace, at);
+            }
+        };
+        for ((at, view), is_around) in trace.views.iter().enumerate().zip(&mut is_around_others) {
+            *is_around &= view.kind != Kind::Llm;
+            if is_mixed && !*is_around {
+                output_pieces(view).iter().for_each(|piece| add(&piece.text, at));
+            }
+        }
+        // The arguments on the span of a tool are those that a model wrote.
+        for call in trace.calls.iter().filter(|_| is_mixed) {
+            let own = call.tool.and_then(|tool| trace.views.get(tool)?.call.as_ref()?.arguments.as_ref());
+            own.zip(call.llm).into_iter().for_each(|(arguments, llm)| add(arguments, llm));
+        }
+        let withholds_any = withheld.contains(&true);
+        Origins { produced, is_around_others, withheld, withholds_any }
+    }
+
+    /// The spans whose content a piece of the span `at` is.
+    pub(super) fn of_piece(&self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
+        let own = Shows::only(at);
+        let is_output = piece.kind.is_new() && piece.kind != PieceKind::Arguments;
+        let may_be_others = piece.is_repeated || is_output && self.is_around_others.get(at) == Some(&true);
+        match self.produced.get(&text_hash(&piece.text)) {
+            Some(known) => own.and(known),
+            None if may_be_others => Shows::default(),
+            None => own,
+        }
+    }
+
+    /// Whether content of any of these spans is withheld.
+    pub(super) fn withholds(&self, shows: &Shows) -> bool {
+        self.withholds_any && shows.is_any(|at| self.withheld.get(at) == Some(&true))
+    }
+}
+
+/// By span: whether its content is withheld. That of a span without a service may be of any service of the trace, and
+/// the text of a plan span may be that of a span beneath it.
+pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
+    let is_listed = |service: &str| withhold.iter().any(|pattern| matches(pattern, service));
+    let services = trace.views.iter().map(|view| view.service.as_deref());
+    let mut out: Vec<bool> = services.clone().map(|service| is_listed(service.unwrap_or_default())).collect();
+    if out.contains(&true) {
+        out.iter_mut().zip(services).for_each(|(own, service)| *own |= service.is_none());
+        let above = above(trace, |at| out.get(at) == Some(&true));
+        let plans = trace.views.iter().map(|view| view.kind == Kind::Plan).zip(above);
+        out.iter_mut().zip(plans).for_each(|(own, (is_plan, above))| *own |= is_plan && above);
+    }
+    out
+}
+
+/// By span: whether one of these is beneath it.
+fn above(trace: &AgentTrace, is_one: impl Fn(Idx) -> bool) -> Vec<bool> {
+    let mut out = vec![false; trace.views.len()];
+    for at in (0..trace.views.len()).filter(|&at| is_one(at)) {
+        let above = trace.tree.ancestors(at).skip(1);
+        // What is above a span that is known is known.
+        above.take_while(|&up| out.get_mut(up).is_some_and(|known| !std::mem::replace(known, true))).count();
+    }
+    out
+}
