@@ -157,9 +157,9 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
 pub(crate) fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
     let at = context.at;
     let known = CallIndex::of(context.trace, context.memo);
-    let calls = known.by_llm.get(&at).cloned().unwrap_or_default();
     let trace = context.trace;
-    calls.into_iter().filter_map(|i| trace.calls.get(i)).filter(|call| call.tool.is_none())
+    let calls = (0..).map_while(move |nth| known.by_llm.get(&at)?.get(nth).copied());
+    calls.filter_map(|i| trace.calls.get(i)).filter(|call| call.tool.is_none())
 }
 
 #[cfg(test)]

@@ -129,10 +129,8 @@ impl CallAttempts {
 
 fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
-    let key = arguments_key(call).map(|arguments| {
-        let key = format!("{name} {arguments}");
-        keys.entry(key).or_insert_with_key(|k| Rc::from(k.as_str())).clone()
-    });
+    let key =
+        call_key(&name, call).map(|key| keys.entry(key).or_insert_with_key(|k| Rc::from(k.as_str())).clone());
     Attempt { key, outcome: outcome(trace, memo, call), is_control: trace.control_tools.is_control(&name) }
 }
 
@@ -155,9 +153,12 @@ fn span_error_text<'a>(trace: &'a AgentTrace, call: &Call) -> Option<&'a str> {
     signs.iter().find_map(|sign| sign.message.as_deref().or(sign.kind.as_deref()))
 }
 
-/// The arguments in a normal form: keys sorted, white space collapsed, nulls removed.
-fn arguments_key(call: &Call) -> Option<String> {
-    let mut out = String::with_capacity(call.arguments.as_ref().map_or(0, |raw| raw.len().min(MAX_RESERVED)));
+/// The name, and the arguments in a normal form: keys sorted, white space collapsed, nulls removed.
+fn call_key(name: &str, call: &Call) -> Option<String> {
+    let reserved = call.arguments.as_ref().map_or(0, |raw| raw.len().min(MAX_RESERVED));
+    let mut out = String::with_capacity(name.len() + 1 + reserved);
+    out.push_str(name);
+    out.push(' ');
     match (&call.parsed, &call.arguments) {
         (Some(value), _) => write_value(value, &mut out),
         (None, Some(raw)) => collapse(raw, &mut out),

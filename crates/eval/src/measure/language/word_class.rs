@@ -279,6 +279,7 @@ impl Table {
         let entries: Vec<Entry> = entries.collect();
         // Abbreviations of two letters are words as well: "So.", "Do.".
         let name = |entry: &Entry| entry.form.word.trim_end_matches('.').to_lowercase();
+        let is_short = |word: &str| word.ends_with('.') && word.chars().count() < 4;
         let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
         let names = entries.iter().filter(|entry| entry.form.is_name);
@@ -427,10 +428,6 @@ impl Form {
             && (!self.as_written || text.get(at) == Some(&self.word));
         holds.then_some(end)
     }
-}
-
-fn is_short(word: &str) -> bool {
-    word.strip_suffix('.').is_some_and(|word| word.chars().count() < 3)
 }
 
 /// `word` without a sign, and whether it had it.

@@ -27,8 +27,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
     DATE.captures_iter(text).filter_map(|date| {
         let group = |names: [&str; 3]| names.iter().find_map(|n| date.name(n)).map(|m| m.as_str());
         let (month, day) = (group(["m1", "m2", "m3"])?.to_ascii_lowercase(), group(["d1", "d2", "d3"])?);
-        let by_name = || MONTHS.iter().position(|name| name.starts_with(&month)).map(|i| i + 1);
-        let month = month.parse::<usize>().ok().or_else(by_name)?;
+        let month = month.parse::<usize>().ok().or_else(|| names::month_of(&month))?;
         let day_of_month = day.parse::<usize>().ok()?;
         let year = group(["y1", "y2", "y3"])?.parse::<i64>().ok()?;
         MONTHS.get(month.checked_sub(1)?)?;

@@ -102,7 +102,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         );
         return Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)));
     }
-    let parts = parts(task);
+    // Most requests ask for nothing that is looked for below.
+    let asks = || split(task, |_| true).iter().any(|part| asked(part).is_some());
+    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) && !asks() {
+        return None;
+    }
+    let parts = split(task, is_independent);
     if parts.len() < 2 || !is_english(task, None, memo) {
         return None;
     }
@@ -182,9 +187,7 @@ fn of_tool<'p, 't>(
     parts: &'p [String],
     texts: &[&str],
 ) -> Option<(&'p str, &'t str)> {
-    let called =
-        |name: &str| trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(name.trim()));
-    offered(trace, agent).filter(|tool| !called(&tool.name)).find_map(|tool| {
+    offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
         let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
         let words = identifier_words(&tool.name);
         // `update_emergency_contact`: the verb comes first, and the thing is behind it.
@@ -212,11 +215,18 @@ fn of_tool<'p, 't>(
     })
 }
 
-/// The parts of a request that depend on nothing and ask nothing.
-fn parts(task: &str) -> Vec<String> {
+fn is_called(trace: &AgentTrace, tool: &str) -> bool {
+    trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(tool.trim()))
+}
+
+/// Whether a sentence depends on nothing and asks nothing.
+fn is_independent(sentence: &str) -> bool {
+    !sentence.contains('?') && !DEPENDS.is_match(&NEXT.replace_all(sentence, ""))
+}
+
+/// The parts of some sentences of a request.
+fn split(task: &str, wanted: fn(&str) -> bool) -> Vec<String> {
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
-    let plain = sentences
-        .filter(|sentence| !DEPENDS.is_match(&NEXT.replace_all(sentence, "")) && !sentence.contains('?'));
     let split = |sentence: &str| {
         let marked = sentence
             .replace(" and then ", "\n")
@@ -225,7 +235,7 @@ fn parts(task: &str) -> Vec<String> {
             .replace("; ", "\n");
         marked.lines().map(str::to_owned).collect::<Vec<String>>()
     };
-    plain.flat_map(split).collect()
+    sentences.filter(|sentence| wanted(sentence)).flat_map(split).collect()
 }
 
 /// The action that a part asks for, with its object.

@@ -7,8 +7,6 @@
 //! call's own result reports. A limit with a condition is not compared, the highest of several limits counts, and a
 //! call that asks for approval lifts them.
 
-use std::rc::Rc;
-
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
@@ -25,7 +23,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, Place, WordClass, WordClasses, classes, classes_of, names};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, is_of_kind, stems};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{AgentTrace, Call, Text};
+use crate::recognise::{AgentTrace, Call};
 
 /// Most bytes of instructions that are read, and of one sentence.
 const MAX_BYTES: usize = 64 << 10;
@@ -68,12 +66,6 @@ struct Limit {
 
 /// The limits of instructions, read once per trace.
 struct Limits(Vec<Limit>);
-
-impl Limits {
-    fn of(text: &Text, memo: &Memo) -> Rc<Limits> {
-        memo.of(text, |text| Limits(limits(text, memo).unwrap_or_default()))
-    }
-}
 
 fn limits(text: &str, memo: &Memo) -> Option<Vec<Limit>> {
     numbers::has_digit(text).then_some(())?;
@@ -173,7 +165,8 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
     let Conduct { trace, memo, i, .. } = *conduct;
     let instructions = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     memo.budget.spend(instructions.len() / 16).then_some(())?;
-    let limits = Some(Limits::of(instructions, memo)).filter(|limits| !limits.0.is_empty())?;
+    let limits = memo.of(instructions, |text| Limits(limits(text, memo).unwrap_or_default()));
+    (!limits.0.is_empty()).then_some(())?;
     // What follows a request for approval may have been approved.
     let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
     let made = conduct.succeeded(usize::MAX).map(|(_, call)| call);

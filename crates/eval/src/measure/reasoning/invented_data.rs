@@ -21,7 +21,7 @@ use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
-use crate::measure::language::{Invention, Said, WordClass, classes_in};
+use crate::measure::language::{Invention, Said, WordClass, WordClasses, classes_in};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
@@ -101,18 +101,16 @@ fn outermost(trace: &AgentTrace, agent: usize) -> usize {
     std::iter::successors(Some(agent), above).take(MAX_DEPTH).last().unwrap_or(agent)
 }
 
-/// Whether the request of a run is none for facts, or allows data that are not real.
+/// Whether the request of a run is none for facts, or speaks of data that are not real, or may do so in a language that is
+/// not read.
 fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let Some(task) = agent_index::task(trace, run) else { return true };
     let demands = TaskDemands::of(task, memo);
     let writes = [Demand::Making, Demand::Rearranging, Demand::Estimate].iter().any(|d| demands.asks(*d));
     let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
-    writes || !demands.asks(Demand::Fact) && !has_tools || speaks_of_unreal_data(task, memo)
-}
-
-/// Whether a task speaks of data that are not real, or may do so in a language that is not read.
-fn speaks_of_unreal_data(task: &str, memo: &Memo) -> bool {
-    classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|classes| classes.has(WordClass::Unreal))
+    let unreal = |classes: WordClasses| classes.has(WordClass::Unreal);
+    let is_unreal = || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(unreal);
+    writes || !demands.asks(Demand::Fact) && !has_tools || is_unreal()
 }
 
 /// The output of one model call.

@@ -77,6 +77,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
+/// An action, what was meant, and what it has.
+type Other<'a> = (&'a Call, String, String);
+
 struct Run<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
@@ -130,7 +133,7 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 
 impl<'a> Run<'a> {
     /// An action whose number nothing gives, where the answer has one of the user's that no action has.
-    fn other_amount(&self) -> Option<(&'a Call, String, String)> {
+    fn other_amount(&self) -> Option<Other<'a>> {
         let told: Vec<Number> = amounts(self.answer).collect();
         let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
         let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
@@ -143,13 +146,16 @@ impl<'a> Run<'a> {
         let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
         unmet.dedup();
         let [meant] = unmet.as_slice() else { return None };
+        // An answer with both numbers does not conceal it.
+        let is_other = |number: f64| number >= MIN_AMOUNT && !is_unit_of(number, *meant) && !is_told(number);
+        self.unknown(*meant, |call| passed(call).filter(|(_, number)| is_other(*number)).collect())
+    }
+
+    /// The first number of an action, among `those`, that nothing before it gives.
+    fn unknown(&self, meant: f64, those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>) -> Option<Other<'a>> {
         let mut before = Known::of(self);
         for &call in &self.actions {
-            // An answer with both numbers does not conceal it.
-            let other = passed(call).filter(|(_, number)| {
-                *number >= MIN_AMOUNT && !is_unit_of(*number, *meant) && !is_told(*number)
-            });
-            for (key, number) in other {
+            for (key, number) in those(call) {
                 before.read_before(call)?;
                 let is_given = before.gives(number);
                 if self.memo.budget.is_exceeded() {
@@ -164,7 +170,7 @@ impl<'a> Run<'a> {
     }
 
     /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
-    fn other_money(&self) -> Option<(&'a Call, String, String)> {
+    fn other_money(&self) -> Option<Other<'a>> {
         let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
         let of_text = |text: &Text| -> Vec<Number> {
             numbers::all(text).into_iter().filter(|n| is_amount(n) && is_money(text, n)).collect()
@@ -180,20 +186,7 @@ impl<'a> Run<'a> {
         if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
             return None;
         }
-        let mut before = Known::of(self);
-        for &call in &self.actions {
-            for (key, number) in of(call).filter(|(_, number)| *number >= MIN_AMOUNT) {
-                before.read_before(call)?;
-                let is_given = before.gives(number);
-                if self.memo.budget.is_exceeded() {
-                    return None;
-                }
-                if !is_given {
-                    return Some((call, meant.value.to_string(), format!("{}: {number}", key.join("_"))));
-                }
-            }
-        }
-        None
+        self.unknown(meant.value, |call| of(call).filter(|(_, number)| *number >= MIN_AMOUNT).collect())
     }
 
     /// The numbers of the arguments and of the result of an action, and sums of two of them.
@@ -207,7 +200,7 @@ impl<'a> Run<'a> {
     }
 
     /// An action for another number of a thing than the only one that the user gives for it.
-    fn other_quantity(&self) -> Option<(&'a Call, String, String)> {
+    fn other_quantity(&self) -> Option<Other<'a>> {
         let starts = |call: &&&Call| {
             let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))

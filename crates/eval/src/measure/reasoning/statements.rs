@@ -26,18 +26,15 @@ const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Seq
 const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
 regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
-/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording.
+/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording, or advice, whose
+/// values are no facts.
 pub(super) fn is_idle(sentence: &str, language: Language) -> bool {
-    is_idle_with(sentence, language.classes(sentence))
+    let classes = language.classes(sentence);
+    is_idle_with(sentence, classes) || classes.has(WordClass::Advice)
 }
 
 fn is_idle_with(sentence: &str, classes: WordClasses) -> bool {
     sentence.trim_end().ends_with(['?', '？']) || classes.has_any(IDLE)
-}
-
-/// Whether a sentence says what could be done, so that its values are no facts.
-pub(super) fn is_advice(sentence: &str, language: Language) -> bool {
-    language.classes(sentence).has(WordClass::Advice)
 }
 
 /// A part of a sentence with its own verb, as far as punctuation and conjunctions show.

@@ -9,7 +9,7 @@ use super::dates;
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
 use super::phrase_facts::{PhraseFact, links, quotations};
-use super::statements::{Prose, is_advice, is_idle};
+use super::statements::{Prose, is_idle};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::currency;
 use crate::measure::defects::{Defect, clip_end};
@@ -185,14 +185,15 @@ impl FactChecker<'_, '_> {
         let headline = facts.first().map(|f| f.sentence);
         let are_most = unsupported.len() * 2 >= facts.len();
         let is_figure = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
+        let is_asked_for = |fact: &&NumberFact| is_figure && Some(fact.sentence) == headline;
+        self.report(unsupported.into_iter().filter(|fact| are_most || is_asked_for(fact)), &facts);
+    }
+
+    fn report<'f>(&mut self, unsupported: impl Iterator<Item = &'f NumberFact>, facts: &[NumberFact]) {
         for fact in unsupported {
-            let is_asked_for = is_figure && Some(fact.sentence) == headline;
-            if !are_most && !is_asked_for {
-                continue;
-            }
             self.out.unsupported.extend(fact.number.possible_values());
             if self.out.findings.len() < MAX_NAMED {
-                let finding = self.number_finding(fact, &facts);
+                let finding = self.number_finding(fact, facts);
                 self.out.findings.extend(finding);
             }
         }
@@ -215,13 +216,7 @@ impl FactChecker<'_, '_> {
         if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {
             return;
         }
-        for fact in unsupported {
-            self.out.unsupported.extend(fact.number.possible_values());
-            if self.out.findings.len() < MAX_NAMED {
-                let finding = self.number_finding(fact, &facts);
-                self.out.findings.extend(finding);
-            }
-        }
+        self.report(unsupported.into_iter(), &facts);
     }
 
     /// Finds support for the numbers by their digits, and else as times and durations.
@@ -246,9 +241,7 @@ impl FactChecker<'_, '_> {
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
-            let states = |text: &&str| {
-                numbers::has_digit(text) && !is_idle(text, self.language) && !is_advice(text, self.language)
-            };
+            let states = |text: &&str| numbers::has_digit(text) && !is_idle(text, self.language);
             let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {
                 let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
@@ -308,8 +301,7 @@ impl FactChecker<'_, '_> {
 
     fn check_phrases(&mut self) {
         let language = self.language;
-        let is_stated =
-            |fact: &PhraseFact| !is_idle(&fact.quote, language) && !is_advice(&fact.quote, language);
+        let is_stated = |fact: &PhraseFact| !is_idle(&fact.quote, language);
         let mut facts: Vec<PhraseFact> = links(self.answer).into_iter().filter(is_stated).collect();
         facts.extend(quotations(self.answer).into_iter().filter(is_stated));
         if !self.request.asks(Demand::Calendar) {

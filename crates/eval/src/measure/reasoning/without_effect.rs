@@ -62,29 +62,26 @@ const COUNT_NO_EFFECT: [&str; 25] = [
     "warnings",
 ];
 
-/// Whether a key counts what was done.
-fn counts_effects(word: &str) -> bool {
-    matches!(
-        word,
-        "matched"
-            | "modified"
-            | "affected"
-            | "updated"
-            | "changed"
-            | "inserted"
-            | "created"
-            | "added"
-            | "deleted"
-            | "removed"
-            | "sent"
-            | "delivered"
-            | "cancelled"
-            | "canceled"
-            | "refunded"
-            | "succeeded"
-            | "rowcount"
-    )
-}
+/// Words of keys that count what was done.
+const COUNT_EFFECTS: [&str; 17] = [
+    "matched",
+    "modified",
+    "affected",
+    "updated",
+    "changed",
+    "inserted",
+    "created",
+    "added",
+    "deleted",
+    "removed",
+    "sent",
+    "delivered",
+    "cancelled",
+    "canceled",
+    "refunded",
+    "succeeded",
+    "rowcount",
+];
 
 /// States of what was refused.
 const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
@@ -197,7 +194,8 @@ fn counts_nothing(result: &Text, memo: &Memo) -> bool {
     let is_thing = |text: &str| text.bytes().any(|b| b.is_ascii_digit());
     let is_id = |name: &[String]| name.last().is_some_and(|word| word == "id");
     let describes = fields().any(|field| is_id(&field.name) || field.text().is_some_and(is_thing));
-    let mut counts = fields().filter(|field| field.name.iter().any(|word| counts_effects(word))).peekable();
+    let mut counts =
+        fields().filter(|field| field.name.iter().any(|word| COUNT_EFFECTS.contains(&&**word))).peekable();
     let is_zero = |field: &Field| field.number().is_none_or(|number| number == 0.0);
     let counts_no_effect = |field: &Field| field.name.iter().any(|word| COUNT_NO_EFFECT.contains(&&**word));
     !describes

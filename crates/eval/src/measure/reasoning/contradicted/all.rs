@@ -59,12 +59,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 if let Some((_, record, state)) = other {
                     let name = names_of(record).next().unwrap_or_default();
                     let returned = format!("{} for {name}", state.trim());
-                    outcome.contradicts(
-                        &returned,
-                        source.call.name.trim(),
-                        Some(source.call.at),
-                        clause.sentence,
-                    );
+                    outcome.contradicts(&returned, source.call, clause.sentence);
                     return;
                 }
             }

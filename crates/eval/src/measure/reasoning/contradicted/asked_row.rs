@@ -32,8 +32,7 @@ const WITHIN: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let asked = exchange.asked();
-    if !exchange.has_digits
-        || exchange.task.len() > MAX_REQUEST
+    if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
         || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(RELATES))
         || exchange.clauses.iter().any(|clause| excepts(clause) || compares(clause))
@@ -71,7 +70,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         outcome.examined = true;
         if let Some((own, sentence)) = of_another(exchange, table, row, &figures) {
             let returned = format!("{}: {} for what the request names", own.name.join(" "), own.shown());
-            outcome.contradicts(&returned, row.source.call.name.trim(), Some(row.source.call.at), sentence);
+            outcome.contradicts(&returned, row.source.call, sentence);
             return;
         }
     }

@@ -23,9 +23,6 @@ const ADMITS: WordClasses =
     classes!(Condition Contrast Exception Already Bound Increment Negation Neighbour Restriction);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
         let text = found.name("n")?.as_str();
         Some((numbers::all(text).first()?.value, currency_of(text)?))
@@ -73,7 +70,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 "{} {value} for it, above the bound of the request, and others that keep it",
                 field.name.join(" ")
             );
-            outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
+            outcome.contradicts(&returned, source.call, clause.sentence);
             return;
         }
     }

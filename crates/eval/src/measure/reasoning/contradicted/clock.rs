@@ -137,9 +137,6 @@ impl Time {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let prose = &**exchange.prose;
     let stated = labelled(prose);
     let is_in_utc =

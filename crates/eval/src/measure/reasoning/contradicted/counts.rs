@@ -124,7 +124,7 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let returned =
                 format!("{most} of {} items with {}: {}", group.items.len(), group.key, group.holds);
             let call = group.source.call;
-            outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);
+            outcome.contradicts(&returned, call, clause.sentence);
             return;
         }
     }
@@ -240,7 +240,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
-            outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
+            outcome.contradicts(&returned, source.call, clause.sentence);
             return;
         }
     }

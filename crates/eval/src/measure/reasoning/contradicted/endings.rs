@@ -20,9 +20,6 @@ regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
 regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let prose = &**exchange.prose;
     let words = exchange.language.places(prose, exchange.memo);
     let endings = words.iter().filter(|place| place.classes.has(WordClass::Ending));
@@ -50,7 +47,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let returned =
             format!("{}: {}, and nothing that ends in {}", field.name.join(" "), field.shown(), digits);
         let sentence = exchange.sentence_at(digits.as_ptr().addr() - prose.as_ptr().addr());
-        outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+        outcome.contradicts(&returned, source.call, sentence);
         return;
     }
 }

@@ -33,9 +33,6 @@ regex!(
 const BETWEEN: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let prose = &**exchange.prose;
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end) else { continue };

@@ -12,7 +12,7 @@ use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::{Clause, Prose, Words, contains_words};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::measure::{Finding, Memo};
-use crate::recognise::Text;
+use crate::recognise::{Call, Text};
 
 /// A request, the results that follow it, and the answer.
 pub(super) struct Exchange<'a> {
@@ -92,10 +92,11 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Notes that a sentence contradicts what a tool has `returned`.
-    pub(super) fn contradicts(&mut self, returned: &str, tool: &str, call: Option<Idx>, sentence: &str) {
+    /// Notes that a sentence contradicts what a call has `returned`.
+    pub(super) fn contradicts(&mut self, returned: &str, call: &Call, sentence: &str) {
+        let tool = call.name.trim();
         let rationale =
             format!("an answer that agrees with the result of {tool} was expected; it returned {returned}");
-        self.findings.push((Defect::ContradictsResult.finding(rationale, sentence), call));
+        self.findings.push((Defect::ContradictsResult.finding(rationale, sentence), Some(call.at)));
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, outcome)
                 .or_else(|| wrong_peak(exchange, &rows, outcome));
             if let Some((returned, sentence)) = wrong {
-                outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+                outcome.contradicts(&returned, source.call, sentence);
                 return;
             }
         }

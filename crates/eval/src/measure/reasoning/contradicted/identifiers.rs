@@ -9,7 +9,7 @@ use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::records::Records;
-use crate::measure::reasoning::statements::{is_advice, is_idle};
+use crate::measure::reasoning::statements::is_idle;
 
 /// Fewest digits of an identifier.
 const MIN_DIGITS: usize = 3;
@@ -19,16 +19,12 @@ const MAX_LENGTH: usize = 40;
 const MAX_IDENTIFIERS: usize = 64;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let prose = &*exchange.prose;
     let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
     // Every identifier has so many digits.
     let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 2).is_some();
     let stated = stated.filter(has_digits);
-    let stated = stated
-        .filter(|sentence| !is_idle(sentence, exchange.language) && !is_advice(sentence, exchange.language));
+    let stated = stated.filter(|sentence| !is_idle(sentence, exchange.language));
     let found: Vec<(&str, &str)> = stated
         .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))
         .take(MAX_IDENTIFIERS)

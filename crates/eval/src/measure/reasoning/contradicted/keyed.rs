@@ -66,7 +66,7 @@ struct Known<'a> {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits || exchange.sources.structured.is_empty() {
+    if exchange.sources.structured.is_empty() {
         return;
     }
     let stated: Vec<(&Clause<'_>, Number, String)> = exchange
@@ -101,7 +101,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             {
                 let returned = format!("{}: {}", field.name.join(" "), field.value);
                 let call = field.source.call;
-                outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);
+                outcome.contradicts(&returned, call, clause.sentence);
                 return;
             }
         }

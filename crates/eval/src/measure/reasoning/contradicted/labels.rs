@@ -91,7 +91,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             if let Some((sentence, _)) = said.filter(|_| outcome.findings.is_empty()) {
                 let returned = format!("{}: {}", field.name.join(" "), field.shown());
                 outcome.examined = true;
-                outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+                outcome.contradicts(&returned, source.call, sentence);
             }
         }
     }
@@ -124,7 +124,7 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     outcome.examined = true;
     if same != yes {
         let returned = format!("{}: {}", field.name.join(" "), field.shown());
-        outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+        outcome.contradicts(&returned, source.call, sentence);
     }
 }
 

@@ -67,34 +67,35 @@ const MAX_FINDINGS: usize = 4;
 const OF_THEIR_OWN: usize = 18;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
-/// Each with whether its words are English: it compares no answer in another language.
-const CHECKS: [(Check, bool); 25] = [
-    (states::check, true),
-    (labels::check, true),
-    (other_things::check, true),
-    (counts::check, false),
-    (totals::check, false),
-    (extremes::check, true),
-    (nothing::check, true),
-    (identifiers::check, false),
-    (endings::check, false),
-    (renamed::check, true),
-    (weekdays::check, false),
-    (clock::check, false),
-    (equations::check, false),
-    (test_runs::check, true),
-    (partial::check, true),
-    (other_unit::check, false),
-    (sums::check, false),
-    (shares::check, true),
+/// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
+/// only what has a digit.
+const CHECKS: [(Check, bool, bool); 25] = [
+    (states::check, true, false),
+    (labels::check, true, false),
+    (other_things::check, true, true),
+    (counts::check, false, false),
+    (totals::check, false, false),
+    (extremes::check, true, false),
+    (nothing::check, true, false),
+    (identifiers::check, false, true),
+    (endings::check, false, true),
+    (renamed::check, true, false),
+    (weekdays::check, false, true),
+    (clock::check, false, true),
+    (equations::check, false, true),
+    (test_runs::check, true, false),
+    (partial::check, true, true),
+    (other_unit::check, false, true),
+    (sums::check, false, true),
+    (shares::check, true, false),
     // What these find may be found above as well.
-    (all::check, true),
-    (rows::check, false),
-    (asked_row::check, true),
-    (keyed::check, false),
-    (bound::check, true),
-    (times::check, true),
-    (shifted::check, false),
+    (all::check, true, false),
+    (rows::check, false, false),
+    (asked_row::check, true, true),
+    (keyed::check, false, true),
+    (bound::check, true, true),
+    (times::check, true, true),
+    (shifted::check, false, true),
 ];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;
@@ -198,11 +199,12 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         budget: &memo.budget,
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
-    let checks = if is_made { &[(test_runs::check as Check, true)][..] } else { &CHECKS };
+    let checks = if is_made { &[(test_runs::check as Check, true, false)][..] } else { &CHECKS };
     let mut examined = false;
-    for (nth, (check, _)) in
-        checks.iter().enumerate().filter(|(_, (_, is_english))| !is_english || language == Language::English)
-    {
+    let may_find = |(_, (_, is_english, of_digits)): &(usize, &(Check, bool, bool))| {
+        (!is_english || language == Language::English) && (!of_digits || has_digits)
+    };
+    for (nth, (check, ..)) in checks.iter().enumerate().filter(may_find) {
         if memo.budget.is_exceeded() {
             return None;
         }

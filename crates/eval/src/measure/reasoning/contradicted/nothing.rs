@@ -62,6 +62,6 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let complete = single && numbers && names.all(passed) && !conditions(asked) && !conditions(&clause.words);
     if complete && (named || FOUND.is_match(&clause.words)) {
         let returned = format!("{} item(s) for the arguments {arguments}", list.len);
-        outcome.contradicts(&returned, last.call.name.trim(), Some(last.call.at), clause.sentence);
+        outcome.contradicts(&returned, last.call, clause.sentence);
     }
 }

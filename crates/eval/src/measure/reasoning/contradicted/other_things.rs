@@ -16,9 +16,6 @@ regex!(
 const MIN_DIGITS: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let mut before = "";
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {
         // The clauses of one sentence follow each other, and it is read as a whole.
@@ -53,7 +50,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let is_elsewhere = results.chain(exchange.later.iter().copied()).any(|text| names(text));
         if !is_named && is_elsewhere {
             let returned = format!("{id}, and names no {}", thing.as_str());
-            outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);
+            outcome.contradicts(&returned, call, clause.sentence);
             return;
         }
     }

@@ -22,7 +22,7 @@ const UNIT_FIELDS: [&str; 6] = ["unit", "units", "uom", "currency", "unit of mea
 const MAX_UNIT: usize = 16;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits || exchange.sources.structured.is_empty() {
+    if exchange.sources.structured.is_empty() {
         return;
     }
     let is_telling = |n: &Number| !n.in_identifier && (n.value > SMALL || n.fractional);

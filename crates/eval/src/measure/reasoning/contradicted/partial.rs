@@ -66,7 +66,7 @@ const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let asked = exchange.asked();
-    if !exchange.has_digits || exchange.clauses.is_empty() || !contains_any(asked, &ASKS) {
+    if exchange.clauses.is_empty() || !contains_any(asked, &ASKS) {
         return;
     }
     for source in &exchange.sources.structured {
@@ -82,7 +82,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let Some(shown) = parsed.lists.get(list).map(|list| list.len) else { continue };
         if let Some(sentence) = totals(source.call.at, exchange, parsed, list, shown) {
             let returned = format!("{}: {}, with {shown} items", field.name.join(" "), field.shown());
-            outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+            outcome.contradicts(&returned, source.call, sentence);
             return;
         }
     }

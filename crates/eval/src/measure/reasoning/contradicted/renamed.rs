@@ -81,12 +81,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let shown = said.get(at + nth).copied().unwrap_or_default();
             let place = prose.find(shown).unwrap_or_default();
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
-            outcome.contradicts(
-                &returned,
-                source.call.name.trim(),
-                Some(source.call.at),
-                exchange.sentence_at(place),
-            );
+            outcome.contradicts(&returned, source.call, exchange.sentence_at(place));
             return;
         }
     }

@@ -65,7 +65,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
             if let Some((own, call)) = comparison.of_another(nth, clause, *row) {
                 let returned = format!("{}: {} for it", own.name.join(" "), own.shown());
-                outcome.contradicts(&returned, call.call.name.trim(), Some(call.call.at), clause.sentence);
+                outcome.contradicts(&returned, call.call, clause.sentence);
                 return;
             }
         }

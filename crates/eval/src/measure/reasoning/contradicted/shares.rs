@@ -62,12 +62,7 @@ fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 outcome.examined = true;
                 if among != some {
                     let returned = format!("{among} of {all} with {kind}, and {some} of all {}", rows.len());
-                    outcome.contradicts(
-                        &returned,
-                        source.call.name.trim(),
-                        Some(source.call.at),
-                        part.sentence,
-                    );
+                    outcome.contradicts(&returned, source.call, part.sentence);
                     return;
                 }
             }

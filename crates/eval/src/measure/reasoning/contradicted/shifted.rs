@@ -23,7 +23,7 @@ const NO_QUANTITY: [&str; 10] =
 const EXACT: f64 = 1e-9;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits || exchange.sources.structured.is_empty() {
+    if exchange.sources.structured.is_empty() {
         return;
     }
     let has_digits = |n: &Number| !n.in_identifier && digits(n.value) >= MIN_DIGITS && n.bare.is_none();
@@ -65,7 +65,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !is_sum && !told(&exchange.sources).any(is_told) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             let sentence = exchange.sentence_at(n.start);
-            outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+            outcome.contradicts(&returned, source.call, sentence);
             return;
         }
     }

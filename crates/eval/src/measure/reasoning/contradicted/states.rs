@@ -96,12 +96,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 || (of_all && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten();
             if let Some(fact) = refuted(exchange, &facts, predicate, claimed, sentence).or_else(exception) {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
-                outcome.contradicts(
-                    &returned,
-                    fact.source.call.name.trim(),
-                    Some(fact.source.call.at),
-                    sentence,
-                );
+                outcome.contradicts(&returned, fact.source.call, sentence);
                 break;
             }
         }

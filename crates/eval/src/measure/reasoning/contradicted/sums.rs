@@ -29,9 +29,6 @@ const UNITS: [&[(&str, f64)]; 3] = [
 ];
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let lines = labelled(exchange);
     let has_counts = !exchange.clauses.is_empty();
     if lines.len() < 2 && !has_counts {
@@ -50,7 +47,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let wrong = by_group(exchange, &lines, &rows, outcome)
                 .or_else(|| of_all(exchange, source, &rows, outcome));
             if let Some((returned, sentence)) = wrong {
-                outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+                outcome.contradicts(&returned, source.call, sentence);
                 return;
             }
         }

@@ -72,7 +72,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if let Some((_, n)) = failed.filter(|_| !admits(&others) || is_of_run()) {
             let place = REPORT.find(tail).map_or(0, |found| found.start());
             let returned = format!("{n} failed, \"{}\"", around(tail, place, place, 60).trim());
-            outcome.contradicts(&returned, call.name.trim(), Some(call.at), claim.sentence);
+            outcome.contradicts(&returned, call, claim.sentence);
         }
         return;
     }

@@ -38,7 +38,7 @@ fn is_duration(word: &str) -> bool {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits || !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
+    if !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
         return;
     }
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
@@ -96,6 +96,6 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if let Some((clause, time)) = unknown {
         let time = time.time;
         let returned = format!("other times, and nothing has {:02}:{:02}", time / 60, time % 60);
-        outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
+        outcome.contradicts(&returned, source.call, clause.sentence);
     }
 }

@@ -55,9 +55,6 @@ struct Dated {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.has_digits {
-        return;
-    }
     let prose = &*with_figures(&exchange.prose, exchange.answer);
     let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
     for dated in found {
