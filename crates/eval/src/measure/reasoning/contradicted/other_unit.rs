@@ -58,7 +58,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), own.symbol);
             let sentence = exchange.sentence_at(n.start);
-            outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+            outcome.contradicts(&returned, source.call, sentence);
             return;
         }
     }
