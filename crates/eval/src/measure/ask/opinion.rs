@@ -158,6 +158,12 @@ impl ShownContent {
     }
 }
 
+/// The label that an answer gives, if it is one of these.
+pub(crate) fn label_of(labels: &[&str], value: &Value) -> Option<Grade> {
+    let label = value.get(LABEL)?.as_str()?;
+    Some(Grade::Label(labels.iter().position(|known| *known == label)?))
+}
+
 /// Reads an opinion; `None` without a grade on the metric's scale.
 pub(crate) fn read_opinion(
     row: &MetricSpec,
@@ -166,10 +172,7 @@ pub(crate) fn read_opinion(
 ) -> Option<JudgeOpinion> {
     let value = &opinion.value;
     let grade = match row.scale {
-        Scale::Labels(labels) => {
-            let label = value.get(LABEL)?.as_str()?;
-            Grade::Label(labels.iter().position(|known| *known == label)?)
-        }
+        Scale::Labels(labels) => label_of(labels, value)?,
         scale => {
             let values = scale.scores();
             let said = u8::try_from(value.get(SCORE)?.as_u64()?).ok()?;

@@ -9,9 +9,7 @@ use std::sync::LazyLock;
 use foldhash::HashMap;
 
 use super::known::Language;
-use super::word_class::WordClass::{
-    self, Amount, Identifier, Month, Origin, Phone, Reason, Share, Target, TimeUnit, Title, Weekday,
-};
+use super::word_class::WordClass::{self, *};
 use super::word_class::WordClasses;
 
 /// Shorter abbreviations are words as well: "So.", "Do.".

@@ -132,7 +132,7 @@ fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Fi
 fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
     let words = language.table().places(question);
     let asks = words.iter().filter(|place| place.classes.has(WordClass::Which));
-    let noun = asks.filter_map(|which| {
+    let nouns = asks.filter_map(|which| {
         let rest = question.get(which.at.end..)?.trim_start();
         let at = question.len() - rest.len();
         // "何時" is both in one word.
@@ -143,7 +143,7 @@ fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
         let noun = unit.map_or(Some(noun), |unit| question.get(unit.at.clone()))?;
         (!noun.is_empty()).then_some((noun, unit.map(|unit| unit.value)))
     });
-    noun.collect()
+    nouns.collect()
 }
 
 /// The stem of the word before an identifier, or of the one before "number".

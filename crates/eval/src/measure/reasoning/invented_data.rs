@@ -21,7 +21,7 @@ use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
-use crate::measure::language::{Invention, Said, WordClass, WordClasses, classes_in};
+use crate::measure::language::{Invention, Said, WordClass, classes_in};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
@@ -108,8 +108,8 @@ fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let demands = TaskDemands::of(task, memo);
     let writes = [Demand::Making, Demand::Rearranging, Demand::Estimate].iter().any(|d| demands.asks(*d));
     let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
-    let unreal = |classes: WordClasses| classes.has(WordClass::Unreal);
-    let is_unreal = || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(unreal);
+    let is_unreal =
+        || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|of| of.has(WordClass::Unreal));
     writes || !demands.asks(Demand::Fact) && !has_tools || is_unreal()
 }
 

@@ -145,10 +145,8 @@ fn beside(asked: &str, things: &[&str], language: Option<Language>) -> Vec<Strin
     // What stands behind one of the things stands behind the other ones: "to 21".
     let behind: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
     let is_end = |word: &str| word == "." || word == ",";
-    let joins = |word: &str| {
-        matches!(word, "," | "&" | "plus")
-            || language.is_some_and(|language| language.classes(word).has(WordClass::Conjunction))
-    };
+    let is_conjunction = |word: &str| language.is_some_and(|of| of.classes(word).has(WordClass::Conjunction));
+    let joins = |word: &str| matches!(word, "," | "&" | "plus") || is_conjunction(word);
     let is_thing = |word: &str| {
         word.chars().count() >= MIN_THING
             && word.chars().all(char::is_alphabetic)

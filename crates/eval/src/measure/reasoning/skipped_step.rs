@@ -334,7 +334,6 @@ impl<'t> Instructions<'t> {
             let later = ahead.rsplit(ENDS).next()?;
             (later, [ahead.get(..ahead.len() - later.len())?, rest])
         };
-        let is_negation = |place: &&Place| place.classes.has(WordClass::Negation);
         // "Never run a command before the user has approved it": what comes later is forbidden, and the step is what
         // stands behind "before".
         let (forbidden, step) = if spaced {
@@ -342,7 +341,7 @@ impl<'t> Instructions<'t> {
         } else {
             (rest, later)
         };
-        if let Some(never) = self.words(forbidden).iter().find(is_negation) {
+        if let Some(never) = self.words(forbidden).iter().find(|of| of.classes.has(WordClass::Negation)) {
             // A verb may stand before the negation: "stornieren Sie nie".
             let (_, behind) = self.around(forbidden, never)?;
             let has_verb = || !verbs(behind, language).is_empty();

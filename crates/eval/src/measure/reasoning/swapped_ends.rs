@@ -11,9 +11,6 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Language, Said, WordClass, names};
 use crate::recognise::Call;
 
-/// Value of the prepositions among the words of ends.
-const PREPOSITION: u8 = 1;
-
 /// A call, what was meant, and what it has.
 pub(super) type Found<'a> = (&'a Call, String, String);
 
@@ -21,15 +18,14 @@ pub(super) type Found<'a> = (&'a Call, String, String);
 pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Found<'a>> {
     let made: Vec<(&Call, (&str, &str))> =
         calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
-    if made.is_empty() {
-        return None;
-    }
+    (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
     let said = Said::new(task, None, memo);
     said.languages().find_map(|language| {
-        let from = language.table().first(&asked, WordClass::Origin, PREPOSITION)?;
+        // The prepositions among the words of ends have the value 1.
+        let from = language.table().first(&asked, WordClass::Origin, 1)?;
         let (ahead, rest) = (asked.get(..from.start)?, asked.get(from.end..)?);
-        let to = language.table().first(rest, WordClass::Target, PREPOSITION)?;
+        let to = language.table().first(rest, WordClass::Target, 1)?;
         let (between, behind) = (rest.get(..to.start)?, rest.get(to.end..)?);
         // In Japanese they stand behind the ends, before the verb.
         let (request, from, to) = match language {

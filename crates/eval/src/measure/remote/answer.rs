@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::outline::Outline;
 use super::protocol::SpanOutline;
 use crate::measure::ask::form::{LABEL, SCORE};
-use crate::measure::ask::opinion::{Grade, JudgeOpinion, ShownContent};
+use crate::measure::ask::opinion::{Grade, JudgeOpinion, ShownContent, label_of};
 use crate::measure::ask::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Measurement, Opinion, Unmeasured};
@@ -38,10 +38,7 @@ fn abstains(value: &Value) -> bool {
 
 fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOpinion> {
     let grade = match row.scale {
-        Scale::Labels(labels) => {
-            let label = value.get(LABEL)?.as_str()?;
-            Grade::Label(labels.iter().position(|known| *known == label)?)
-        }
+        Scale::Labels(labels) => label_of(labels, value)?,
         scale => {
             let (least, best) = scale.range()?;
             Grade::Score(value.get(SCORE)?.as_f64().filter(|score| (least..=best).contains(score))?)

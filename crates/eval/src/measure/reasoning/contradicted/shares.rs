@@ -22,11 +22,8 @@ const STEM: usize = 5;
 const COLUMN_STEM: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if exchange.clauses.is_empty() {
-        return;
-    }
     of_them(exchange, outcome);
-    if exchange.has_digits && outcome.findings.is_empty() {
+    if exchange.has_digits && !exchange.clauses.is_empty() && outcome.findings.is_empty() {
         of_table(exchange, outcome);
     }
 }
