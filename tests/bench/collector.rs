@@ -5,8 +5,9 @@
 //! `tail_sampling` that keeps everything); otel-verdict runs without metrics, with all rules, and with a journal.
 //! All send to the same destination, without compression. The processes are measured in turn, several times, and
 //! medians are compared: CPU seconds per million spans, resident bytes of an open span with its payload and beyond it,
-//! and the latency that each adds to a pass-through. The two processors of the Collector hold a trace for a fixed time, which
-//! their latency includes.
+//! and the latency that each adds to a pass-through, which is measured in each turn as well. The two processors of the
+//! Collector hold a trace for a fixed time, which their latency includes. otel-verdict closes a trace with its root (`quiet:
+//! 0s`); it is measured without metrics also with the time of the Collector.
 
 use super::*;
 
@@ -23,16 +24,19 @@ enum Measured {
     GroupByTraceAndBatch,
     TailSampling,
     WithoutMetrics,
+    /// Holds a trace as long as the Collector.
+    WithoutMetricsHeld,
     AllRules,
     Journal,
 }
 
 impl Measured {
-    const ALL: [Measured; 6] = [
+    const ALL: [Measured; 7] = [
         Measured::GroupByTrace,
         Measured::GroupByTraceAndBatch,
         Measured::TailSampling,
         Measured::WithoutMetrics,
+        Measured::WithoutMetricsHeld,
         Measured::AllRules,
         Measured::Journal,
     ];
@@ -43,6 +47,7 @@ impl Measured {
             Measured::GroupByTraceAndBatch => "groupbytrace, batch",
             Measured::TailSampling => "tail_sampling",
             Measured::WithoutMetrics => "without metrics",
+            Measured::WithoutMetricsHeld => "without metrics, 1 s",
             Measured::AllRules => "all rules",
             Measured::Journal => "all rules, journal",
         }
@@ -68,11 +73,14 @@ impl Measured {
             let ours = env!("CARGO_BIN_EXE_otel-verdict");
             let folder = tempfile::tempdir().unwrap();
             let (kind, more) = match self {
-                Measured::WithoutMetrics => (Kind::WithoutMetrics, String::new()),
+                Measured::WithoutMetrics | Measured::WithoutMetricsHeld => {
+                    (Kind::WithoutMetrics, String::new())
+                }
                 Measured::AllRules => (Kind::AllRules, String::new()),
                 _ => (Kind::AllRules, format!("storage: {{ directory: '{}' }}", folder.path().display())),
             };
-            let quiet = if hold == HOLD { "0s" } else { hold };
+            let closes_at_once = hold == HOLD && self != Measured::WithoutMetricsHeld;
+            let quiet = if closes_at_once { "0s" } else { hold };
             let mut target = Target::process(ours, kind, &more, sink, quiet).await;
             target.journal = Some(folder);
             return target;
@@ -110,9 +118,8 @@ fn median(mut all: Vec<f64>) -> f64 {
 
 /// Prints the figures of one corpus.
 pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
-    let Ok(collector) = std::env::var("OTEL_VERDICT_COLLECTOR") else {
-        return println!("skipped: OTEL_VERDICT_COLLECTOR does not name a Collector");
-    };
+    let collector = std::env::var("OTEL_VERDICT_COLLECTOR");
+    let collector = collector.expect("OTEL_VERDICT_COLLECTOR must name a Collector");
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
     for _ in 0..TURNS {
         for (measured, times) in Measured::ALL.into_iter().zip(&mut times) {
@@ -121,7 +128,7 @@ pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
         }
     }
     let mut bytes: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
-    for _ in 0..2 {
+    for _ in 0..TURNS {
         for (measured, bytes) in Measured::ALL.into_iter().zip(&mut bytes) {
             bytes.push(open_span(&measured.start(&collector, sink, "1h").await, corpus).await);
         }
@@ -147,21 +154,39 @@ pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let rules = all.iter().find(|(measured, ..)| *measured == Measured::AllRules).unwrap().1;
     let pace = BUSY * 1e6 / rules;
     println!("\nat {pace:.0} spans/s, where all rules use {BUSY} of a core");
-    println!("{:<20} {:>9} {:>9} {:>9}", "", "p50 ms", "p99 ms", "of all");
-    for turn in 0..2 {
+    // The pass-through first, with which the others are compared in each turn.
+    let mut latencies: Vec<Vec<Latency>> = Vec::new();
+    latencies.resize_with(1 + Measured::ALL.len(), Vec::new);
+    for _ in 0..TURNS {
         let through = Target::start(Kind::PassThrough, sink, "0s").await;
-        row("pass-through", &latency(&through, sink, corpus, pace).await);
-        for measured in Measured::ALL {
-            if measured.processors(HOLD).is_none() || turn == 0 {
-                let target = measured.start(&collector, sink, HOLD).await;
-                row(measured.name(), &latency(&target, sink, corpus, pace).await);
-            }
+        latencies[0].push(latency(&through, sink, corpus, pace).await);
+        drop(through);
+        for (measured, latencies) in Measured::ALL.into_iter().zip(&mut latencies[1..]) {
+            let target = measured.start(&collector, sink, HOLD).await;
+            latencies.push(latency(&target, sink, corpus, pace).await);
         }
     }
-}
-
-fn row(name: &str, Latency { p50, p99, p99_of_a_second }: &Latency) {
-    println!("{name:<20} {p50:>9.2} {p99_of_a_second:>9.2} {p99:>9.2}");
+    println!(
+        "{:<20} {:>9} {:>9} {:>9} {:>14} {:>14} {:>14}",
+        "", "p50 ms", "p99 ms", "over", "pass-through x", "p99 of seconds", "over"
+    );
+    let names = std::iter::once("pass-through").chain(Measured::ALL.map(Measured::name));
+    for (name, of) in names.zip(&latencies) {
+        let each = |figure: fn(&Latency) -> f64| median(of.iter().map(figure).collect());
+        let compared = |figure: fn(&Latency) -> f64, with: fn(f64, f64) -> f64| {
+            let turns = of.iter().zip(&latencies[0]);
+            median(turns.map(|(own, through)| with(figure(own), figure(through))).collect())
+        };
+        println!(
+            "{name:<20} {:>9.2} {:>9.2} {:>9.2} {:>14.2} {:>14.2} {:>14.2}",
+            each(|l| l.p50),
+            each(|l| l.p99),
+            compared(|l| l.p99, |own, through| own - through),
+            compared(|l| l.p99, |own, through| own / through),
+            each(|l| l.p99_of_a_second),
+            compared(|l| l.p99_of_a_second, |own, through| own - through)
+        );
+    }
 }
 
 /// Resident bytes of an open span, with its payload.
