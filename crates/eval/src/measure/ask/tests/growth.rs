@@ -47,6 +47,9 @@ fn tools_after_one_call(n: usize) -> AgentTrace {
     trace
 }
 
+/// A trace with so many parts, calls or spans.
+type Shape = fn(usize) -> AgentTrace;
+
 fn work_of(trace: &AgentTrace) -> u64 {
     let settings = settings(&METRICS);
     let inputs = Inputs { trace, settings: &settings, rules: &[] };
@@ -62,7 +65,7 @@ fn work_of(trace: &AgentTrace) -> u64 {
 
 #[test]
 fn work_of_preparing_questions_grows_linearly() {
-    let shapes: [(&str, fn(usize) -> AgentTrace); 3] = [
+    let shapes: [(&str, Shape); 3] = [
         ("parts of the instructions", instructions),
         ("calls of one message", calls_of_one_message),
         ("tools after one call", tools_after_one_call),
