@@ -24,7 +24,7 @@ use crate::measure::reasoning::records::{Field, Structure};
 use crate::measure::reasoning::{Review, numbers};
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, avoidance};
-use crate::recognise::{Agent, Call, Content, Text};
+use crate::recognise::{Agent, Call, Content, Part, Text};
 
 pub(crate) const NAME: &str = "completeness";
 
@@ -92,6 +92,14 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
     let failed = agent.task.is_some()
         && context.trace.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
     if agent.answer_content != Content::Present && !failed {
+        return Err(Unmeasured::NoContent);
+    }
+    let shows_media = |at: &Idx| {
+        let output = context.trace.views.get(*at).map(|view| &view.output).into_iter().flatten();
+        output.flat_map(|message| &message.parts).any(|part| matches!(part, Part::Media))
+    };
+    // An image or a recording is an answer that is not read.
+    if agent.llms.last().into_iter().chain([&agent.at]).any(shows_media) && !failed {
         return Err(Unmeasured::NoContent);
     }
     let unfinished = context.trace.tree.spans.get(agent.at).is_none_or(|s| s.end == 0);
@@ -342,6 +350,10 @@ mod tests {
         assert_eq!(on(&broken), Err(Unmeasured::NoContent));
         broken.tree.spans[0].status = Status::Error;
         assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
+        let mut drawn = Script::new(TASK).says("").build();
+        let llm = drawn.agents[0].llms[0];
+        drawn.views[llm].output[0].parts = vec![Part::Media];
+        assert_eq!(on(&drawn), Err(Unmeasured::NoContent));
         let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
         assert_eq!(on(&handed), Err(Unmeasured::NotApplicable));
     }

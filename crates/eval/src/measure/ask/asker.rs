@@ -10,11 +10,9 @@ use verdict_config::{admits, matches};
 use verdict_otlp::trace::Idx;
 
 use super::config::{AskConfig, Instruction};
-use super::content::{TraceContent, WITHHELD};
 use super::origins::withheld;
 use super::{prompt_page, sanitize, system};
 use crate::measure::defects;
-use crate::measure::memo::Memo;
 use crate::measure::settings::sections::agent_name;
 use crate::measure::table::MetricSpec;
 use crate::recognise::{Agent, AgentTrace};
@@ -81,15 +79,6 @@ impl Asker {
     /// Whether content of any span is withheld.
     pub(crate) fn withholds_some(&self, trace: &AgentTrace) -> bool {
         !self.ask.withhold.is_empty() && withheld(&self.ask.withhold, trace).contains(&true)
-    }
-
-    /// Whether the task or the answer of an agent is withheld.
-    pub fn withholds_run(&self, trace: &AgentTrace, agent: &Agent) -> bool {
-        let content = TraceContent { asker: self, trace, memo: &Memo::new() };
-        let task_at = agent.task_at.unwrap_or(agent.at);
-        let task = agent.task.iter().map(|task| content.text(task_at, task, usize::MAX));
-        let answer = agent.answer.iter().map(|answer| content.answer(agent, answer, usize::MAX));
-        content.withholds(agent.at) || task.chain(answer).any(|shown| shown == WITHHELD)
     }
 
     /// The operator's instructions for questions of these names about a span; without one, those that are for every

@@ -7,14 +7,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use verdict_otlp::trace::{Idx, Kind};
-use verdict_otlp::work;
 
 use super::asker::Asker;
 use super::origins::Origins;
+pub(crate) use super::piece::{
+    ContentPiece, PieceKind, arguments_of, input_pieces, output_pieces, output_pieces_of,
+};
 use super::prompt_page::Block;
 use crate::measure::defects::{clip, clip_end};
 use crate::measure::{Memo, Shows};
-use crate::recognise::{Agent, AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
+use crate::recognise::{Agent, AgentTrace, ToolDefinition};
 use crate::redact::Addresses;
 
 /// Shown instead of withheld content.
@@ -23,126 +25,6 @@ pub(crate) const WITHHELD: &str = "(withheld)";
 const MAX_TOOLS: usize = 200;
 /// Maximum bytes of the description of one tool, and of its schema.
 const MAX_OF_TOOL: usize = 4 * 1024;
-
-/// A piece of content before it is cleaned.
-#[derive(Clone, Debug)]
-pub(crate) struct ContentPiece<'a> {
-    pub kind: PieceKind,
-    pub text: Cow<'a, str>,
-    /// It stands in a prompt, and another span may have produced it: it is the message of a model or a tool, or one that
-    /// follows such a message, as a result may that is written as a message of the user.
-    pub is_repeated: bool,
-}
-
-impl<'a> ContentPiece<'a> {
-    pub(crate) fn new(kind: PieceKind, text: impl Into<Cow<'a, str>>) -> ContentPiece<'a> {
-        ContentPiece { kind, text: text.into(), is_repeated: false }
-    }
-}
-
-verdict_otlp::labelled_enum! {
-    /// The role of a piece of content. Labels are used in headings.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum PieceKind {
-        System = "input, system instructions",
-        /// A message of a user or a caller.
-        User = "input, user",
-        /// An earlier message of a model.
-        Assistant = "input, assistant before",
-        /// A tool result in a prompt.
-        ToolMessage = "input, tool result",
-        Output = "output",
-        /// Recorded reasoning of a model.
-        Thinking = "thinking",
-        /// A tool call that a model requests.
-        Call = "output, tool call",
-        /// Arguments of a tool call.
-        Arguments = "arguments",
-        /// The result of a tool or search.
-        Result = "result",
-        Error = "error",
-    }
-}
-
-impl PieceKind {
-    /// It instructs the agent, so that a finding about an omission may quote it.
-    pub(crate) fn binds(self) -> bool {
-        matches!(self, PieceKind::System | PieceKind::User)
-    }
-
-    /// This span produced it, so that it is shown even if the same text occurred before.
-    pub(crate) fn is_new(self) -> bool {
-        !matches!(self, PieceKind::System | PieceKind::User | PieceKind::Assistant | PieceKind::ToolMessage)
-    }
-}
-
-pub(crate) fn input_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
-    let mut out: Vec<ContentPiece<'_>> = view.input.iter().flat_map(message_pieces).collect();
-    let is_said = |piece: &ContentPiece<'_>| !matches!(piece.kind, PieceKind::System | PieceKind::User);
-    let first = out.iter().position(is_said).unwrap_or(out.len());
-    out.iter_mut().skip(first).for_each(|piece| piece.is_repeated = true);
-    out.extend(arguments_of(view));
-    out
-}
-
-/// The arguments of the call that the span executes.
-pub(crate) fn arguments_of(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
-    let arguments = view.call.iter().filter_map(|call| call.arguments.as_ref());
-    arguments.map(|text| ContentPiece::new(PieceKind::Arguments, &**text))
-}
-
-pub(crate) fn output_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
-    output_pieces_of(view, view.output.iter().flat_map(|m| &m.parts)).collect()
-}
-
-/// As [`output_pieces`], of these parts of its messages. Each is rendered when it is reached.
-pub(crate) fn output_pieces_of<'v>(
-    view: &'v SpanView,
-    parts: impl Iterator<Item = &'v Part>,
-) -> impl Iterator<Item = ContentPiece<'v>> {
-    use PieceKind::{Call, Output, Result, Thinking};
-    let said = parts.map(|part| piece(part, [Output, Thinking, Call, Result]));
-    let results = view.result.iter().map(|result| ContentPiece::new(Result, &**result));
-    let errors = view.errors.iter().map(|error| {
-        let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
-        let text = if parts.is_empty() { NO_DETAIL.to_owned() } else { parts.join(": ") };
-        ContentPiece::new(PieceKind::Error, text)
-    });
-    said.chain(results).chain(errors)
-}
-
-pub(super) const MEDIA: &str = "(an image or file, not shown)";
-/// An error of which nothing else is recorded.
-pub(super) const NO_DETAIL: &str = "status: error";
-
-/// A part of a message; the kinds are those of text, reasoning, calls and results.
-fn piece(part: &Part, [text, thinking, call, result]: [PieceKind; 4]) -> ContentPiece<'_> {
-    work::count(1);
-    let (kind, text) = match part {
-        Part::Text(content) => (text, Cow::Borrowed(&**content)),
-        Part::Reasoning(content) => (thinking, Cow::Borrowed(&**content)),
-        Part::Call(request) => (call, Cow::Owned(render_call(request))),
-        Part::Result { content, .. } => (result, Cow::Borrowed(&**content)),
-        Part::Media => (text, Cow::Borrowed(MEDIA)),
-    };
-    ContentPiece::new(kind, text)
-}
-
-fn message_pieces(message: &Message) -> impl Iterator<Item = ContentPiece<'_>> {
-    use PieceKind::{Assistant, System, ToolMessage, User};
-    let kind = match message.role {
-        Role::System => System,
-        Role::User => User,
-        Role::Assistant => Assistant,
-        Role::Tool => ToolMessage,
-    };
-    message.parts.iter().map(move |part| piece(part, [kind, Assistant, Assistant, ToolMessage]))
-}
-
-/// A tool call as a line.
-pub(crate) fn render_call(request: &ToolRequest) -> String {
-    format!("{}({})", request.name, request.arguments.as_deref().unwrap_or_default())
-}
 
 /// The kind and name of a span, for a heading.
 pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
@@ -292,6 +174,15 @@ impl TraceContent<'_> {
 }
 
 impl Asker {
+    /// Whether the task or the answer of an agent is withheld.
+    pub fn withholds_run(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+        let content = TraceContent { asker: self, trace, memo: &Memo::new() };
+        let task_at = agent.task_at.unwrap_or(agent.at);
+        let task = agent.task.iter().map(|task| content.text(task_at, task, usize::MAX));
+        let answer = agent.answer.iter().map(|answer| content.answer(agent, answer, usize::MAX));
+        content.withholds(agent.at) || task.chain(answer).any(|shown| shown == WITHHELD)
+    }
+
     /// As [`excerpt`], cleaned. The text is cleaned before it is cut, since a part of a secret matches no pattern; of a
     /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not shown.
     pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {

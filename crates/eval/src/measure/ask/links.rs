@@ -8,9 +8,11 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::surroundings::MAX_PIECES;
 use crate::measure::memo::Memo;
 use crate::recognise::{Agent, AgentTrace, Call, Message, Part};
+
+/// Maximum pieces shown of one step.
+pub(super) const MAX_PIECES: usize = 4;
 
 /// Steps and calls of a trace, computed once.
 pub(super) struct StepLinks {

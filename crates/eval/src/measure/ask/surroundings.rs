@@ -14,7 +14,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::content::{
     ContentPiece, PieceKind, arguments_of, input_pieces, output_pieces_of, render_tools, step_title,
 };
-use super::links::{self, StepLinks};
+use super::links::{self, MAX_PIECES, StepLinks};
 use super::parts::{HEADING, size};
 use super::prompt_page::Block;
 use super::stable_hash::text_hash;
@@ -30,8 +30,6 @@ const MAX_LATER: usize = 4;
 const MAX_SEARCHED: usize = 100;
 /// Maximum model calls, beside the one that requested the call, that are searched for the definition of a tool.
 const MAX_OFFERS: usize = 8;
-/// Maximum pieces shown of one step.
-pub(super) const MAX_PIECES: usize = 4;
 /// Minimum bytes shown of a piece; a piece for which there is less space is left out.
 const MIN_BYTES: usize = 60;
 /// Bytes shown of the request of a call whose arguments are shown in full with the call.
