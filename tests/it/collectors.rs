@@ -128,9 +128,9 @@ async fn configurations_for_containers_evaluate_and_export() {
         let (store, folder) = (Destination::default(), tempfile::tempdir().unwrap());
         let process = contained(&text, &serve(&store).await, folder.path()).await;
         send(process.client().await, &requests()).await;
-        all.push((store, process));
+        all.push((store, process, folder));
     }
-    for (store, _process) in all {
+    for (store, _process, _folder) in all {
         assert_stored(&store, &expected).await;
     }
 }
