@@ -1,10 +1,13 @@
 //! Currencies by their codes, signs and names.
 //!
-//! In: a word. Out: the code of the currency that it stands for.
+//! In: a word. Out: the code of the currency that it means.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use foldhash::HashMap;
+
+use super::excerpt::lowercase;
 
 const CURRENCIES: &str = include_str!("language/data/currencies.txt");
 
@@ -27,6 +30,15 @@ pub(crate) fn of(word: &str) -> Option<&'static str> {
 /// Whether a word in lower case is a code.
 pub(crate) fn is_code(word: &str) -> bool {
     of(word) == Some(word)
+}
+
+/// Whether a code, a sign or a name of a currency is beside the number at these bytes of a text.
+pub(crate) fn is_beside(text: &str, number: Range<usize>) -> bool {
+    let (before, behind) =
+        (text.get(..number.start).unwrap_or_default(), text.get(number.end..).unwrap_or_default());
+    let beside = [before.split_whitespace().next_back(), behind.split_whitespace().next()];
+    let is_sign = |c: char| c.is_ascii_punctuation() && c != '$';
+    beside.into_iter().flatten().any(|word| of(&lowercase(word.trim_matches(is_sign))).is_some())
 }
 
 /// All codes, signs and names.

@@ -103,7 +103,7 @@ verdict_otlp::labelled_enum! {
         Barrier = "barrier",
         /// What has a telephone number.
         Phone = "phone",
-        /// What stands before the name of a person, or for their first name.
+        /// The title before the name of a person, or in place of their first name.
         Title = "title",
     }
 }
@@ -318,7 +318,7 @@ impl Table {
         Places(places)
     }
 
-    /// Where the first word of a class with this value stands in a text in lower case, its words between single spaces.
+    /// The place of the first word of a class with this value in a text in lower case, its words between single spaces.
     pub(crate) fn first(&self, text: &str, class: WordClass, value: u8) -> Option<Range<usize>> {
         let is_it = |(classes, of): (WordClasses, u8)| classes.has(class) && of == value;
         if !self.spaced {

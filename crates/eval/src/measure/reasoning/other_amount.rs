@@ -20,7 +20,6 @@ use super::numbers::{self, Number};
 use super::records::Structure;
 use super::without_effect;
 use crate::measure::defects::Defect;
-use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
@@ -116,17 +115,6 @@ fn is_unit_of(one: f64, other: f64) -> bool {
     UNITS.iter().any(|unit| is_near(*unit, ratio)) || ratio > UNITS.iter().copied().fold(0.0, f64::max)
 }
 
-/// Whether a currency stands beside a number.
-fn is_money(text: &str, number: &Number) -> bool {
-    let (before, behind) =
-        (text.get(..number.start).unwrap_or_default(), text.get(number.end..).unwrap_or_default());
-    let beside = [before.split_whitespace().next_back(), behind.split_whitespace().next()];
-    beside.into_iter().flatten().any(|word| {
-        let word = lowercase(word.trim_matches(|c: char| c.is_ascii_punctuation() && c != '$'));
-        currency::of(&word).is_some()
-    })
-}
-
 fn amounts(text: &str) -> impl Iterator<Item = Number> {
     numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
 }
@@ -173,7 +161,10 @@ impl<'a> Run<'a> {
     fn other_money(&self) -> Option<Other<'a>> {
         let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
         let of_text = |text: &Text| -> Vec<Number> {
-            numbers::all(text).into_iter().filter(|n| is_amount(n) && is_money(text, n)).collect()
+            numbers::all(text)
+                .into_iter()
+                .filter(|n| is_amount(n) && currency::is_beside(text, n.start..n.end))
+                .collect()
         };
         let given: Vec<Number> = self.said.iter().flat_map(of_text).collect();
         let [meant] = given.as_slice() else { return None };

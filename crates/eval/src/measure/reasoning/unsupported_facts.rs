@@ -264,7 +264,7 @@ impl FactChecker<'_, '_> {
         let mut out = Vec::new();
         numbers::scan(self.prose, |n| {
             let is_small = n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional && !n.in_identifier;
-            if is_small && is_money(self.prose, &n) && out.len() < MAX_FACTS {
+            if is_small && currency::is_beside(self.prose, n.start..n.end) && out.len() < MAX_FACTS {
                 out.push(n.value);
             }
         });
@@ -401,15 +401,6 @@ fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
     before.chars().any(char::is_alphabetic)
         || n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')']))
         || sentence.get(n.end..).is_some_and(|s| s.trim_start_matches('*').starts_with(':'))
-}
-
-/// Whether the code, sign or name of a currency is beside the number.
-fn is_money(text: &str, n: &Number) -> bool {
-    let (before, after) = (text.get(..n.start).unwrap_or_default(), text.get(n.end..).unwrap_or_default());
-    let before = clip_end(before, 16).trim_end().rsplit(char::is_whitespace).next();
-    let after = head(after, 16).trim_start().split(|c: char| c.is_whitespace() || ".,;:)".contains(c)).next();
-    let names = |word: &str| currency::of(&word.trim_matches(['*', '(']).to_lowercase()).is_some();
-    before.into_iter().chain(after).any(names)
 }
 
 /// A number may follow from other supported numbers of the answer ("5642 - 4806, so 836, which is
