@@ -9,7 +9,7 @@
 //! feedback together by it. That a known id is 409 is not written there: it is so for runs.
 //!
 //! `session_id` is the id of the run's project. A deployment on SmithDB alone answers 501 to feedback without it, and
-//! LangSmith's guide to the migration has the dates from which no other one takes such feedback. Spans do not tell
+//! LangSmith's guide to the migration has the dates from which no other one takes such feedback. Spans do not name
 //! their project, hence it is configured; `GET api/v1/sessions` has the id of a name. A project is created by
 //! its first run.
 
