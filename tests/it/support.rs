@@ -192,6 +192,7 @@ impl Destination {
     }
 
     /// Numbers of requests of spans and of log records so far.
+    #[cfg(feature = "kafka")]
     pub fn counts(&self) -> [usize; 2] {
         [self.traces.lock().unwrap().len(), self.logs.lock().unwrap().len()]
     }
