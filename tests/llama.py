@@ -26,7 +26,9 @@ params.hostnames = ["127.0.0.1"]
 params.port = port
 params.n_ctx = 4096
 params.n_parallel = 2
-params.cpuparams.n_threads = 2
+# Several threads would wait for each other in a loop, and take as long as other tests let each of them run.
+params.cpuparams.n_threads = 1
+params.cpuparams_batch.n_threads = 1
 params.ui = False
 server = Server(params)
 print(f"{server.listening_address}/v1", flush=True)

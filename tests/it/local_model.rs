@@ -276,7 +276,7 @@ fn a_real_model_answers_the_forms_of_plans_and_checklists() {
     let config = write(
         "config.yaml",
         &json!({
-            "judges": { "local": { "endpoint": model.url, "model": "smollm2", "max_tokens": 300, "timeout": "300s" } },
+            "judges": { "local": { "endpoint": model.url, "model": "smollm2", "max_tokens": 120, "timeout": "300s" } },
             "verdict": { "max_wait": "600s", "metrics": { "checklist": {
                 "judges": ["local"], "keep": 1, "chunk_tokens": 100,
                 "fixed": [{ "items": [{ "question": "Is a height named?" }] }],

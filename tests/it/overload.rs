@@ -283,7 +283,7 @@ async fn silent_judge(in_logs: bool) {
     let attribute = "instruction_following.reason";
     let flood = Flood { in_logs, held: false, attribute, times: 2 };
     let more = format!(
-        "judges: {{ main: {{ endpoint: '{}', model: m }} }}\n\
+        "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 10s, retries: 0 }} }}\n\
          verdict: {{ max_wait: 1h, metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}\n\
          {LONG_SHUTDOWN}",
         silent()
