@@ -287,6 +287,11 @@ impl Service {
         }
         // While the journal's lock keeps other processes out of the directory.
         self.spending.end(LAST_STEPS).await;
+        let judges = self.current.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        if let Some(judges) = judges {
+            // A disk that does not respond costs the answers.
+            let _ = tokio::time::timeout(LAST_STEPS, judges.cache_written()).await;
+        }
         if let Some(journal) = &self.journal {
             // Open traces are in the journal.
             lost = 0;

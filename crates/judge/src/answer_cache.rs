@@ -111,7 +111,9 @@ impl AnswerCache {
         let answer = answer.map(Arc::new);
         if let Ok(answer) = &answer {
             self.memory.insert(key, Arc::clone(answer));
-            self.write_to_disk(key, Arc::clone(answer));
+            if let Some(disk) = &self.disk {
+                disk.write_later(key, Arc::clone(answer));
+            }
         }
         // Budgets differ by trace: the budget of the next caller may not be spent.
         if answer.as_ref().err() != Some(&Unmeasured::Budget) {
@@ -131,10 +133,10 @@ impl AnswerCache {
         tokio::task::spawn_blocking(move || disk.read(&key)).await.ok().flatten()
     }
 
-    /// Writes in the background, so that no question waits for the disk.
-    fn write_to_disk(&self, key: Key, answer: Arc<JudgeAnswer>) {
-        if let Some(disk) = self.disk.clone() {
-            tokio::task::spawn_blocking(move || disk.write(&key, &answer));
+    /// Returns when all answers so far are on disk, if they are kept there.
+    pub(crate) async fn written(&self) {
+        if let Some(disk) = &self.disk {
+            disk.written().await;
         }
     }
 
@@ -212,6 +214,28 @@ mod tests {
         let later = ask(&cache, &asked, Ok(answer("b"))).await;
         assert_eq!((later.outcome, later.usage.tokens), (QuestionOutcome::Cached, 0));
         assert!(lock(&cache.in_flight).is_empty());
+    }
+
+    #[test]
+    fn an_answer_is_on_disk_once_it_is_written_also_if_the_runtime_ends_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = CacheConfig { directory: Some(folder.path().to_owned()), ..CacheConfig::default() };
+        let open = || AnswerCache::open(&config, None, &Counter::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || held.recv());
+        let cache = open();
+        runtime.block_on(async {
+            let asked = async { (Ok(answer("a")), Usage::default()) };
+            let resolved = cache.get_or_ask([1; 32], |_| true, asked).await;
+            assert_eq!(resolved.outcome, QuestionOutcome::Answered, "does not wait for the disk");
+            let mut written = Box::pin(cache.written());
+            assert!(futures_util::poll!(&mut written).is_pending());
+            release.send(()).unwrap();
+            written.await;
+        });
+        drop((runtime, cache));
+        assert!(open().contains(&[1; 32]));
     }
 
     #[tokio::test(start_paused = true)]

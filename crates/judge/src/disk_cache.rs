@@ -12,9 +12,10 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use prometheus_client::metrics::counter::Counter;
+use tokio_util::task::TaskTracker;
 
 use crate::cache_key::{self, Key};
 use crate::lock::lock;
@@ -49,6 +50,8 @@ pub(crate) struct DiskCache {
     /// Locked while a file is read or written, so that no reader sees a partial file.
     index: Mutex<Index>,
     errors: Counter,
+    /// Writes that have not ended.
+    writes: TaskTracker,
     /// Locked while the process uses the folder; the operating system releases it at exit.
     _lock: File,
 }
@@ -79,7 +82,10 @@ impl DiskCache {
         found.sort_unstable();
         let mut index = Index { max_bytes, ..Index::default() };
         found.into_iter().for_each(|(_, key, size)| index.insert(key, size));
-        Ok(DiskCache { path: path.to_owned(), index: Mutex::new(index), errors, _lock: lock })
+        let writes = TaskTracker::new();
+        // Closed from the start, so that it can be waited for; a closed tracker takes tasks.
+        writes.close();
+        Ok(DiskCache { path: path.to_owned(), index: Mutex::new(index), errors, writes, _lock: lock })
     }
 
     pub(crate) fn is_at(&self, path: &Path) -> bool {
@@ -113,8 +119,19 @@ impl DiskCache {
         }
     }
 
+    /// Writes in the background, so that no question waits for the disk.
+    pub(crate) fn write_later(self: &Arc<Self>, key: Key, answer: Arc<JudgeAnswer>) {
+        let disk = Arc::clone(self);
+        self.writes.spawn_blocking(move || disk.write(&key, &answer));
+    }
+
+    /// Returns when no write is left. A runtime that ends drops those that have not begun.
+    pub(crate) async fn written(&self) {
+        self.writes.wait().await;
+    }
+
     /// Blocking.
-    pub(crate) fn write(&self, key: &Key, answer: &JudgeAnswer) {
+    fn write(&self, key: &Key, answer: &JudgeAnswer) {
         let text = record::write(key, answer);
         let mut index = lock(&self.index);
         if text.len() as u64 > MAX_LINE {

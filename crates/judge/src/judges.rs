@@ -170,6 +170,12 @@ impl Judges {
         self.inner.budget.save(file)
     }
 
+    /// Returns when the answers so far are in the cache on disk, if there is one. To be awaited before the runtime ends,
+    /// which drops writes that have not begun.
+    pub async fn cache_written(&self) {
+        self.inner.cache.written().await;
+    }
+
     /// The same judges, whose answers are independent of those of other runs: they are cached separately.
     #[must_use]
     pub fn of_run(&self, run: u32) -> Judges {

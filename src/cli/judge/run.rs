@@ -166,6 +166,15 @@ impl JudgeRun {
     }
 }
 
+/// Answers that were paid for are not asked for again by `--resume`.
+impl Drop for JudgeRun {
+    fn drop(&mut self) {
+        if let Some(judges) = &self.judges {
+            self.runtime.block_on(judges.cache_written());
+        }
+    }
+}
+
 /// A panic while the lock was held leaves whole counts.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

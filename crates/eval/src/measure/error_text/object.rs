@@ -4,9 +4,7 @@
 //! of frameworks and protocols are opened, and the text within is read as one without them.
 
 use std::convert::Infallible;
-use std::sync::LazyLock;
 
-use aho_corasick::packed::Searcher;
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
@@ -27,7 +25,7 @@ const MAX_BLOCKS: usize = 4;
 pub(super) fn reported(text: &str) -> Option<String> {
     let first = *text.as_bytes().first()?;
     if matches!(first, b'{' | b'[' | b'"') && text.len() <= MAX_JSON {
-        if !might_be_error_json(text) {
+        if !may_be_error(text) {
             return None;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
@@ -56,82 +54,10 @@ fn from_text(text: &str) -> Option<String> {
 
 /// An object that Python printed, if it may report an error.
 fn printed(text: &str) -> Option<Value> {
-    let is_candidate = text.len() <= MAX_JSON && repr::might_be(text) && might_be_error_json(text);
+    let is_candidate = text.len() <= MAX_JSON && repr::might_be(text) && may_be_error(text);
     let value = is_candidate.then(|| repr::parse(text)).flatten();
     value.filter(|value| value.is_object() || value.is_array())
 }
-
-/// JSON that reports an error contains at least one of these: parts of the keys and words that
-/// [`flagged`], [`ALWAYS`] and [`SHORT`] look for, in lower case.
-const PREFILTER: [&str; 67] = [
-    "err",
-    "fehler",
-    "错误",
-    "エラー",
-    "exce",
-    "fail",
-    "fault",
-    "fatal",
-    "trace",
-    "\"detail\"",
-    "\"status",
-    "status:",
-    "status=",
-    "status =",
-    "status code",
-    "status_code",
-    "success",
-    "\"ok\"",
-    "code\"",
-    "code:",
-    "exit",
-    "returncode",
-    "return code",
-    "return_code",
-    "unexpected",
-    "panic",
-    "unable",
-    "could not",
-    "couldn't",
-    "cannot",
-    "can't",
-    "can not",
-    "denied",
-    "timeout",
-    "time out",
-    "timed out",
-    "timedout",
-    "not found",
-    "notfound",
-    "exceeded",
-    "not auth",
-    "exist",
-    "unknown",
-    "no such",
-    "undefined",
-    "invalid",
-    "missing req",
-    "refused",
-    "was reset",
-    "rate limit",
-    "quota",
-    "too many",
-    "forbidden",
-    "unauth",
-    "unavail",
-    "gateway",
-    "bad req",
-    "method not",
-    "gone",
-    "unprocess",
-    "payment req",
-    "http/",
-    "http4",
-    "http5",
-    "http ",
-    "<title",
-    "http:",
-];
 
 /// Whether [`from_map`] or [`flagged`] looks for the key. An object without any such key reports no error
 /// and wraps no text.
@@ -165,17 +91,12 @@ fn may_report_error(key: &[u8]) -> bool {
 
 regex!(FIND_TRACEBACK: Finder<'static> = Ok::<_, Infallible>(Finder::new(TRACEBACK)));
 
-/// Rules out most JSON without parsing it.
-pub(super) fn might_be_error_json(text: &str) -> bool {
+/// Rules out objects without any such key, before they are parsed.
+fn may_be_error(text: &str) -> bool {
     // Text that only resembles an object may end in a traceback.
     let is_object =
         text.starts_with("{\"") && text.ends_with('}') && FIND_TRACEBACK.find(text.as_bytes()).is_none();
-    if is_object && !json_keys::may_have(text, may_report_error) {
-        return false;
-    }
-    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(PREFILTER));
-    // Lower case first, as the searcher is fast only with case-sensitive words.
-    WORDS.as_ref().is_none_or(|words| words.find(text.to_ascii_lowercase()).is_some())
+    !is_object || json_keys::may_have(text, may_report_error)
 }
 
 fn from_value(value: &Value, depth: usize) -> Option<String> {
