@@ -37,6 +37,9 @@ const BURST: usize = 64;
 /// example those that were open before a restart. Without the yield, the exporters would not receive
 /// responses until all of them were evaluated, since there are as many shards as worker threads.
 const YIELD_AFTER: usize = 16;
+/// Bytes of closed traces after which the shared gauges are updated while others are evaluated: not for each trace,
+/// since all shards write them.
+const UNGAUGED_BYTES: usize = 64 << 10;
 /// The longest sleep: traces of other shards can make memory scarce.
 const IDLE: Duration = Duration::from_secs(1);
 /// The interval at which unused records are released: each time all records are examined.
@@ -73,6 +76,8 @@ pub(super) struct Shard {
     harmful_calls: HarmfulCalls,
     /// Closed traces that are evaluated next.
     closed: VecDeque<ClosedTrace>,
+    /// Their number, spans and bytes, which remain charged as those of open traces.
+    closed_sizes: (usize, usize, usize),
     /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,
     /// When unused records were last released.
@@ -92,6 +97,7 @@ impl Shard {
             speculation: Speculation::default(),
             harmful_calls: HarmfulCalls::default(),
             closed: VecDeque::new(),
+            closed_sizes: (0, 0, 0),
             records: HashMap::new(),
             released: Instant::now(),
             gauged: (0, 0, 0),
@@ -337,9 +343,19 @@ impl Shard {
 
     /// Evaluates closed traces, with the records that contain parts of them.
     async fn on_closed(&mut self, all: Vec<ClosedTrace>) {
-        self.closed.extend(all);
+        for closed in all {
+            let (traces, spans, bytes) = self.closed_sizes;
+            self.closed_sizes = (traces + 1, spans + closed.spans.len(), bytes + closed.bytes);
+            self.closed.push_back(closed);
+        }
         let mut evaluated = 0;
         while let Some(closed) = self.closed.pop_front() {
+            let (traces, spans, bytes) = self.closed_sizes;
+            self.closed_sizes = (traces - 1, spans - closed.spans.len(), bytes - closed.bytes);
+            // Otherwise all of them would be charged twice once they are in the exporters' queues.
+            if self.gauged.2.saturating_sub(self.buffered().2) >= UNGAUGED_BYTES {
+                self.gauge();
+            }
             evaluated += 1;
             if evaluated % YIELD_AFTER == 0 {
                 tokio::task::yield_now().await;
@@ -364,13 +380,13 @@ impl Shard {
         let quarantined = self.shared.markers.is_quarantined(id);
         match config.answerer_for(trace.closed.reason).filter(|_| !quarantined).map(Arc::clone) {
             Some(answerer) => {
-                // The trace is no longer open; without this it would be charged twice.
+                // Without this the trace, which is no longer open, would be charged twice.
                 self.gauge();
                 let spent = self.speculation.take_usage(id);
                 self.schedule.evaluate_judged(config, answerer, spent, trace);
             }
             None if trace.is_large() || self.shared.markers.is_suspect(id) => {
-                // The trace is no longer open; without this it would be charged twice.
+                // Without this the trace, which is no longer open, would be charged twice.
                 self.gauge();
                 self.schedule.evaluate_blocking(config, trace);
             }
@@ -399,9 +415,15 @@ impl Shard {
         }
     }
 
+    /// Traces, spans and bytes of open traces, and of those that are evaluated next.
+    fn buffered(&self) -> (usize, usize, usize) {
+        let (traces, spans, bytes) = self.closed_sizes;
+        (self.assembler.traces() + traces, self.assembler.spans() + spans, self.assembler.bytes() + bytes)
+    }
+
     /// Updates the shared gauges by the change since the last call.
     fn gauge(&mut self) {
-        let now = (self.assembler.traces(), self.assembler.spans(), self.assembler.bytes());
+        let now = self.buffered();
         self.shared.meter.buffered(self.gauged, now);
         self.shared.budget.shift(charge(self.gauged), charge(now));
         self.gauged = now;
