@@ -148,16 +148,24 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
             .and_then(|i| trace.agents.get(i))
             .is_some_and(|agent| Replies::of(trace, memo).has_to(agent))
     };
-    if purpose(trace, memo, call) != Purpose::Action
-        || result.len() > MAX_REFUSAL
-        || !memo.budget.spend((answer.len() + result.len()) / 4)
-    {
+    if purpose(trace, memo, call) != Purpose::Action || result.len() > MAX_REFUSAL {
         return false;
     }
-    let said = Said::new(clip(answer, MAX_BYTES), None, memo);
+    let answer = clip(answer, MAX_BYTES);
+    let arguments = call.arguments.as_deref().unwrap_or_default();
+    // Each word of the result is compared with those of the answer, and searched for in the arguments.
+    let words_of_result = result.len() / MIN_SPECIFIC;
+    let compared = words_of_result * (answer.len() / MIN_SPECIFIC + arguments.len() / 8);
+    if !memo.budget.spend((answer.len() + result.len() + arguments.len() + compared) / 4) {
+        return false;
+    }
+    let said = Said::new(answer, None, memo);
     let claims = || said.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
     let asks = said.ends_with_question() || is_dialogue() && !claims();
-    let passed = call.arguments.as_deref().unwrap_or_default().to_lowercase();
+    if !asks {
+        return false;
+    }
+    let passed = arguments.to_lowercase();
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
         words.filter(|word| word.chars().count() >= MIN_SPECIFIC).collect::<HashSet<String>>()
@@ -173,7 +181,7 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     let is_told =
         |word: &String| told.iter().any(|of| of.starts_with(word.as_str()) && of.len() <= word.len() + 2);
     let shared = words(result).iter().filter(|word| is_told(word) && !passed.contains(word.as_str())).count();
-    asks && (is_value || shared >= MIN_SHARED)
+    is_value || shared >= MIN_SHARED
 }
 
 /// The words of a text that are a path, a name in code or a code with digits.

@@ -302,6 +302,9 @@ impl Claimed<'_, '_> {
     /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its class.
     fn is_reported(&self) -> bool {
         let Some(view) = self.trace.views.get(self.at) else { return true };
+        if !self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP) {
+            return true;
+        }
         let results = self.trace.calls.iter().filter_map(|call| call.result.as_ref());
         let texts: Vec<&Text> = prompt_texts(view).chain(results).take(MAX_TEXTS).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
@@ -351,7 +354,7 @@ impl Claimed<'_, '_> {
         if may_be || *is_own && self.is_ruled(wanted) {
             return None;
         }
-        let made = self.trace.calls.iter().filter(|call| call.start <= end).take(MAX_CALLS);
+        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         let results: Vec<&Text> = made.filter_map(|call| call.result.as_ref()).collect();
         let bytes: usize = results.iter().map(|text| text.len()).sum();
         let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));

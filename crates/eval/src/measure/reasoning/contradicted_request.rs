@@ -98,7 +98,8 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         return None;
     }
     let request = Request::of(task);
-    if !memo.budget.spend(request.0.len() * steps.len()) {
+    let flags: usize = steps.iter().map(|step| step.flags.len()).sum();
+    if !memo.budget.spend(request.0.len() * flags) {
         return None;
     }
     let (step, key, value) = steps.iter().find_map(|step| {

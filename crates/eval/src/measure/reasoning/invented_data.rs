@@ -44,6 +44,24 @@ regex!(
     r"\b(?:np|numpy)\.random\.\w+|\brandom\.(?:random|randint|gauss|uniform|normalvariate|choices?|sample)\b|\bMath\.random\b|\b(?:rnorm|runif|rpois)\("
 );
 
+/// The first call that runs code, of each model call that asks for one; by its agent and span.
+struct CodeRuns(HashMap<(usize, Idx), usize>);
+
+impl CodeRuns {
+    fn of(trace: &AgentTrace) -> CodeRuns {
+        let mut first = HashMap::default();
+        for (agent, of) in trace.agents.iter().enumerate() {
+            for &at in &of.calls {
+                let Some(call) = trace.calls.get(at) else { continue };
+                if let Some(llm) = call.llm.filter(|_| runs_code(&call.name)) {
+                    first.entry((agent, llm)).or_insert(at);
+                }
+            }
+        }
+        CodeRuns(first)
+    }
+}
+
 /// The first invention of each run.
 #[derive(Debug, Default)]
 pub(crate) struct Invented {
@@ -174,10 +192,10 @@ impl Written<'_> {
     fn drawn_at_random(&self) -> Option<Finding> {
         let calls = &self.trace.agents.get(self.agent)?.calls;
         let made = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
-        let drawn = made().filter(|(_, call)| call.llm == Some(self.at) && runs_code(&call.name));
-        let (at, call) = drawn.into_iter().next()?;
+        let at = self.memo.trace(|| CodeRuns::of(self.trace)).0.get(&(self.agent, self.at)).copied()?;
+        let call = self.trace.calls.get(at)?;
         let code = clip(call.arguments.as_deref()?, MAX_BYTES);
-        self.memo.budget.spend(1 + code.len() / 8).then_some(())?;
+        self.memo.budget.spend(1 + code.len() / 8 + calls.len() / 8).then_some(())?;
         let line = RANDOM.find(code)?.as_str();
         let attempts = CallAttempts::get(self.trace, self.memo);
         let (before, _) = made().take_while(|(i, _)| *i != at).last()?;
@@ -228,12 +246,12 @@ impl Written<'_> {
         }
         let view = self.trace.views.get(self.at)?;
         let end = end_of(self.trace, self.at);
-        let results =
-            self.trace.calls.iter().take_while(|call| call.start < end).filter_map(|c| c.result.as_ref());
-        for seen in prompt_texts(view).chain(results) {
-            if !self.memo.budget.spend(1 + seen.len() / 8) {
+        let calls = self.trace.calls.iter().take_while(|call| call.start < end);
+        for seen in prompt_texts(view).map(Some).chain(calls.map(|call| call.result.as_ref())) {
+            if !self.memo.budget.spend(1 + seen.map_or(0, |text| text.len()) / 8) {
                 return None;
             }
+            let Some(seen) = seen else { continue };
             self::values(seen).for_each(|value| _ = values.remove(&value));
             if values.len() < MIN_VALUES {
                 return None;
@@ -256,7 +274,8 @@ impl Written<'_> {
             |text: &'_ str| -> HashSet<String> { self::values(text).map(|value| figure(&value)).collect() };
         let told = figures(clip(answer, MAX_BYTES));
         let end = end_of(self.trace, self.at);
-        let later = self.trace.calls.iter().filter(|call| call.start >= end).take(MAX_LATER);
+        let begun = self.trace.calls.partition_point(|call| call.start < end);
+        let later = self.trace.calls.iter().skip(begun).take(MAX_LATER);
         values.iter().any(|value| told.contains(&figure(value)))
             || later.filter_map(|call| call.result.as_deref()).any(|result| {
                 self.memo.budget.spend(1 + result.len().min(MAX_BYTES) / 8)

@@ -198,7 +198,7 @@ fn was_called(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<I
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
     let begun = trace.calls.partition_point(|call| call.start < from);
     let mut calls = trace.calls.iter().skip(begun).take_while(|call| call.start < to);
-    calls.any(|call| !trace.control_tools.is_final_answer(&call.name))
+    calls.any(|call| !memo.budget.spend(1) || !trace.control_tools.is_final_answer(&call.name))
         || agent_index::starts_agent_within(trace, memo, i, from..to)
 }
 

@@ -5,6 +5,7 @@
 //! or the sum of one of their columns, has to say that they are a part. Where the tool was called again, the rest may
 //! have been read.
 
+use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::exchange::{Exchange, Outcome};
@@ -71,7 +72,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
-        if !exchange.spends(1 + parsed.records.len() / 8) {
+        // Each list is compared with the fields of the root and with the records.
+        let root = parsed.records.first().map_or(0, |root| root.fields.len());
+        let records = parsed.records.len();
+        if !exchange.spends(1 + records / 8 + parsed.lists.len().saturating_mul(root + records) / 8) {
             return;
         }
         let Some((field, list)) = part(source, parsed) else { continue };
@@ -80,6 +84,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
         let Some(shown) = parsed.lists.get(list).map(|list| list.len) else { continue };
+        if !exchange.spends(parsed.records.iter().map(|record| record.fields.len()).sum::<usize>() / 8) {
+            return;
+        }
         if let Some(sentence) = totals(source.call.at, exchange, parsed, list, shown) {
             let returned = format!("{}: {}, with {shown} items", field.name.join(" "), field.shown());
             outcome.contradicts(&returned, source.call, sentence);
@@ -175,15 +182,13 @@ fn totals<'a>(
 ) -> Option<&'a str> {
     let rows = || parsed.records.iter().filter(|record| record.list == Some(list));
     let columns = rows().next().into_iter().flat_map(|row| &row.fields).filter(|f| f.number().is_some());
-    let sums: Vec<f64> = columns
-        .map(|column| {
-            rows()
-                .flat_map(|row| &row.fields)
-                .filter(|f| f.name == column.name)
-                .filter_map(Field::number)
-                .sum()
-        })
-        .collect();
+    let mut by_name: HashMap<&[String], f64> = columns.map(|column| (&column.name[..], 0.0)).collect();
+    for field in rows().flat_map(|row| &row.fields) {
+        if let (Some(sum), Some(number)) = (by_name.get_mut(&field.name[..]), field.number()) {
+            *sum += number;
+        }
+    }
+    let sums: Vec<f64> = by_name.into_values().collect();
     let given = numbers::all(exchange.task);
     let is_given = |value: f64| given.iter().any(|of| of.value == value);
     // "The five invoices of the list": what the request limits, and what gives the number of all.
