@@ -9,7 +9,7 @@ use super::{Shape, agent_with, call_with, chat_with, one_run, sentences, text, t
 
 /// Shapes with the number of spans, or of sentences or rows in a few spans, from which on they are compared: rules leave out
 /// traces with more calls than they read.
-pub const RULE_SHAPES: [(&str, u64, Shape); 15] = [
+pub const RULE_SHAPES: [(&str, u64, Shape); 17] = [
     ("rule: orders before actions", 30, orders_before_actions),
     ("rule: amounts of many calls", 8, amounts_of_many_calls),
     ("rule: contacts of many calls", 40, contacts_of_many_calls),
@@ -25,6 +25,8 @@ pub const RULE_SHAPES: [(&str, u64, Shape); 15] = [
     ("rule: sentences about one list", 20, sentences_about_one_list),
     ("rule: rows of one list", 30, rows_of_one_list),
     ("rule: lists of one run", 12, lists_of_one_run),
+    ("rule: columns of one page", 30, columns_of_one_page),
+    ("rule: refusals and a long answer", 30, refusals_and_a_long_answer),
 ];
 
 const PROMPT: &str = "You help customers. Be kind, and brief. Never promise what you cannot do.";
@@ -249,4 +251,23 @@ fn rows_of_one_list(n: u64) -> Vec<Span> {
 fn lists_of_one_run(n: u64) -> Vec<Span> {
     let lists: Vec<Value> = (0..n / 2).map(|i| rows(6 + i % 3)).collect();
     listed(&lists, ABOUT_ALL)
+}
+
+/// A page of a longer list, whose two items have many numbers, and an answer that counts them.
+fn columns_of_one_page(n: u64) -> Vec<Span> {
+    let item: Value = Value::Object((0..n).map(|i| (format!("a{i}"), json!(1))).collect());
+    let page = json!({ "has_more": true, "items": [item, item] }).to_string();
+    let call = |i: u64| ("list_items", json!({ "page": i }), page.clone());
+    calling(4, (PROMPT, "How many items are there?", &["list_items"]), call, "There are 2 items.")
+}
+
+/// Actions that are refused, and an answer of many words that asks the user.
+fn refusals_and_a_long_answer(n: u64) -> Vec<Span> {
+    let call = |i: u64| {
+        let why = format!("Error: booking B-{i} cannot be deleted, since its guest has already arrived.");
+        ("delete_booking", json!({ "booking": format!("B-{i}") }), why)
+    };
+    let words: String = (0..900).map(|i| format!("parcel{i} ")).collect();
+    let answer = format!("{words}. Shall I go on?");
+    calling(n, (PROMPT, "Delete the bookings of June.", &["delete_booking"]), call, &answer)
 }
