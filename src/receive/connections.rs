@@ -1,8 +1,8 @@
 //! The open connections of a listener and their peers: fair shares of permits and of memory.
 //!
 //! In: connections as they open, and their requests. Out: a permit for each; while there is none, the longest
-//! idle connections are asked to close. If none is idle, those are that belong to an address with more than
-//! a quarter of the permits: they finish their requests first. All connections of an address on all listeners
+//! idle connections are asked to close. If none is idle, one of the address with the most connections is, if that has at
+//! least two more than the address that waits: it finishes its requests first. All connections of an address on all listeners
 //! have one limit on the bytes of their requests, since one client can open many. For IPv6 an address is the
 //! first 64 bits: a host has all addresses of such a network.
 
@@ -136,35 +136,40 @@ impl Connections {
     /// Waits for a permit for a connection that was accepted.
     pub(super) async fn open(&mut self, peer: IpAddr) -> Arc<OpenConnection> {
         self.open.retain(|connection| connection.strong_count() > 0);
+        let bytes = self.peers.limit(sharer(peer));
         let mut permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         while permit.is_none() {
             if let Some(suppressed) = self.throttle.allow("connections") {
                 tracing::warn!(listener = %self.listener, limit = self.limit, suppressed, "the limit on connections is reached; the longest idle ones are closed");
             }
-            self.make_room();
+            self.make_room(&bytes);
             let waiting = timeout(RETRY, Arc::clone(&self.permits).acquire_owned());
             permit = waiting.await.ok().and_then(Result::ok);
         }
         let (requests, close) = (Mutex::new((0, Instant::now())), CancellationToken::new());
-        let bytes = self.peers.limit(sharer(peer));
         let connection = Arc::new(OpenConnection { bytes, requests, close, _permit: permit });
         self.open.push(Arc::downgrade(&connection));
         connection
     }
 
-    fn make_room(&self) {
+    /// For a connection of the address with the limit `waiting`.
+    fn make_room(&self, waiting: &Arc<ByteLimit>) {
         let mut open: Vec<_> = self.open.iter().filter_map(Weak::upgrade).collect();
         let all = open.len();
         open.retain(|connection| !connection.close.is_cancelled());
         let most = (self.limit / CLOSING_SHARE).max(1).saturating_sub(all - open.len());
         open.sort_by_cached_key(|connection| connection.requests().1);
-        let same = |one: &OpenConnection| {
-            open.iter().filter(|connection| Arc::ptr_eq(&connection.bytes, &one.bytes)).count()
-        };
         let mut closed: Vec<_> =
             open.iter().filter(|connection| connection.requests().0 == 0).take(most).collect();
         if closed.is_empty() {
-            closed = open.iter().filter(|connection| same(connection) > self.limit / 4).take(most).collect();
+            let mut of_peers: HashMap<*const ByteLimit, usize> = HashMap::new();
+            open.iter().for_each(|one| *of_peers.entry(Arc::as_ptr(&one.bytes)).or_default() += 1);
+            let own = of_peers.get(&Arc::as_ptr(waiting)).copied().unwrap_or(0);
+            let largest = of_peers.into_iter().filter(|(_, count)| *count > own + 1).max_by_key(|(_, n)| *n);
+            let of_largest = |one: &&Arc<OpenConnection>| {
+                largest.is_some_and(|(peer, _)| std::ptr::eq(Arc::as_ptr(&one.bytes), peer))
+            };
+            closed = open.iter().filter(of_largest).take(most.min(1)).collect();
         }
         closed.iter().for_each(|connection| connection.close.cancel());
     }
@@ -203,14 +208,33 @@ mod tests {
         let closing = |open: &[Arc<OpenConnection>]| -> Vec<bool> {
             open.iter().map(|connection| connection.close.is_cancelled()).collect()
         };
-        connections.make_room();
+        let newcomer = connections.peers.limit("127.0.0.3".parse().unwrap());
+        connections.make_room(&newcomer);
         assert_eq!(closing(&open), [false, true, false, false], "the oldest of the peer with many");
-        connections.make_room();
+        connections.make_room(&newcomer);
         assert_eq!(closing(&open), [false, true, false, false], "one closes at a time");
         drop((busy.remove(1), open.remove(1)));
         // The first one has finished its request.
         busy.remove(0);
-        connections.make_room();
+        connections.make_room(&newcomer);
         assert_eq!(closing(&open), [true, false, false], "the idle one, of whichever peer");
+    }
+
+    #[tokio::test]
+    async fn addresses_that_share_all_permits_make_room_for_one_that_has_fewer() {
+        let address = |n: usize| format!("127.0.1.{n}").parse::<IpAddr>().unwrap();
+        for (each, waiting, closed) in [(2, 9, 1), (2, 0, 0), (1, 9, 0)] {
+            let limit = 4 * each;
+            let listener = "127.0.0.1:4317".parse().unwrap();
+            let mut connections = Connections::new(listener, limit as u32, Peers::default());
+            let mut open = Vec::new();
+            for n in 0..limit {
+                open.push(connections.open(address(n % 4)).await);
+            }
+            let _busy: Vec<_> = open.iter().map(OpenConnection::begin).collect();
+            connections.make_room(&connections.peers.limit(address(waiting)));
+            let closing = open.iter().filter(|connection| connection.close.is_cancelled()).count();
+            assert_eq!(closing, closed, "{each} connections each");
+        }
     }
 }
