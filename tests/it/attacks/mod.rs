@@ -135,6 +135,10 @@ const FINDINGS: &[Finding] = &[
         "the number of connections",
         &[
             ("src/receive/tests/serving.rs", &["longest_idle_connection_is_closed_for_a_new_one"]),
+            (
+                "src/receive/connections.rs",
+                &["addresses_that_share_all_permits_make_room_for_one_that_has_fewer"],
+            ),
             ("src/admin.rs", &["probes_are_answered_while_idle_clients_hold_every_connection"]),
         ],
     ),
