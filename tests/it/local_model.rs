@@ -134,7 +134,8 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     assert!(weighted > 0, "it gives probabilities");
     let sampled = ask(&judges, "sampled", 10, "Instruction: be polite. Answer: go away.").await;
     assert_fits(&sampled);
-    assert_eq!(sampled.opinions.unwrap().len(), 2);
+    // A sample that is cut at the token limit twice is left out; scripted judges show that both count.
+    assert!((1..=2).contains(&sampled.opinions.unwrap().len()));
     // Without the server's grammar an answer may or may not have the form; it is always validated.
     let prose = ask(&judges, "prose", 11, "Instruction: be polite. Answer: good day.").await;
     match &prose.opinions {
@@ -154,6 +155,9 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     ] {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
+    let sampled = page.lines().filter(|line| line.contains("judge_requests_total{judge=\"sampled\""));
+    let requests = sampled.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>();
+    assert!(requests >= 2.0, "one for each sample\n{page}");
 }
 
 /// A question end to end: composed from a real run, sent, answered by a model, validated, written.
