@@ -14,7 +14,7 @@ use prost::Message as _;
 use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
-use crate::support::{Destination, until_none_is_missing};
+use crate::support::{Destination, until, until_none_is_missing};
 
 /// A mount that exists until this is dropped.
 struct SmallDisk {
@@ -163,9 +163,14 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     tokio::spawn(refusing.serve_with_incoming(TcpListenerStream::new(listener)));
     let journal = mount.join("journal");
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &journal_at(&journal));
-    send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
+    for request in &requests(0) {
+        send_until_acknowledged(&mut processor.client(), request).await;
+    }
+    // Without a refusal so far, on a busy machine, the journal alone could fill the disk.
+    let outside = disk.seen_outside(&journal);
+    until("a dead letter", || !letter_files(&outside).is_empty()).await;
     // Dead letters fill the disk. Requests accepted after that are still accounted for.
-    let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
+    let mut kept: Vec<(u64, usize)> = vec![(0, 0), (0, 1)];
     let mut client = processor.client();
     let mut refused = 0;
     for trace in 1..20_000 {
@@ -191,7 +196,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
         "exporters: {{ otlp_grpc: {{ endpoint: '{endpoint}', tls: {{ insecure: true }} }} }}\n{AFTER_RESTART}"
     );
     std::fs::write(folder.path().join("over.yaml"), over).unwrap();
-    let letters = letters(&disk.seen_outside(&journal));
+    let letters = letters(&outside);
     assert!(!letters.is_empty());
     processor.restart();
     let all = || [destination.spans(), letters.clone()].concat();
@@ -203,14 +208,18 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     processor.kill();
 }
 
+/// The files of dead letters in a directory.
+fn letter_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_of_letters =
+        |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("dead-letter-traces-");
+    paths.filter(is_of_letters).collect()
+}
+
 /// The spans in the dead letters of a directory, which must be complete.
 fn letters(folder: &Path) -> Vec<Span> {
     let mut spans = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.file_name().unwrap().to_string_lossy().starts_with("dead-letter-traces-") {
-            continue;
-        }
+    for path in letter_files(folder) {
         let bytes = std::fs::read(&path).unwrap();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
