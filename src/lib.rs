@@ -9,6 +9,7 @@
 //! | [`receive`] | connections | requests, decompressed under limits; OTLP's responses |
 //! | [`assemble`] | spans of many traces, and the time | closed traces, each with its close reason |
 //! | [`pipeline`] | requests | evaluated traces, handed to the exporters; connects all stages |
+//! | [`kafka`] | configuration of brokers, records | clients that receive from and export to Kafka |
 //! | [`export`] | encoded requests | requests on the wire, and one outcome per span and exporter |
 //! | [`outcome`] | | the outcome of every span, counted |
 //! | [`extensions`] | a program that embeds the product | metrics, judge providers and exporters that it adds |
@@ -32,6 +33,7 @@ pub mod pipeline;
 pub mod outcome;
 mod bounded_file;
 mod clock;
+mod plain_text;
 mod reservation;
 mod rpc;
 pub mod telemetry;

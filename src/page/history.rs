@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
-use verdict_eval::{Disclosure, EvaluatedTrace};
+use verdict_eval::{Disclosure, EvaluatedTrace, Severity};
 use verdict_otlp::trace::CloseReason;
 
 use super::config::PageConfig;
@@ -289,7 +289,8 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
             row.categories.push(category);
         }
     }
-    row.severity = row.severity.or(late.severity);
+    let worst = Severity::ALL.into_iter().rev().map(Severity::as_str);
+    row.severity = worst.into_iter().find(|of| [row.severity, late.severity].contains(&Some(of)));
     row.signature = row.signature.or(late.signature);
     let end = (before.start as f64 + before.duration_ms).max(late.start as f64 + late.duration_ms);
     row.duration_ms = end - before.start as f64;

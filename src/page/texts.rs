@@ -6,6 +6,8 @@
 
 use verdict_eval::Disclosure;
 
+use crate::plain_text::is_hidden;
+
 /// Bytes of all content of one trace.
 pub(super) const MAX_TEXT: usize = 1 << 20;
 /// Bytes of a name, ...
@@ -55,10 +57,7 @@ fn show(disclosure: &Disclosure, text: &str, most: usize) -> String {
     let begin = text.get(..text.floor_char_boundary(4 * most + 1_024)).unwrap_or_default();
     let redacted = disclosure.redacted(begin);
     let end = redacted.floor_char_boundary(most);
-    let hidden = |c: char| {
-        c.is_control() && !matches!(c, '\n' | '\t')
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let hidden = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     let shown = redacted.get(..end).unwrap_or_default();
     let mut out: String = shown.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect();
     if end < redacted.len() || begin.len() < text.len() {

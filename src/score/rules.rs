@@ -6,8 +6,9 @@
 //!
 //! A set with labels of spans is labelled by span: a firing is right if the span that it is on, the span in
 //! which it originated, or the model call that requested the tool call is labelled as failing; on an agent's
-//! span also if a span that it cites is, or, where it names none, any span below it. Another set is labelled by run: a firing is right if the run failed. In a set
-//! of failed runs only, every firing would be right, so such a set is not counted.
+//! span also if a span that it cites is, or, where it names none, any span below it. Another set is labelled by run:
+//! a firing is right if the run failed. In a set of failed runs only, every firing would be right, so such a set is not
+//! counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

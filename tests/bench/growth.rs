@@ -4,8 +4,9 @@
 //! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
 //!
 //! It fails where the instructions per span grow by more than [`MOST_GROWTH`] from a size to a larger one
-//! ([`GROWS_MORE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions about many spans do. The test `work_of_each_rule_grows_linearly` of
-//! `verdict-eval` compares counted work on the same shapes without valgrind.
+//! ([`GROWS_MORE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions about many
+//! spans exceed it. The test `work_of_each_rule_grows_linearly` of `verdict-eval` compares counted work on the same
+//! shapes without valgrind.
 //!
 //! `-- open` measures many small traces that are open at the same time, and more shards.
 //!

@@ -242,13 +242,19 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         assert_eq!(browser.eval("document.querySelector('.traces .what').textContent"), "Visit plain");
         browser.press("/");
         assert_eq!(browser.eval("document.activeElement.id"), "q");
+        // What has the focus is drawn again by its own click, and every 5 s.
+        browser.eval("const six = [...document.querySelectorAll('button')].find((b) => b.textContent === '6 h'); six.focus(); six.click()");
+        browser.until(
+            "document.activeElement.textContent === '6 h' && document.activeElement.ariaPressed === 'true'",
+        );
 
         browser.skips_to_content();
         assert_eq!(browser.eval("document.querySelectorAll('.traces tbody tr').length"), 1);
 
         // Of a trace the worst failure is shown first; the tree follows the keyboard and the address follows it.
-        browser.eval("document.querySelector('.traces .what').click()");
+        browser.eval("const what = document.querySelector('.traces .what'); what.focus(); what.click()");
         browser.until("document.querySelector('[role=tree]') !== null");
+        browser.until("document.activeElement.id === 'main'");
         let tree = "[...document.querySelectorAll('[role=treeitem]')].map((item) => [item.ariaLevel, item.ariaExpanded, item.ariaSelected])";
         assert_eq!(browser.eval(tree), json!([["1", "true", "false"], ["2", null, "true"]]));
         assert_eq!(browser.eval("document.querySelector('.span').textContent.includes('root cause')"), true);

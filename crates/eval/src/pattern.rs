@@ -5,9 +5,7 @@
 use std::fmt::Display;
 
 pub use regex::Regex;
-use verdict_otlp::work;
-
-use crate::measure::work_budget::BYTES_PER_STEP;
+use verdict_otlp::work::{self, BYTES_PER_STEP};
 
 /// `regex!(NAME, source)` declares a `static` that compiles `source` with [`pattern`] at its first
 /// use. `regex!(NAME: Type = result)` does the same for sets, tables and automata. Use it at module level

@@ -8,6 +8,9 @@ thread_local! {
     static WORK: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
+/// Bytes that are searched or copied in one step of a work budget.
+pub const BYTES_PER_STEP: usize = 16;
+
 /// Counts `n` units of work of this thread.
 #[inline]
 pub fn count(n: usize) {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use super::entry::Entry;
 use super::totals::Totals;
+use crate::plain_text::is_hidden;
 use crate::telemetry::ResultLabel;
 
 /// Most failing traces in the table: services limit the size of a summary.
@@ -58,7 +59,9 @@ fn escaped(text: &str) -> String {
             // A mention or a reference would notify people.
             '@' => out.push_str("&#64;"),
             '#' => out.push_str("&#35;"),
-            c if c.is_control() || c.is_whitespace() => out.push(' '),
+            c if is_hidden(c) || c.is_whitespace() => out.push(' '),
+            // GitHub makes a link of "www.".
+            '.' if ends_with_www(&out) => out.push_str("\\."),
             '\\' | '`' | '*' | '_' | '[' | ']' | '(' | ')' | '|' | '~' | '!' | '$' | ':' => {
                 out.push('\\');
                 out.push(c);
@@ -67,6 +70,10 @@ fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+fn ends_with_www(text: &str) -> bool {
+    text.len().checked_sub(3).and_then(|at| text.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case("www"))
 }
 
 #[cfg(test)]
@@ -93,5 +100,6 @@ mod tests {
     fn text_of_traces_has_no_meaning_in_markdown() {
         assert_eq!(escaped("a|b\n<img src=x> @team #12"), r"a\|b &lt;img src=x&gt; &#64;team &#35;12");
         assert_eq!(escaped("[x](javascript:y) `z`"), r"\[x\]\(javascript\:y\) \`z\`");
+        assert_eq!(escaped("WWW.evil.example \u{202e}x"), r"WWW\.evil.example  x");
     }
 }

@@ -66,6 +66,7 @@ impl ExporterConfigs {
                 Some(ExporterConfig::Grpc(c)) => c.signals.contains(&Signal::Traces),
                 Some(ExporterConfig::Http(c)) => c.signals.contains(&Signal::Traces),
                 Some(ExporterConfig::Custom(c)) => c.signals.contains(&Signal::Traces),
+                Some(ExporterConfig::Kafka(c)) => c.signals.contains(&Signal::Traces),
                 _ => false,
             };
             to_server || **id == scores.after && matches!(self.0.get(*id), Some(ExporterConfig::File(_)))

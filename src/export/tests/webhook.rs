@@ -243,6 +243,20 @@ async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
 }
 
 #[tokio::test]
+async fn an_alarm_about_another_call_after_a_retraction_is_sent() {
+    let server = server(&[]).await;
+    let exporters = webhook(&server, "");
+    let of_call = |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful(1, state) };
+    for (span, state) in [(1, "raised"), (2, "raised"), (1, "retracted"), (3, "raised"), (3, "raised")] {
+        let own = Parcel { source: ParcelSource::Alarm, ..events(vec![of_call(span, state)]) };
+        assert_eq!(exporters.send_record(own, None).await, 1);
+    }
+    drain(&exporters).await;
+    let sent: Vec<Value> = bodies(&server).await.iter().map(|body| body["data"]["span_id"].clone()).collect();
+    assert_eq!(sent, ["0101010101010101", "0101010101010101", "0303030303030303"]);
+}
+
+#[tokio::test]
 async fn failures_of_two_services_are_not_repeats_of_one_another() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");

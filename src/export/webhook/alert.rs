@@ -37,6 +37,9 @@ pub(super) struct Alert {
     /// Alerts with the same key are repeats of one another.
     #[serde(skip)]
     pub key: String,
+    /// The key of the alerts that this one takes back: a retraction of an alarm, or an alarm after a retraction.
+    #[serde(skip)]
+    pub takes_back: Option<String>,
     /// In nanoseconds since 1970.
     #[serde(skip)]
     pub at: u64,
@@ -100,6 +103,7 @@ fn plain(score: &Score, occasion: Occasion) -> Alert {
         id: Uuid::nil(),
         occasion,
         key: String::new(),
+        takes_back: None,
         at: score.evaluated,
         trace_id: score.trace.to_string(),
         span_id: meta(score, "root_cause").unwrap_or_else(|| score.span.to_string()),
@@ -179,14 +183,18 @@ fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<A
         _ => return None,
     };
     let span = SpanId(record.span_id[..].try_into().ok()?);
-    let about = format!("{cause} {state} {about}");
     let trace_id = TraceId(record.trace_id[..].try_into().ok()?).to_string();
     // An alarm is about one run: another run of the same agent is no repeat of it.
-    let key = format!("{about}\n{trace_id}");
+    let key = |state: &str| format!("{cause} {state} {about}\n{trace_id}");
+    let other = if state == "raised" { "retracted" } else { "raised" };
+    let (takes_back, key) = (Some(key(other)), key(&state));
+    // Another call may be harmful after an alarm was retracted.
+    let about = format!("{cause} {state} {about} {span}");
     let alert = Alert {
         id: Uuid::nil(),
         occasion: Occasion::Alarm,
         key: String::new(),
+        takes_back,
         at: record.observed_time_unix_nano,
         trace_id,
         span_id: span.to_string(),

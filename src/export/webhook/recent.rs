@@ -130,6 +130,8 @@ impl RecentAlerts {
             last.repeated = last.repeated.saturating_sub(told.repeated);
             last.delivered |= last.id == alert.id;
         }
+        // An alarm that is raised once more after its retraction is no repeat.
+        alert.takes_back.iter().for_each(|key| self.last.invalidate(key));
     }
 }
 
@@ -146,6 +148,7 @@ mod tests {
             id: Uuid::from_u64_pair(0, n),
             occasion: Occasion::Fail,
             key: n.to_string(),
+            takes_back: None,
             at: 0,
             trace_id: String::new(),
             span_id: String::new(),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::alert::Alert;
 use super::config::Occasion;
 use super::recent::LeftOut;
+use crate::plain_text::is_hidden;
 
 /// Longest plain text of content in characters; Slack refuses blocks above 3,000.
 const MAX_TEXT: usize = 1500;
@@ -24,7 +25,7 @@ pub(super) fn escaped(text: &str, max: usize) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '*' | '_' | '~' | '`' | '@' | '#' | ':' => out.extend([c, '\u{200b}']),
-            c if c.is_control() => out.push(' '),
+            c if is_hidden(c) => out.push(' '),
             c => out.push(c),
         }
     }
@@ -32,7 +33,8 @@ pub(super) fn escaped(text: &str, max: usize) -> String {
 }
 
 fn plain(text: &str) -> Value {
-    let text: String = text.chars().take(MAX_TEXT).collect();
+    let shown = |c: char| if is_hidden(c) && c != '\n' { ' ' } else { c };
+    let text: String = text.chars().take(MAX_TEXT).map(shown).collect();
     json!({ "type": "section", "text": { "type": "plain_text", "text": text, "emoji": false } })
 }
 

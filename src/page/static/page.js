@@ -157,12 +157,26 @@
       current ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
     }
     const view = { traces: listView, trace: traceView, open: openView, health: healthView }[at.view] || listView;
+    const refocus = focusIn($("main"));
     try {
       await view(at, () => mine === shown);
       problem("");
+      if (mine === shown && !refocus()) $("main").focus({ preventScroll: true });
     } catch (error) {
       if (mine === shown) problem(error.message);
     }
+  }
+  // The focus is on an element of `within`: returns a function that restores it after `within` was drawn again. That returns
+  // false if the element is no longer there.
+  function focusIn(within) {
+    const named = (node) => [node.tagName, node.getAttribute("href"), node.getAttribute("aria-label") || node.textContent].join("\n");
+    const focused = within.contains(document.activeElement) && document.activeElement !== within && named(document.activeElement);
+    return () => {
+      if (!focused || within.contains(document.activeElement)) return true;
+      const same = [...within.querySelectorAll("a, button, summary, input, select")].find((node) => named(node) === focused);
+      if (same) same.focus({ preventScroll: true });
+      return Boolean(same);
+    };
   }
   function again(ms, work, current) {
     clearTimeout(timer);
@@ -194,7 +208,9 @@
     async function loadSums() {
       const { overview, health } = await source.overview();
       if (!current()) return;
+      const refocus = focusIn(sums);
       replace(sums, summary(overview));
+      refocus();
       search.offer(overview);
       countOpen(health);
     }
@@ -209,11 +225,11 @@
       Object.assign(state, { rows, waiting: 0 });
       fresh.hidden = true;
       search.found(page);
-      const focused = results.contains(document.activeElement) && document.activeElement.getAttribute("href");
+      const refocus = focusIn(results);
       replace(results, table(rows, at.wanted), page.more && el("button", {
         type: "button", class: "more", click: () => { state.pages += 1; load(); },
       }, `Show more of ${count(page.matching)}`));
-      if (focused) [...results.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+      refocus();
     }
     await Promise.all([loadSums(), load()]);
     if (!current()) return;
@@ -728,10 +744,10 @@
         el("td", { class: "num" }, count(trace.spans)), el("td", { class: "num wide" }, bytes(trace.bytes)), el("td", { class: "num" }, duration(trace.age_ms)),
         el("td", { class: "num wide" }, duration(trace.idle_ms)), el("td", { class: "num" }, duration(trace.closes_in_ms), " ", dim(trace.close_reason)));
       const heads = [["State"], ["Trace"], ["Spans", "num"], ["Bytes", "num wide"], ["Age", "num"], ["Idle", "num wide"], ["Closes in", "num"]];
-      const focused = place.contains(document.activeElement) && document.activeElement.getAttribute("href");
+      const refocus = focusIn(place);
       replace(place, open.length ? el("div", { class: "traces" }, el("table", null, el("caption", { class: "unseen" }, "Open traces, those with the latest spans first"),
         el("thead", null, el("tr", null, heads.map(([head, kind]) => el("th", { scope: "col", class: kind }, head)))), el("tbody", null, open.map(line)))) : el("p", { class: "empty card" }, "No trace is open."));
-      if (focused) [...place.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+      refocus();
     };
     await load();
     if (!current()) return;

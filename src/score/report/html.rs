@@ -4,6 +4,8 @@
 //! untrusted: only `&'static str` is written as markup, every other text passes through [`Html::text`],
 //! which escapes it.
 
+use crate::plain_text::is_hidden;
+
 /// A part of a document.
 #[derive(Clone, Debug, Default)]
 pub struct Html(String);
@@ -26,9 +28,7 @@ impl Html {
                 '\'' => self.0.push_str("&#39;"),
                 '\n' | '\t' => self.0.push(c),
                 // Control characters, and marks that change the direction of the following text.
-                c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
-                    self.0.push('\u{fffd}');
-                }
+                c if is_hidden(c) => self.0.push('\u{fffd}'),
                 c => self.0.push(c),
             }
         }

@@ -1,5 +1,5 @@
 //! A trace during whose evaluation the process always dies. The product has no code that aborts on demand: a process of
-//! these tests embeds it with a metric that does, or that never ends, so that no test has to look at the right time.
+//! these tests embeds it with a metric that aborts or never ends, so that no test depends on timing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -76,7 +76,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     if context.memo.budget.is_exceeded() {
         return Some(context.unmeasured(Unmeasured::Limit));
     }
-    if avoided.is_none() && !said.is_told() {
+    if avoided.is_none() && !said.is_known() {
         return Some(context.unmeasured(Unmeasured::Language));
     }
     let mut findings = Findings::new();

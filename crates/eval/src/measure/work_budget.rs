@@ -12,11 +12,11 @@
 use std::cell::Cell;
 use std::fmt;
 
+pub(crate) use verdict_otlp::work::BYTES_PER_STEP;
+
 /// Steps of one trace: one to two seconds. A recorded run takes less than a thousand, a trace of 100,000
 /// spans some millions.
 pub(crate) const DEFAULT_STEPS: u64 = 1 << 26;
-/// Bytes that are searched or copied in one step.
-pub(crate) const BYTES_PER_STEP: usize = 16;
 /// `stop` is called once in so many steps, that is, in about a millisecond.
 const POLL_STEPS: u64 = 1 << 16;
 /// As what the beginning of a metric on a span counts towards the next call of `stop`: metrics that count no

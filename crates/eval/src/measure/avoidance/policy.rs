@@ -110,7 +110,7 @@ fn action(word: &str, language: Language) -> Option<Action> {
 pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) -> bool {
     let text = clip(instructions, MAX_BYTES);
     memo.budget.spend(1 + text.len() / 16);
-    let Some(language) = Language::told(text, None, memo) else { return true };
+    let Some(language) = Language::detected(text, None, memo) else { return true };
     let statements = text.split(['\n', ';']).flat_map(|line| line.split(". "));
     let limits = statements.filter(|statement| language.classes(statement).has_any(LIMITS));
     limits.into_iter().any(|statement| {
@@ -135,7 +135,7 @@ mod tests {
 
     fn grounded(sentence: &str, instructions: &str) -> bool {
         let memo = Memo::new();
-        let language = Language::told(sentence, Some(instructions), &memo).unwrap();
+        let language = Language::detected(sentence, Some(instructions), &memo).unwrap();
         is_grounded(&Declined::of(sentence, language).unwrap(), instructions, &memo)
     }
 

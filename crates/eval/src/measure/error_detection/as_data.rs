@@ -49,7 +49,7 @@ pub(super) fn is_data(trace: &AgentTrace, memo: &Memo, call: &Call, result: &str
     match result.trim_start().starts_with('{') {
         true => {
             let explains = !matches!(cause(said), Defect::Errored | Defect::Exhausted);
-            told_of_it(call, result) > usize::from(explains) && is_lookup()
+            described_members(call, result) > usize::from(explains) && is_lookup()
         }
         false => returns_log(call) && result.trim().lines().nth(1).is_some() && is_lookup(),
     }
@@ -60,7 +60,7 @@ fn returns_log(call: &Call) -> bool {
 }
 
 /// The members of a record of what the lookup asked for that say something of it; none of another result.
-fn told_of_it(call: &Call, result: &str) -> usize {
+fn described_members(call: &Call, result: &str) -> usize {
     let Some(arguments) = call.parsed.as_deref().and_then(Value::as_object) else { return 0 };
     if result.len() > MAX_BYTES {
         return 0;

@@ -57,7 +57,7 @@ struct Limit {
     sentence: String,
 }
 
-struct Found(Option<Limit>);
+struct CachedLimit(Option<Limit>);
 
 /// `None` without a limit, or without a call or result that it is about; else the violation, if any.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
@@ -151,7 +151,7 @@ fn longest_list(value: &Value) -> Option<usize> {
 fn limit(context: &Context<'_>, view: &SpanView) -> Option<Limit> {
     let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
-    texts.find_map(|text| context.memo.of(text, |t| Found(read_limit(t))).0.clone())
+    texts.find_map(|text| context.memo.of(text, |t| CachedLimit(read_limit(t))).0.clone())
 }
 
 fn read_limit(text: &str) -> Option<Limit> {

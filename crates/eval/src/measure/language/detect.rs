@@ -31,7 +31,7 @@ pub(super) enum Detected {
     /// A language that rules do not read.
     Other,
     /// Too few words.
-    Untold,
+    TooFewWords,
     /// Too few words that are known, which hint at another language than English, perhaps at this one.
     Unclear(Option<Language>),
     /// No letters: there is nothing to read.
@@ -210,13 +210,13 @@ fn by_words(text: &str) -> Detected {
         }
     }
     let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    let Some((best, &score)) = best else { return Detected::Untold };
+    let Some((best, &score)) = best else { return Detected::TooFewWords };
     let second = scores.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, s)| *s).fold(0.0, f32::max);
     if score < MIN_SCORE || score < (score + second) * MIN_SHARE {
         let hint = || (score >= MIN_HINT && second < score).then(|| table.language(best)).flatten();
         return match hints_at_another(text, score, &scores) {
             true => Detected::Unclear(hint()),
-            false => Detected::Untold,
+            false => Detected::TooFewWords,
         };
     }
     table.language(best).map_or(Detected::Other, Detected::In)

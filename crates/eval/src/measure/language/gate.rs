@@ -1,7 +1,7 @@
 //! In what language a text is read, and whether a rule can read it.
 //!
 //! In: a text, perhaps with the one that it answers. Out: its language, and whether rules that have words of English
-//! only can read it. What cannot be read is unmeasured, or excuses what its words might.
+//! only can read it. A text that cannot be read is unmeasured, or excuses a finding that its words might excuse.
 
 use super::detect::{Detected, detect};
 use super::{Language, Reading, RequestWords, Said, WordClasses, language_of};
@@ -10,10 +10,10 @@ use crate::measure::Memo;
 impl Language {
     /// The language of a text or, if that cannot be recognised, of `fallback`, the text that it answers; `None` if it is
     /// none that rules read. Too few words that hint at no language are read as English.
-    pub(crate) fn told(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
+    pub(crate) fn detected(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
         match language_of(text, &Reading::of(text, memo), fallback, memo) {
             Detected::In(language) => Some(language),
-            Detected::Untold | Detected::NoWords => Some(Language::English),
+            Detected::TooFewWords | Detected::NoWords => Some(Language::English),
             Detected::Unclear(_) | Detected::Other => None,
         }
     }
@@ -25,7 +25,7 @@ impl RequestWords {
     pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
         let language = match detect(text) {
             Detected::In(language) => language,
-            Detected::Untold | Detected::NoWords => Language::English,
+            Detected::TooFewWords | Detected::NoWords => Language::English,
             Detected::Unclear(_) | Detected::Other => return None,
         };
         language.lists().requests.as_ref()
@@ -53,7 +53,7 @@ pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Reada
 
 fn readable_in(found: Detected) -> Readable {
     match found {
-        Detected::In(Language::English) | Detected::Untold | Detected::NoWords => Readable::InEnglish,
+        Detected::In(Language::English) | Detected::TooFewWords | Detected::NoWords => Readable::InEnglish,
         Detected::In(_) => Readable::ByLists,
         Detected::Unclear(_) | Detected::Other => Readable::No,
     }
@@ -75,5 +75,5 @@ pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Opt
     let said = Said::new(text, fallback, memo);
     let classes = |language| said.reading.places(text, language, memo).all();
     let all = || said.languages().map(classes).fold(WordClasses::default(), WordClasses::with);
-    (said.told || !said.languages.is_empty()).then(all)
+    (said.is_known || !said.languages.is_empty()).then(all)
 }

@@ -218,9 +218,9 @@ impl Reading {
 /// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both only
 /// hints at counts if it is the same.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
-    use detect::Detected::{In, Unclear, Untold};
+    use detect::Detected::{In, TooFewWords, Unclear};
     let found = reading.language(text);
-    let (Untold | Unclear(_), Some(fallback)) = (found, fallback) else { return found };
+    let (TooFewWords | Unclear(_), Some(fallback)) = (found, fallback) else { return found };
     match (found, Reading::of(fallback, memo).language(fallback)) {
         (Unclear(Some(language)), Unclear(Some(other))) if language == other => In(language),
         (_, of_fallback) => of_fallback,
@@ -232,7 +232,7 @@ fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Mem
 pub(crate) struct Said<'t> {
     text: &'t str,
     languages: &'static [Language],
-    told: bool,
+    is_known: bool,
     reading: Rc<Reading>,
 }
 
@@ -260,10 +260,10 @@ impl<'t> Said<'t> {
     pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> Said<'r> {
         let reading = Reading::of(reply, memo);
         match reading.language(reply) {
-            detect::Detected::Untold | detect::Detected::Unclear(_) | detect::Detected::NoWords
+            detect::Detected::TooFewWords | detect::Detected::Unclear(_) | detect::Detected::NoWords
                 if !self.languages.is_empty() =>
             {
-                Said { text: reply, languages: self.languages, told: self.told, reading }
+                Said { text: reply, languages: self.languages, is_known: self.is_known, reading }
             }
             found => Said::detected(reply, found, reading),
         }
@@ -273,25 +273,25 @@ impl<'t> Said<'t> {
     pub(crate) fn part<'p>(&self, part: &'p str) -> Said<'p> {
         let is_whole = part.len() == self.text.len();
         let reading = if is_whole { Rc::clone(&self.reading) } else { Rc::default() };
-        Said { text: part, languages: self.languages, told: self.told, reading }
+        Said { text: part, languages: self.languages, is_known: self.is_known, reading }
     }
 
     fn detected(text: &'t str, found: detect::Detected, reading: Rc<Reading>) -> Said<'t> {
         let languages = match found {
             detect::Detected::In(language) => only(language),
-            detect::Detected::Untold | detect::Detected::Unclear(_) if text.len() <= SHORT_BYTES => {
+            detect::Detected::TooFewWords | detect::Detected::Unclear(_) if text.len() <= SHORT_BYTES => {
                 &Language::ALL
             }
             _ => &[],
         };
-        let told = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
-        Said { text, languages, told, reading }
+        let is_known = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
+        Said { text, languages, is_known, reading }
     }
 
     /// Whether the language is known. If it is not, the lack of a sentence means nothing: a rule that rests
     /// on it is unmeasured, with the reason `language`.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// Sentences that decline a request: for reasons of policy, law or permission.

@@ -29,7 +29,7 @@ fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
 
 /// The text as one of this language.
 fn read(text: &str, language: Language) -> Said<'_> {
-    Said { text, languages: only(language), told: true, reading: Rc::default() }
+    Said { text, languages: only(language), is_known: true, reading: Rc::default() }
 }
 
 /// What the lists find in a sentence of the section, as far as it concerns the section.
@@ -191,7 +191,7 @@ fn language_of_one_sentence_is_told_by_its_function_words() {
         for sentence in &sentences {
             match detect(sentence) {
                 Detected::In(found) if found == language => told += 1,
-                Detected::Untold | Detected::Unclear(_) | Detected::NoWords => {}
+                Detected::TooFewWords | Detected::Unclear(_) | Detected::NoWords => {}
                 other => mistaken.push(format!("{language:?}: {sentence}: {other:?}")),
             }
         }
@@ -226,9 +226,9 @@ fn language_of_other_texts_is_not_told() {
         assert!(matches!(detect(text), Detected::Unclear(_)), "{text}: {:?}", detect(text));
     }
     // The first letters of identifiers are no words of Polish.
-    assert_eq!(detect("Cancel W-4411, W-4412 and W-4413."), Detected::Untold);
+    assert_eq!(detect("Cancel W-4411, W-4412 and W-4413."), Detected::TooFewWords);
     for text in ["No trains found.", "Order W-77: shipped, express.", "lamp, chair, table"] {
-        assert_eq!(detect(text), Detected::Untold, "{text}");
+        assert_eq!(detect(text), Detected::TooFewWords, "{text}");
     }
     let code = "def add(a, b):\n    return a + b\nprint(add(1, 2))";
     assert_eq!(Language::of(code), None);
@@ -236,7 +236,7 @@ fn language_of_other_texts_is_not_told() {
 
 #[test]
 fn what_two_texts_hint_at_is_told_by_both() {
-    let told = |text: &str, fallback| Language::told(text, fallback, &Memo::new());
+    let told = |text: &str, fallback| Language::detected(text, fallback, &Memo::new());
     let (question, answer) = ("Wer leitet den Kurs K-312?", "Den Kurs K-312 leitet Pichler.");
     assert_eq!(told(answer, None), None);
     assert_eq!(told(answer, Some(question)), Some(Language::German));
@@ -285,7 +285,7 @@ fn code_and_quotations_say_nothing() {
         "The clerk told her: \"I cannot help you with that.\" She then wrote to the bank.",
     ] {
         let text = Text::from(text);
-        assert!(Said::of(&text, None, &memo).is_told());
+        assert!(Said::of(&text, None, &memo).is_known());
         assert!(Said::of(&text, None, &memo).refusals().is_empty(), "{text}");
     }
 }

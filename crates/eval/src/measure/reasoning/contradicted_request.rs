@@ -5,8 +5,8 @@
 //! the requested value corrects it. A tool that sets a property may set it to either value.
 //!
 //! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
-//! the model span that wrote the first of them. A property counts as stated where it stands before a noun or after a word such as "with" or "only"; a
-//! question about it ("is it available?") states nothing.
+//! the model span that wrote the first of them. A request states a property before a noun or after a word such as "with"
+//! or "only"; a question about a property ("is it available?") states nothing.
 
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -94,7 +94,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
     let task = agent_index::task(trace, i).filter(|t| !steps.is_empty() && t.len() <= MAX_TASK)?;
     // Where a property stands, and what excludes it or leaves it open, is read in English.
-    if Language::told(task, None, memo) != Some(Language::English) {
+    if Language::detected(task, None, memo) != Some(Language::English) {
         return None;
     }
     let request = Request::of(task);

@@ -69,7 +69,7 @@ struct Limits(Vec<Limit>);
 
 fn limits(text: &str, memo: &Memo) -> Option<Vec<Limit>> {
     numbers::has_digit(text).then_some(())?;
-    let language = Language::told(text, None, memo)?;
+    let language = Language::detected(text, None, memo)?;
     let words = language.places(text, memo);
     words.all().has(WordClass::Bound).then_some(())?;
     let limits = sentences(text).into_iter().flat_map(|(start, end)| {

@@ -70,7 +70,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let at = agent.answer_at?;
     let task = conduct.task(MAX_TASK);
     let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
-    let language = task.and_then(|task| Language::told(task, None, memo));
+    let language = task.and_then(|task| Language::detected(task, None, memo));
     let of_request = passed.iter().find_map(|(tool, things)| {
         let known = |thing: &str| {
             let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
@@ -142,7 +142,7 @@ fn beside(asked: &str, things: &[&str], language: Option<Language>) -> Vec<Strin
         }
         false => Vec::new(),
     };
-    // What stands behind one of the things stands behind the other ones: "to 21".
+    // The word that follows one thing of the list may follow each of them: "to 21".
     let behind: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
     let is_end = |word: &str| word == "." || word == ",";
     let is_conjunction = |word: &str| language.is_some_and(|of| of.classes(word).has(WordClass::Conjunction));

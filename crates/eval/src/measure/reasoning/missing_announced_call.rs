@@ -148,7 +148,7 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
     let said = Said::new(text, task.map(|task| &**task), memo);
     let promises: Vec<Claim<'_>> =
         said.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
-    let language = said.languages().next().filter(|_| said.is_told() && !promises.is_empty())?;
+    let language = said.languages().next().filter(|_| said.is_known() && !promises.is_empty())?;
     let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
     let is_filler = |sentence: &str| sentence.split_whitespace().count() <= FILLER;
     let mut sentences = said.classified(language, [Kind::Padding]);

@@ -2,10 +2,11 @@
 //!
 //! In: an LLM span's output, and all messages and results before it in the trace. Out: 1-5. Defects:
 //! facts of a final answer without support or contradicted by results, claims of work that was not
-//! done, announced calls that are not made, flags that contradict the request, amounts above a limit of the instructions, answers without the lookups of the
-//! plan, identifiers that the model composed, patches to code that was never read, data that the model says it made up, guesses stated as facts,
-//! placeholders that were executed, and unchanged repetitions of failed calls. Without
-//! recorded output: no content. Without a fact, claim or call to check: not applicable.
+//! done, announced calls that are not made, flags that contradict the request, amounts above a limit
+//! of the instructions, answers without the lookups of the plan, identifiers that the model composed,
+//! patches to code that was never read, data that the model says it made up, guesses stated as facts,
+//! placeholders that were executed, and unchanged repetitions of failed calls. Without recorded output:
+//! no content. Without a fact, claim or call to check: not applicable.
 
 pub(crate) mod missing_announced_call;
 mod other_identifier;

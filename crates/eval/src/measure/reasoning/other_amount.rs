@@ -316,7 +316,7 @@ impl<'r> Known<'r> {
 
 /// The whole numbers of a text, each with the stems of the two words after it.
 fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
-    let language = Language::told(text, None, memo);
+    let language = Language::detected(text, None, memo);
     let words: Vec<&str> = text.split_whitespace().collect();
     let of = move |at: usize| {
         let is_sign = |c: char| !c.is_alphanumeric();

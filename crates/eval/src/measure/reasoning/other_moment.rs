@@ -17,7 +17,7 @@ use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::missing_announced_call::instructions;
-use super::swapped_ends::{self, Found};
+use super::swapped_ends::{self, SwappedEnds};
 use super::written_moments::{
     Clock, Day, MONTHS, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment,
     placed_clocks, today, weekdays, without_lengths,
@@ -121,7 +121,7 @@ impl Meant {
 }
 
 impl<'a> Request<'a> {
-    fn of_another_moment(&self) -> Option<Found<'a>> {
+    fn of_another_moment(&self) -> Option<SwappedEnds<'a>> {
         if !may_name_moment(self.task) {
             return None;
         }
@@ -151,7 +151,7 @@ impl<'a> Request<'a> {
 
     /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday to
     /// Monday" as the 23rd, a Friday, and the 25th.
-    fn other_weekday(&self, meant: [usize; 2]) -> Option<Found<'a>> {
+    fn other_weekday(&self, meant: [usize; 2]) -> Option<SwappedEnds<'a>> {
         let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         let is = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
         self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
@@ -179,7 +179,7 @@ impl<'a> Request<'a> {
     }
 
     /// A call with one day only, which is not the one that is meant.
-    fn other_day(&self, meant: &Meant, at: &Range<usize>, lengths: &[i64]) -> Option<Found<'a>> {
+    fn other_day(&self, meant: &Meant, at: &Range<usize>, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
         let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         if self.calls.iter().any(|call| of(call).into_iter().any(|day| meant.is(day))) {
             return None;
@@ -206,7 +206,7 @@ impl<'a> Request<'a> {
     }
 
     /// A call with one time only, which is not the only one of the request.
-    fn other_time(&self, lengths: &[i64]) -> Option<Found<'a>> {
+    fn other_time(&self, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
         let wanted: Vec<Placed<Clock>> = placed_clocks(self.task);
         let ((meant, at), others) = wanted.split_first()?;
         if others.iter().any(|(other, _)| other != meant)

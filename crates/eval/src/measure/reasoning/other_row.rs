@@ -1,14 +1,14 @@
 //! Actions on another row of a lookup than the one that the request names: "Email Ana Ruiz", and a message to the
 //! address of Andrea Novak.
 //!
-//! Principle: a request whose object is a thing by its name is about this thing. Where a lookup lists it among others,
-//! an action that passes what only another row has is about that one. The request must name nothing of that row, and
-//! neither row may refer to the other, as a manager does; nor may another call pass a value of the row that is named.
-//! In a dialogue all that the user said counts; where the agent named the other row, the user has to have answered with
-//! the one that is meant. A value with a hyphen or a digit (`shop-stg`) names its row wherever it stands, if the call
-//! passes another value of this column that neither the user nor the answer names. So does a word that only this row
-//! has, where the user and the answer both say it, and nothing of the row that was passed.
-//! A row that differs in a flag, a state or a count of 0 may not be possible: an answer that names the other one says so.
+//! Principle: a request that names a row of a lookup is about the named row. An action that passes a value that only
+//! another row has is about that row, the passed row, and contradicts the request. No finding if the request names a
+//! value of the passed row, if one of the two rows refers to the other, as a manager does, or if another call passes a
+//! value of the named row. In a dialogue every message of the user counts; if the agent offered the passed row, the user
+//! has to have replied with the named row. A value with a hyphen or a digit (`shop-stg`) names its row anywhere in the
+//! request, if the call passes another value of its column that neither the user nor the answer names. A word that only
+//! the named row has names it if the user and the answer both use it and use no word of the passed row. A named row that
+//! differs in a flag, a state or a count of 0 may be unavailable: an answer that names the passed row says so.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call; none but the span where words of a language that is not read could exclude it.
@@ -77,8 +77,8 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
         agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
     let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
     let asked = Words::of(task, memo).to_string() + &answers.concat();
-    let told_in = Language::told(task, None, memo);
-    let language = told_in.unwrap_or(Language::English);
+    let detected = Language::detected(task, None, memo);
+    let language = detected.unwrap_or(Language::English);
     let is_of_others = speaks_of_others(task, language)
         || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
     if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
@@ -89,11 +89,11 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     if !memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4) {
         return None;
     }
-    let told = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
-    let request = Request { task, language, asked, answers, turns, told, calls: &calls, memo };
+    let answer = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
+    let request = Request { task, language, asked, answers, turns, answer, calls: &calls, memo };
     actions.find_map(|call| {
         let (meant, passed) = request.other_row(call)?;
-        if told_in.is_none_or(|language| !language.is_spaced()) {
+        if detected.is_none_or(|language| !language.is_spaced()) {
             return Some((call.llm?, None));
         }
         let rationale = format!(
@@ -127,7 +127,7 @@ struct Request<'a> {
     /// The words of the texts that the user replied to.
     turns: Vec<String>,
     /// The words of the answer.
-    told: Rc<Words>,
+    answer: Rc<Words>,
     calls: &'a [&'a Call],
     memo: &'a Memo,
 }
@@ -240,7 +240,7 @@ impl Request<'_> {
     ) -> Option<(&'r Record, String)> {
         let column = other.fields.iter().find(|field| field.shown().eq_ignore_ascii_case(passed))?;
         let lower = passed.to_lowercase();
-        if contains_words(&self.asked, &lower) || contains_words(&self.told, &lower) {
+        if contains_words(&self.asked, &lower) || contains_words(&self.answer, &lower) {
             return None;
         }
         let mut named = rows.filter_map(|row| {
@@ -268,7 +268,7 @@ impl Request<'_> {
                 let Some(of) = same.next().filter(|of| of.text().is_some()) else { return false };
                 let (value, of) = (words_of(field.shown()), words_of(of.shown()));
                 let is_said = |words: &str| {
-                    contains_words(&self.asked, words.trim()) || contains_words(&self.told, words.trim())
+                    contains_words(&self.asked, words.trim()) || contains_words(&self.answer, words.trim())
                 };
                 let is_distinct = value != of && field.shown().len() >= MIN_NAME && !is_said(&of);
                 let is_named = || {
@@ -299,12 +299,12 @@ impl Request<'_> {
             .fields
             .iter()
             .filter(|field| !is_state(field) && field.text().is_some_and(|text| text.len() >= MIN_NAME));
-        names.filter(is_own).any(|field| contains_words(&self.told, words_of(field.shown()).trim()))
+        names.filter(is_own).any(|field| contains_words(&self.answer, words_of(field.shown()).trim()))
     }
 
     /// The only row that both the user and the answer name by a word of its own, where neither names the other row.
     fn named_by_answer<'r>(&self, rows: &[&'r Record], other: &Record) -> Option<(&'r Record, String)> {
-        let is_named = |word: &str| contains_words(&self.asked, word) && contains_words(&self.told, word);
+        let is_named = |word: &str| contains_words(&self.asked, word) && contains_words(&self.answer, word);
         let of_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
         let is_own = |nth: usize, word: &str| {
             word.contains(char::is_alphabetic)
@@ -336,7 +336,7 @@ impl Request<'_> {
             let states = row.fields.iter().filter(|field| is_state(field)).filter_map(Field::text);
             states.flat_map(|text| text.split([' ', '_', '-'])).any(|state| state == word)
         };
-        contains_words(&self.asked, word) || contains_words(&self.told, word) && !is_state()
+        contains_words(&self.asked, word) || contains_words(&self.answer, word) && !is_state()
     }
 
     /// The name by which the request has the row as its object, and that the other row has not.

@@ -220,7 +220,7 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
 /// Whether words of a text of the user may ask for more than one.
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
     let said = Said::new(text, Some(task), memo);
-    let is_unread = !said.is_told() && said.languages().next().is_none();
+    let is_unread = !said.is_known() && said.languages().next().is_none();
     let mut places = said.languages().map(|language| language.places(text, memo));
     let names = |place: &Place| {
         place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
@@ -320,7 +320,7 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
 /// An action on a record of which an earlier result says that it cannot be done. Nothing beyond the work budget.
 fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
-    let mut told: HashMap<String, Vec<Told<'_>>> = HashMap::default();
+    let mut flagged: HashMap<String, Vec<FlaggedRecord<'_>>> = HashMap::default();
     for (_, call) in actions {
         let Some(arguments) =
             call.arguments.as_deref().filter(|text| text.contains(|c: char| c.is_ascii_digit()))
@@ -330,18 +330,19 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
         let words = identifier_words(&call.name);
         let verb = words.into_iter().find(|word| action_of(word).is_some());
         let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
-        let told = match told.entry(verb.clone()) {
+        let records = match flagged.entry(verb.clone()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(told_of(&verb, conduct)?),
+            Entry::Vacant(place) => place.insert(records_of(&verb, conduct)?),
         };
-        let earlier = told.iter().filter(|told| told.call.start < call.start);
-        let steps = earlier.clone().map(|told| 1 + told.ids.len() * (1 + arguments.len() / BYTES_PER_STEP));
-        memo.budget.spend(1 + told.len() + steps.sum::<usize>()).then_some(())?;
+        let earlier = records.iter().filter(|record| record.call.start < call.start);
+        let steps =
+            earlier.clone().map(|record| 1 + record.ids.len() * (1 + arguments.len() / BYTES_PER_STEP));
+        memo.budget.spend(1 + records.len() + steps.sum::<usize>()).then_some(())?;
         let is_in =
             |part: &str| contains_ignoring_case(arguments, part) || contains_ignoring_case(&call.name, part);
-        let mut of_call = earlier.filter_map(|told| {
-            let flag = told.flags.iter().find(|flag| flag.about.iter().all(|part| is_in(part)))?;
-            told.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
+        let mut of_call = earlier.filter_map(|record| {
+            let flag = record.flags.iter().find(|flag| flag.about.iter().all(|part| is_in(part)))?;
+            record.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
         });
         // The latest one counts.
         let Some(flag) = of_call.next_back().filter(|flag| !flag.holds) else { continue };
@@ -366,7 +367,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
 }
 
 /// What a record in the result of a call says of an action.
-struct Told<'t> {
+struct FlaggedRecord<'t> {
     call: &'t Call,
     flags: Vec<Flag>,
     /// The identifiers of the record, in lower case.
@@ -382,7 +383,7 @@ struct Flag {
 }
 
 /// What the records in the results of an agent's calls say of an action, in order; `None` beyond the work budget.
-fn told_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<Told<'t>>> {
+fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord<'t>>> {
     let (mut all, memo) = (Vec::new(), conduct.memo);
     for (_, call) in conduct.calls(MAX_CALLS) {
         let Some(result) = &call.result else { continue };
@@ -398,7 +399,7 @@ fn told_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<Told<'t>>> {
         for record in &parsed.records {
             let flags: Vec<Flag> = flags(record, verb).collect();
             if !flags.is_empty() {
-                all.push(Told { call, flags, ids: ids(record) });
+                all.push(FlaggedRecord { call, flags, ids: ids(record) });
             }
         }
     }

@@ -399,7 +399,7 @@ impl<'a> Reviewer<'a> {
                 let asks = task.is_some_and(|task| {
                     task.contains(['?', '？']) || Said::new(task, None, self.memo).ends_with_question()
                 });
-                asks && has_values() && self.has_number() && Said::new(answer, task, self.memo).is_told()
+                asks && has_values() && self.has_number() && Said::new(answer, task, self.memo).is_known()
             }
         };
         if !is_asked {

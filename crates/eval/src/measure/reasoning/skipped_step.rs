@@ -98,7 +98,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) {
         return None;
     }
-    let language = Language::told(text, None, memo)?;
+    let language = Language::detected(text, None, memo)?;
     let words = language.places(text, memo);
     if !words.all().has_any(ORDERS)
         || !(words.all().has(WordClass::Confirmation)
@@ -366,7 +366,7 @@ impl<'t> Instructions<'t> {
         let tools = self.tools.iter();
         let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
         let steps: Vec<&str> = tools.clone().filter(named).copied().collect();
-        // Without a comma the step stands behind what comes later: "before a refund you must call check_id".
+        // Without a comma the sentence names the action before the step: "before a refund you must call check_id".
         let last =
             tools.filter(|tool| is_in(later, tool)).filter_map(|tool| Some((later.rfind(tool)?, *tool)));
         let (steps, later) = match last.max_by_key(|(at, _)| *at).filter(|_| steps.is_empty()) {
@@ -377,7 +377,7 @@ impl<'t> Instructions<'t> {
         self.of(sentence, steps, confirms, later)
     }
 
-    /// "Refund only after the customer has agreed": what comes later stands before.
+    /// "Refund only after the customer has agreed": the sentence names the action before the step.
     fn only_after(&self, sentence: &'t str) -> Option<Order<'t>> {
         let mut words = self.words(sentence).iter();
         let only = words.find(|place| place.classes.has(WordClass::Restriction))?;

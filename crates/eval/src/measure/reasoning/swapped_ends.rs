@@ -12,10 +12,10 @@ use crate::measure::language::{Language, Said, WordClass, names};
 use crate::recognise::Call;
 
 /// A call, what was meant, and what it has.
-pub(super) type Found<'a> = (&'a Call, String, String);
+pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
-pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Found<'a>> {
+pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<SwappedEnds<'a>> {
     let made: Vec<(&Call, (&str, &str))> =
         calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
     (!made.is_empty()).then_some(())?;
@@ -51,7 +51,12 @@ fn ends(call: &Call) -> Option<(&str, &str)> {
 }
 
 /// A call whose source is only in the words of the target, and the other way round.
-fn swapped<'a>(made: &[(&'a Call, (&str, &str))], from: &str, to: &str, spaced: bool) -> Option<Found<'a>> {
+fn swapped<'a>(
+    made: &[(&'a Call, (&str, &str))],
+    from: &str,
+    to: &str,
+    spaced: bool,
+) -> Option<SwappedEnds<'a>> {
     let has = |text: &str, value: &str| match spaced {
         true => format!(" {text} ").contains(words_of(value).as_str()),
         false => text.contains(words_of(value).trim()),

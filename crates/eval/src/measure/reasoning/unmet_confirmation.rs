@@ -85,7 +85,7 @@ impl Dialogue<'_> {
     }
 
     fn explains(&self, said: &Said<'_>) -> bool {
-        !said.is_told() || !said.refusals().is_empty() || !said.inability().is_empty()
+        !said.is_known() || !said.refusals().is_empty() || !said.inability().is_empty()
     }
 
     /// Whether a call after the model span may be the action, or hands over.

@@ -81,7 +81,7 @@ pub(crate) fn check(
         evidence,
         calls,
         memory: memory.map(|found| found.as_str()),
-        reads_words: Said::new(answer, None, memo).is_told(),
+        reads_words: Said::new(answer, None, memo).is_known(),
         language: Language::English,
         out: FactCheck::default(),
     };
@@ -129,7 +129,7 @@ pub(crate) fn check_values(
             calls,
             memory: None,
             reads_words: false,
-            language: Language::told(answer, None, memo).unwrap_or(Language::English),
+            language: Language::detected(answer, None, memo).unwrap_or(Language::English),
             out: FactCheck::default(),
         };
         checker.check_values();

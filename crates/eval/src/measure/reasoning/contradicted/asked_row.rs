@@ -9,7 +9,7 @@ use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::named_rows::{Row, RowName, tables};
 use super::row_scope::{compares, mentions};
-use super::rows::told;
+use super::rows::unstructured;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
@@ -135,7 +135,7 @@ fn of_another<'t, 'a>(
         let here = other.cells.iter().filter(|cell| has(cell, n)).count();
         let is_told =
             |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value));
-        all.count() == here && !told(&exchange.sources).any(is_told)
+        all.count() == here && !unstructured(&exchange.sources).any(is_told)
     };
     let own = |n: &Number| {
         let cell = other.cells.iter().find(|cell| has(cell, n))?;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use foldhash::HashMap;
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::told;
+use super::rows::unstructured;
 use super::sources::Source;
 use crate::measure::currency;
 use crate::measure::language::{WordClasses, classes, classes_in};
@@ -231,7 +231,7 @@ fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
     let is_count = lists.flat_map(|parsed| &parsed.lists).any(|list| list.len as f64 == number.value);
     is_count
         || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(has)
-        || told(&exchange.sources).any(in_text)
+        || unstructured(&exchange.sources).any(in_text)
 }
 
 /// Whether the number follows from those of the results and of the request.
@@ -279,9 +279,9 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
         field.name.iter().all(|word| contains_words(&words, word)) && users().all(|of| of != text)
     };
     let is_changed =
-        || fields_beside(field).any(|n| is_rate(n.abs())) || told(&exchange.sources).any(instructs);
+        || fields_beside(field).any(|n| is_rate(n.abs())) || unstructured(&exchange.sources).any(instructs);
     // Instructions may state a rate.
-    let rates: Vec<f64> = told(&exchange.sources).flat_map(rates_of).take(MAX_POOL).collect();
+    let rates: Vec<f64> = unstructured(&exchange.sources).flat_map(rates_of).take(MAX_POOL).collect();
     if is_frame && is_only && rates.is_empty() && !has_condition() && !is_changed() {
         return false;
     }

@@ -170,7 +170,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let prose = Prose::of(answer, memo);
     // A date with slashes is masked as a path.
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
-    let told = Language::told(answer, Some(task).filter(|task| !task.is_empty()), memo);
+    let told = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
     let clauses = told.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
     let language = told.unwrap_or(Language::English);
     // Every check compares a clause or a number.

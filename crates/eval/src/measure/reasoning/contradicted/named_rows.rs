@@ -91,7 +91,7 @@ impl<'a> Row<'a> {
 
 /// The tables of the results of which the words may name rows; `None` beyond the work budget.
 pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<Row<'e>>>> {
-    let said = &Said::new(said);
+    let said = &WordSet::new(said);
     let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
     let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
     for source in &exchange.sources.structured {
@@ -114,7 +114,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
 
 /// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
 /// read.
-fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &Said<'_>) -> Vec<Vec<Row<'e>>> {
+fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) -> Vec<Vec<Row<'e>>> {
     let mut named = vec![false; parsed.lists.len()];
     for record in &parsed.records {
         if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
@@ -153,7 +153,7 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &Said<'_>) -> Ve
 }
 
 /// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
-fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &Said<'_>) -> Option<Vec<Row<'e>>> {
+fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &WordSet<'_>) -> Option<Vec<Row<'e>>> {
     let first = |(_, parsed): &(&'e Source<'_>, &'e Records)| parsed.records.first();
     let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, said));
     if results.len() < 2 || !results.iter().any(may_be_named) {
@@ -184,19 +184,19 @@ fn is_same_thing(record: &Record, other: &Record) -> bool {
 }
 
 /// Whether the words may have a name of the record.
-fn may_be_named(record: &Record, said: &Said<'_>) -> bool {
+fn may_be_named(record: &Record, said: &WordSet<'_>) -> bool {
     columns(record, is_named_by_place).any(|field| is_said(field, said))
 }
 
 /// The words of an answer or a request, in lower case.
-struct Said<'t> {
+struct WordSet<'t> {
     text: &'t str,
     runs: HashSet<&'t [u8], foldhash::fast::RandomState>,
     /// By the first byte and the length of a run, whether there may be one: most words are looked up here only.
     has: [bool; 256],
 }
 
-/// The place of a run in [`Said::has`].
+/// The place of a run in [`WordSet::has`].
 fn place(run: &[u8]) -> usize {
     let first = run.first().map_or(0, u8::to_ascii_lowercase);
     usize::from(first.wrapping_mul(9).wrapping_add(run.len() as u8))
@@ -208,12 +208,12 @@ fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
     runs.filter(|run| !run.is_empty())
 }
 
-impl<'t> Said<'t> {
-    fn new(text: &'t str) -> Said<'t> {
+impl<'t> WordSet<'t> {
+    fn new(text: &'t str) -> WordSet<'t> {
         let runs: HashSet<_, _> = runs(text).collect();
         let mut has = [false; 256];
         runs.iter().for_each(|run| has[place(run)] = true);
-        Said { text, runs, has }
+        WordSet { text, runs, has }
     }
 
     /// Whether they may have a name: most rows are not named.
@@ -223,7 +223,7 @@ impl<'t> Said<'t> {
 }
 
 /// Whether the words may have the value: they have each run of ASCII letters and digits in it.
-fn is_said(field: &Field, said: &Said<'_>) -> bool {
+fn is_said(field: &Field, said: &WordSet<'_>) -> bool {
     runs(field.shown()).filter(|run| run.is_ascii()).all(|run| {
         if !said.has[place(run)] {
             return false;
@@ -244,7 +244,7 @@ fn is_child_name(field: &Field) -> bool {
 }
 
 /// Gives rows the names of what they contain.
-fn name_by_children(rows: &mut [Row<'_>], said: &Said<'_>) {
+fn name_by_children(rows: &mut [Row<'_>], said: &WordSet<'_>) {
     let Some(first) = rows.first() else { return };
     let columns: BTreeSet<&Name> = first.child_names().map(|field| &field.name).collect();
     for column in columns {
@@ -288,7 +288,7 @@ fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
 }
 
 /// Gives the rows that the words may name the names that distinguish them.
-fn name(rows: &mut [Row<'_>], said: &Said<'_>, is_column: impl Fn(usize, &Field) -> bool) {
+fn name(rows: &mut [Row<'_>], said: &WordSet<'_>, is_column: impl Fn(usize, &Field) -> bool) {
     let Some(first) = rows.first().map(|row| row.record) else { return };
     for column in columns(first, is_column) {
         let cells: Vec<&Field> = rows.iter().filter_map(|row| cell(row.record, column)).collect();

@@ -5,7 +5,7 @@
 //! the model had seen gives the number with that unit, or without one.
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::told;
+use super::rows::unstructured;
 use crate::measure::excerpt::lowercase;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::{Field, Record};
@@ -54,7 +54,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         // Nothing else that was seen has the number.
         if units.iter().all(is_other)
             && exchange.spends_numbers()
-            && !told(&exchange.sources).any(|text| has(text, &n))
+            && !unstructured(&exchange.sources).any(|text| has(text, &n))
         {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), own.symbol);
             let sentence = exchange.sentence_at(n.start);

@@ -175,7 +175,7 @@ impl<'e> Comparison<'e, '_> {
         // A question whether something is in a state does not say so.
         let tells = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
         all == here.count()
-            && !told(sources).filter(tells).any(|text| Statement::of(&words_of(text)).gives(cell))
+            && !unstructured(sources).filter(tells).any(|text| Statement::of(&words_of(text)).gives(cell))
     }
 
     /// Whether a number, a date or a time follows from those of the row and of the request.
@@ -199,9 +199,9 @@ impl<'e> Comparison<'e, '_> {
     }
 }
 
-/// See [`Sources::told`].
-pub(super) fn told<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
-    sources.told().iter().map(|text| &***text)
+/// See [`Sources::unstructured`].
+pub(super) fn unstructured<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
+    sources.unstructured().iter().map(|text| &***text)
 }
 
 /// Whether a clause that has the value means it. A common word may be said of anything: it is meant beside the name of its

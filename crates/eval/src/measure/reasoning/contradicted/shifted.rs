@@ -5,7 +5,7 @@
 //! agree are no accident. An amount in hundredths or millionths, as its key says, is divided by nothing else.
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::told;
+use super::rows::unstructured;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::Field;
 use crate::measure::reasoning::statements::{contains_words, words_of};
@@ -62,7 +62,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let is_told = |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(is_read));
         let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         let is_sum = parsed().any(|parsed| parsed.aggregates().iter().any(|sum| is_read(sum.abs())));
-        if !is_sum && !told(&exchange.sources).any(is_told) {
+        if !is_sum && !unstructured(&exchange.sources).any(is_told) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             let sentence = exchange.sentence_at(n.start);
             outcome.contradicts(&returned, source.call, sentence);

@@ -80,8 +80,8 @@ pub(super) struct Sources<'a> {
     pub calls: Rc<[&'a Call]>,
     /// Everything that the model had seen: results, prompt and arguments.
     pub seen: Vec<&'a Text>,
-    /// See [`Sources::told`].
-    told: OnceCell<Vec<&'a Text>>,
+    /// See [`Sources::unstructured`].
+    unstructured: OnceCell<Vec<&'a Text>>,
     /// Messages of the user.
     pub from_user: Vec<&'a Text>,
     /// Arguments of the calls.
@@ -114,7 +114,7 @@ impl<'a> Sources<'a> {
             structured: Vec::new(),
             prose: Vec::new(),
             calls: made.clone(),
-            told: OnceCell::new(),
+            unstructured: OnceCell::new(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
             from_user: from_user.chain(task).collect(),
             passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
@@ -153,8 +153,8 @@ impl<'a> Sources<'a> {
 
     /// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A
     /// prompt may show a result with other white space.
-    pub(super) fn told(&self) -> &[&'a Text] {
-        self.told.get_or_init(|| {
+    pub(super) fn unstructured(&self) -> &[&'a Text] {
+        self.unstructured.get_or_init(|| {
             let results = self.structured.iter().filter_map(|source| source.call.result.as_ref());
             // By a hash of the text without white space: the lengths of the results that have it.
             let mut known: HashMap<u64, Vec<usize>> = HashMap::default();
@@ -209,7 +209,7 @@ pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::told;
+    use super::super::rows::unstructured;
     use super::*;
     use crate::measure::testing::Script;
 
@@ -232,11 +232,11 @@ mod tests {
         let at = trace.agents[0].answer_at;
         let sources = Sources::before(&trace, &memo, &attempts, 0, &calls, at).unwrap();
         let before = work::counted();
-        let texts: Vec<&str> = told(&sources).collect();
+        let texts: Vec<&str> = unstructured(&sources).collect();
         assert!(texts.contains(&"And now?") && texts.contains(&"You help customers."), "{texts:?}");
         assert!(!texts.iter().any(|text| text.contains("late")), "{texts:?}");
         for _ in 0..10 {
-            assert_eq!(told(&sources).count(), texts.len());
+            assert_eq!(unstructured(&sources).count(), texts.len());
         }
         let (work, bytes) = (work::counted() - before, sources.seen.iter().map(|t| t.len()).sum::<usize>());
         assert!(work <= 4 * bytes as u64, "{work} of {bytes} bytes");

@@ -225,7 +225,7 @@ fn of_all<'a>(
             && !is_median()
             && !is_row()
             && !is_aggregate()
-            && !super::rows::told(&exchange.sources).any(is_seen)
+            && !super::rows::unstructured(&exchange.sources).any(is_seen)
         {
             let sum = (sum * 100.0).round() / 100.0;
             return Some((format!("rows with a sum of {sum} as {}", column.name.join(" ")), clause.sentence));
