@@ -298,6 +298,26 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
             browser.open(&format!("{base}#/{view}"), "light");
             browser.until(&format!("document.querySelector('main').innerText.includes('{shows}')"));
         }
+    });
+    // An open trace that grows is drawn again, with what was closed and with the focus.
+    let mut open = failing_run(3, "till", "plain");
+    open.resource_spans[0].scope_spans[0].spans[0].parent_span_id = vec![9; 8];
+    client.spans(open.clone()).await;
+    tokio::task::block_in_place(|| {
+        browser.open(&format!("{base}#/trace/{}/{}", "03".repeat(16), "01".repeat(8)), "light");
+        browser.until("document.querySelectorAll('[role=treeitem]').length === 2");
+        browser.eval("document.querySelector('[role=treeitem][tabindex=\"0\"]').focus()");
+        browser.press("ArrowLeft");
+        browser.until("document.querySelectorAll('[role=treeitem]').length === 1");
+        browser.eval("document.querySelector('[role=tree]').dataset.before = 'drawn'");
+    });
+    open.resource_spans[0].scope_spans[0].spans.remove(0);
+    open.resource_spans[0].scope_spans[0].spans[0].span_id = vec![3; 8];
+    client.spans(open).await;
+    tokio::task::block_in_place(|| {
+        browser.until("document.querySelector('[role=tree]:not([data-before])') !== null");
+        assert_eq!(browser.eval("document.querySelectorAll('[role=treeitem]').length"), 1);
+        assert_eq!(browser.eval("document.activeElement.getAttribute('role')"), "treeitem");
         assert_eq!(browser.faults, [""; 0], "no exception, and nothing that the policy had to stop");
     });
     drop(browser);

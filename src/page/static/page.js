@@ -458,17 +458,25 @@
 
   // ---- one trace
 
+  // A trace that is drawn again because it has grown looks as before.
+  let redrawn = null;
+
   async function traceView(at, current) {
     const { trace, detail } = await source.trace(at.id);
     if (!current()) return;
     document.title = `${trace.task || trace.name || trace.trace_id} – otel-verdict`;
     const view = new Trace(trace, detail);
+    const before = redrawn?.id === trace.trace_id && redrawn.state;
+    redrawn = null;
+    if (before) view.fold(before);
     replace($("main"), view.node());
     view.select(view.initial(at.span), false);
+    if (before) view.place(before);
     if (own) return;
     const reload = async () => {
       const next = await source.trace(at.id);
       if (!current() || (next.trace.spans === trace.spans && next.trace.result === trace.result && next.trace.revision === trace.revision)) return;
+      redrawn = { id: trace.trace_id, state: view.state() };
       show();
     };
     if (trace.result === "open") again(3000, reload, current);
@@ -503,6 +511,18 @@
       this.end = Math.max(row.duration_ms, 0.001);
     }
 
+    state() {
+      return { shut: [...this.shut].map((n) => this.spans[n].id), failingOnly: this.failingOnly, top: this.list.scrollTop, focused: this.list.contains(document.activeElement) };
+    }
+    fold(before) {
+      this.shut = new Set(before.shut.map((id) => this.byId.get(id)).filter((n) => n !== undefined));
+      this.failingOnly = before.failingOnly;
+    }
+    place(before) {
+      this.list.scrollTop = before.top;
+      if (before.focused) this.list.querySelector("[tabindex='0']")?.focus({ preventScroll: true });
+    }
+
     isSelf(span) { return span.cause === "self" || span.cause === "both"; }
 
     initial(id) {
@@ -516,7 +536,7 @@
       this.list = el("div", { class: "rows", role: "tree", "aria-label": "Spans of the trace", keydown: (event) => this.key(event) });
       this.chainNode = this.chain();
       this.render();
-      const failing = el("button", { type: "button", "aria-pressed": "false", click: () => {
+      const failing = el("button", { type: "button", "aria-pressed": String(this.failingOnly), click: () => {
         this.failingOnly = !this.failingOnly;
         failing.setAttribute("aria-pressed", String(this.failingOnly));
         this.render();
