@@ -284,7 +284,7 @@ impl Table {
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
         let names = entries.iter().filter(|entry| entry.form.is_name);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
-        // A DFA takes half a megabyte and a tenth of the instructions of the other kinds.
+        // A DFA takes more memory than the other kinds, and less than half of their instructions.
         let kind = Some(AhoCorasickKind::DFA);
         let automaton = AhoCorasick::builder().ascii_case_insensitive(true).kind(kind).build(patterns);
         Ok(Table { entries, entry, automaton: automaton.map_err(|e| e.to_string())?, values, names, spaced })
