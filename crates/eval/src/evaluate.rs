@@ -10,6 +10,8 @@
 //!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans with their attributes
 //! ```
 
+use std::sync::Arc;
+
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::logs::LogView;
 use verdict_otlp::request::{Interner, split};
@@ -28,6 +30,7 @@ use crate::measure::question_context::QuestionContext;
 use crate::measure::question_rounds::{Ask, Inputs, Questions};
 use crate::measure::settings::CustomSettings;
 use crate::measure::settings::sections::Scored;
+use crate::measure::recurring::Recurring;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use crate::measure::{self, Answer, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
 use crate::open_limits::AlarmConfig;
@@ -46,6 +49,7 @@ pub struct Evaluator {
     pub(crate) settings: Settings,
     custom: Vec<CustomMetric>,
     policies: Policies,
+    recurring: Arc<Recurring>,
     pub(crate) emission: Emission,
     pub(crate) alarms: AlarmConfig,
     /// Whether a metric is enabled.
@@ -202,6 +206,7 @@ impl Builder<'_> {
         Ok(Evaluator {
             recogniser: Recogniser::new(&config.recognise)?,
             policies: config.propagation.clone(),
+            recurring: Arc::default(),
             emission,
             alarms: config.alarms.clone(),
             measures: measure::catalog::any(&settings),
@@ -328,7 +333,7 @@ impl Evaluator {
     /// after each one, so that the caller can measure time; the evaluator has no clock.
     pub fn assess(&self, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
         let budget = WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop()));
-        self.assess_by(&Memo::within(budget), closed, progress)
+        self.assess_by(&self.memo_within(budget), closed, progress)
     }
 
     /// As [`Evaluator::assess`], if the rules need no more than so many steps of the work budget; `None` otherwise,
@@ -339,9 +344,13 @@ impl Evaluator {
         closed: ClosedTrace,
         progress: &mut dyn FnMut(Progress),
     ) -> Option<Assessment> {
-        let memo = Memo::within(WorkBudget::attempt(steps, self.stop.map(|stop| stop())));
+        let memo = self.memo_within(WorkBudget::attempt(steps, self.stop.map(|stop| stop())));
         let assessment = self.assess_by(&memo, closed, progress);
         (!memo.budget.is_void()).then_some(assessment)
+    }
+
+    fn memo_within(&self, budget: WorkBudget) -> Memo {
+        Memo::within(budget).with_recurring(Arc::clone(&self.recurring))
     }
 
     fn assess_by(&self, memo: &Memo, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 
+use super::recurring::Recurring;
 use super::work_budget::WorkBudget;
 use crate::recognise::Text;
 
@@ -39,6 +40,8 @@ pub struct Memo {
     of_trace: RefCell<OfTrace>,
     send_values: RefCell<SendValues>,
     pub(crate) budget: WorkBudget,
+    /// Values of texts that other traces have as well.
+    recurring: Option<Arc<Recurring>>,
 }
 
 impl Memo {
@@ -53,6 +56,19 @@ impl Memo {
     /// With the values of an earlier memo of the same trace.
     pub(crate) fn with_send_values(self, send_values: SendValues) -> Memo {
         Memo { send_values: RefCell::new(send_values), ..self }
+    }
+
+    /// With the cache of the evaluator.
+    pub(crate) fn with_recurring(self, recurring: Arc<Recurring>) -> Memo {
+        Memo { recurring: Some(recurring), ..self }
+    }
+
+    /// As [`Recurring::get`], which says what the value may depend on.
+    pub(crate) fn recurring<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
+        match &self.recurring {
+            Some(recurring) => recurring.get(text, work),
+            None => Arc::new(work()),
+        }
     }
 
     pub(crate) fn into_send_values(self) -> SendValues {

@@ -123,6 +123,7 @@ pub(crate) mod tool_purpose;
 pub(crate) mod provenance;
 pub(crate) mod failure_origin;
 pub(crate) mod recovery;
+pub(crate) mod recurring;
 pub(crate) mod conversation;
 pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;

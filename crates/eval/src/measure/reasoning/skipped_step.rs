@@ -21,7 +21,7 @@ use super::answer::sentences;
 use super::conduct::Conduct;
 use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
-use crate::measure::Finding;
+use crate::measure::{Finding, Memo};
 use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
@@ -63,13 +63,13 @@ const PLAIN: WordClasses = classes!(AnyAction Client);
 const AGREES: WordClasses = classes!(AtOnce Confirmation);
 
 /// What the instructions put before what.
-struct Order<'t> {
+struct Order {
     /// The tools of the steps, in order.
-    steps: Vec<&'t str>,
+    steps: Vec<String>,
     /// The user has to confirm it.
     confirms: bool,
     /// What comes later.
-    later: &'t str,
+    later: String,
     /// A tool is named there.
     names_tool: bool,
     /// It is an action as such: "make any change".
@@ -78,7 +78,27 @@ struct Order<'t> {
     verbs: Vec<Action>,
     /// The stems of what it is done to.
     things: Vec<String>,
-    sentence: &'t str,
+    sentence: String,
+}
+
+/// What instructions put before what, by their text and the names of the tools.
+struct Orders(Vec<Order>);
+
+fn read_orders(text: &str, tools: Vec<&str>) -> Vec<Order> {
+    let memo = &Memo::new();
+    let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
+    let words = language.places(text, memo);
+    if !words.all().has_any(ORDERS)
+        || !(words.all().has(WordClass::Confirmation)
+            || tools.iter().any(|tool| text.contains(tool))
+            || language.speaks_of_consent(text))
+    {
+        return Vec::new();
+    }
+    let read = Instructions { text, tools, language, words };
+    let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
+    let orders = parts.flat_map(|part| part.split('。')).filter_map(|sentence| read.order(sentence));
+    orders.take(MAX_ORDERS).collect()
 }
 
 /// The finding on an agent.
@@ -95,22 +115,13 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
         offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
-    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) {
+    if !memo.budget.spend(text.len() / 16 * (2 + tools.len() / 8)) {
         return None;
     }
-    let language = Language::detected(text, None, memo)?;
-    let words = language.places(text, memo);
-    if !words.all().has_any(ORDERS)
-        || !(words.all().has(WordClass::Confirmation)
-            || tools.iter().any(|tool| text.contains(tool))
-            || language.speaks_of_consent(text))
-    {
-        return None;
-    }
-    let read = Instructions { text, tools, language, words };
-    let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let found = parts.flat_map(|part| part.split('。')).filter_map(|sentence| read.order(sentence));
-    let orders: Vec<Order<'_>> = found.take(MAX_ORDERS).collect();
+    // A name of a tool ends at the NUL.
+    let key = [&**text].iter().chain(&tools).copied().collect::<Vec<&str>>().join("\0");
+    let orders = memo.recurring(&key, || Orders(read_orders(text, tools)));
+    let Orders(orders) = &*orders;
     let said = conduct.said();
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
@@ -141,7 +152,7 @@ struct Prompt {
 
 impl<'t> Run<'t> {
     /// The first call that skips what comes before it. Nothing beyond the work budget.
-    fn skipping(&self, order: &Order<'_>) -> Option<(Idx, Finding)> {
+    fn skipping(&self, order: &Order) -> Option<(Idx, Finding)> {
         let Conduct { memo, attempts, .. } = *self.conduct;
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
         let finding = |expected: &str, call: &Call| {
@@ -207,7 +218,7 @@ impl<'t> Run<'t> {
     }
 
     /// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
-    fn is_later(&self, call: &Call, order: &Order<'_>) -> bool {
+    fn is_later(&self, call: &Call, order: &Order) -> bool {
         let name = call.name.trim();
         if order.names_tool {
             return order.later.contains(name) && is_distinct(name);
@@ -303,7 +314,7 @@ impl<'t> Instructions<'t> {
     }
 
     /// What a sentence puts before what; `None` without a step.
-    fn of(&self, text: &'t str, steps: Vec<&'t str>, confirms: bool, later: &'t str) -> Option<Order<'t>> {
+    fn of(&self, text: &'t str, steps: Vec<&'t str>, confirms: bool, later: &'t str) -> Option<Order> {
         (confirms || !steps.is_empty()).then_some(())?;
         let language = self.language;
         let words = language.content_words(later);
@@ -313,11 +324,13 @@ impl<'t> Instructions<'t> {
         let is_any = things.is_empty() && self.classes(later).has(WordClass::AnyAction);
         let names_tool = self.tools.iter().any(|tool| later.contains(tool));
         let verbs = verbs(later, language);
-        Some(Order { steps, confirms, later, names_tool, is_any, verbs, things, sentence: text })
+        let steps = steps.into_iter().map(str::to_owned).collect();
+        let (later, sentence) = (later.to_owned(), text.to_owned());
+        Some(Order { steps, confirms, later, names_tool, is_any, verbs, things, sentence })
     }
 
     /// The order that a sentence demands, if it has no condition.
-    fn order(&self, sentence: &'t str) -> Option<Order<'t>> {
+    fn order(&self, sentence: &'t str) -> Option<Order> {
         if sentence.len() > MAX_SENTENCE {
             return None;
         }
@@ -378,7 +391,7 @@ impl<'t> Instructions<'t> {
     }
 
     /// "Refund only after the customer has agreed": the sentence names the action before the step.
-    fn only_after(&self, sentence: &'t str) -> Option<Order<'t>> {
+    fn only_after(&self, sentence: &'t str) -> Option<Order> {
         let mut words = self.words(sentence).iter();
         let only = words.find(|place| place.classes.has(WordClass::Restriction))?;
         let (free, behind) = self.around(sentence, only)?;
@@ -452,7 +465,6 @@ fn alike_begin(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Memo;
     use crate::measure::agent::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;

@@ -1,0 +1,86 @@
+//! A cache of values computed from texts that many traces repeat: the system prompt of a service is the same in all
+//! its runs.
+//!
+//! In: a text and what is computed from it. Out: the value, from the cache if the text was read before. The cache belongs
+//! to an evaluator and is shared by its threads. A value must depend on its text alone, and its work must be counted as
+//! if it were done each time, so that the result for a trace does not depend on the traces before it.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::quality::RandomState;
+
+/// Texts that are kept. A text has one slot, by its hash, and replaces the one that is there.
+const SLOTS: usize = 64;
+/// Most bytes of a text that is kept.
+const MAX_BYTES: usize = 32 << 10;
+
+struct Entry {
+    of: TypeId,
+    text: Box<str>,
+    value: Arc<dyn Any + Send + Sync>,
+}
+
+/// Values by their type and their text.
+pub(crate) struct Recurring {
+    state: RandomState,
+    slots: [Mutex<Option<Entry>>; SLOTS],
+}
+
+impl Recurring {
+    /// The value of type `T` for the text. Each use has its own type.
+    pub(crate) fn get<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
+        let hash = self.state.hash_one((TypeId::of::<T>(), text));
+        let slot = self.slots.get(hash as usize % SLOTS).filter(|_| text.len() <= MAX_BYTES);
+        let Some(slot) = slot else { return Arc::new(work()) };
+        let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |entry: &&Entry| entry.of == TypeId::of::<T>() && *entry.text == *text;
+        let known = lock().as_ref().filter(is_known).map(|entry| entry.value.clone());
+        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
+            return known;
+        }
+        let value = Arc::new(work());
+        *lock() = Some(Entry { of: TypeId::of::<T>(), text: text.into(), value: value.clone() });
+        value
+    }
+}
+
+impl Default for Recurring {
+    fn default() -> Recurring {
+        Recurring { state: RandomState::default(), slots: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl fmt::Debug for Recurring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recurring").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_of_a_text_is_computed_once_unless_another_text_took_its_slot() {
+        let recurring = Recurring::default();
+        let mut reads = 0;
+        let mut length = |text: &str| {
+            *recurring.get(text, || {
+                reads += 1;
+                text.len()
+            })
+        };
+        assert_eq!((length("one"), length("one")), (3, 3));
+        assert_eq!(reads, 1);
+        for nth in 0..100 * SLOTS {
+            let text = "x".repeat(nth % 1000);
+            assert_eq!(*recurring.get(&text, || text.len()), text.len());
+        }
+        assert_eq!(*recurring.get("one", || 9_u8), 9, "of another type");
+        let long = "y".repeat(MAX_BYTES + 1);
+        assert_eq!((*recurring.get(&long, || 1), *recurring.get(&long, || 2)), (1, 2), "not kept");
+    }
+}
