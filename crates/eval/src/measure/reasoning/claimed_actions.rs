@@ -2,7 +2,7 @@
 //!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
 //! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
-//! that reports no effect. What follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
+//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
@@ -17,14 +17,15 @@ use super::history::end_of;
 use super::missing_announced_call::instructions;
 use super::other_moment;
 use super::same_thing::{identifiers, is_known_otherwise, shape};
+use super::skipped_step::verbs;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::dialogue::Replies;
+use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Claim, Said, Tense, WordClass, WordClasses, classes};
+use crate::measure::language::{Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -138,6 +139,14 @@ fn own_action(name: &str) -> Option<(Action, String)> {
 const LIGHT: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
+/// Whether one of two actions makes a thing and the other one ends it.
+fn are_opposite(one: Action, other: Action) -> bool {
+    use Action::{Add, Book, Cancel, Create, Delete, Order, Refund, Return, Schedule};
+    let makes = |of: Action| matches!(of, Add | Book | Create | Order | Schedule);
+    let ends = |of: Action| matches!(of, Cancel | Delete | Refund | Return);
+    makes(one) && ends(other) || ends(one) && makes(other)
+}
+
 /// The stems of the words in a tool's name without its verb.
 fn things(name: &str) -> Vec<String> {
     work::count(1);
@@ -190,12 +199,22 @@ impl Claimed<'_, '_> {
             let why = format!("{} reported that it was not done", call.name.trim());
             return Some(Some(self.finding(&why).citing_at(self.trace, call.at)));
         }
+        if let Some((call, state)) = self.awaited() {
+            let why = format!("{} reported {state}, which the answer does not say", call.name.trim());
+            return Some(Some(self.finding(&why).citing_at(self.trace, call.at)));
+        }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
-            let nobody = outside && self.offers.actions.contains(&action) && self.effects.starts.is_empty();
-            return (nobody && self.effects.whole && !self.is_reported()).then(|| {
-                Some(self.finding("no call of the run changed anything, and no message or result says so"))
-            });
+            if !outside || !is_offered || !self.effects.whole {
+                return None;
+            }
+            let uncalled = || self.uncalled(action).filter(|_| self.is_asked());
+            let why = match self.effects.starts.is_empty() {
+                true => "no call of the run changed anything".to_owned(),
+                false => format!("{} was never called, and no other call does that", uncalled()?),
+            };
+            let why = || self.finding(&format!("{why}, and no message or result says so"));
+            return (!self.is_reported()).then(|| Some(why()));
         }
         if !self.acted(action) {
             return Some(Some(self.finding("none was made that succeeded")));
@@ -328,7 +347,7 @@ impl Claimed<'_, '_> {
     /// The tool that is named for the claimed action and its thing, if neither it nor a call about that thing was
     /// made before: "I ran the tests" without `run_tests`, although a file was written.
     fn uncalled(&self, action: Action) -> Option<&Text> {
-        if self.claim.tense != Tense::Done || !self.effects.whole || action == Action::Update {
+        if !self.effects.whole || action == Action::Update {
             return None;
         }
         if !self.memo.budget.spend(self.offers.named.len() + self.effects.tools.len()) {
@@ -344,6 +363,10 @@ impl Claimed<'_, '_> {
         let may_be = made.any(|(name, tool)| {
             let actions = &tool.purpose.actions;
             let things = tool.things.get_or_init(|| things(name));
+            // What makes a thing does not end one.
+            if actions.first().is_some_and(|of| are_opposite(*of, action)) {
+                return false;
+            }
             things.is_empty()
                 || actions.is_empty()
                 || actions.contains(&Action::Execute)
@@ -360,6 +383,21 @@ impl Claimed<'_, '_> {
         let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));
         let is_clear = self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
         is_clear.then_some(tool)
+    }
+
+    /// Whether the user named the claimed action.
+    fn is_asked(&self) -> bool {
+        let Some(agent) = self.trace.owner.get(self.at).copied().flatten() else { return false };
+        let said = said_by_user(self.trace, self.memo, agent);
+        let bytes: usize = said.iter().map(|text| text.len()).sum();
+        if !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) {
+            return false;
+        }
+        work::count(bytes);
+        said.iter().any(|text| {
+            let language = Language::detected(text, None, self.memo);
+            language.is_some_and(|language| verbs(text, language).contains(&self.claim.action))
+        })
     }
 
     /// Whether a text of the instructions has all of these words, or the work budget is exceeded. A text may claim the
@@ -492,6 +530,32 @@ mod tests {
         let ran = run("ok").calls("", &[("run_tests", "{}")]).returns("14 passed");
         assert!(unsupported(ran.answers(text)).is_empty());
         assert!(unsupported(run("ok, hook: tests ran").answers(text)).is_empty());
+    }
+
+    #[test]
+    fn what_was_asked_for_and_is_said_to_be_done_needs_its_own_call() {
+        let run = |task: &str, tool: &str, result: &str, answer: &str| {
+            let tools = &["list_visits", "book_visit", "cancel_visit", "update_visit"][..];
+            let run = Script::new(task).tools(tools).calls("", &[(tool, r#"{"id":"V-12"}"#)]);
+            unsupported(run.returns(result).answers(answer)).len()
+        };
+        let both = "Book me in on Thursday and cancel my visit on the 8th.";
+        let passive = "You are booked in on Thursday, and your visit on the 8th has been cancelled.";
+        let booked = r#"{"id":"V-31","status":"booked"}"#;
+        assert_eq!(run(both, "book_visit", booked, passive), 1);
+        assert_eq!(run(both, "book_visit", booked, "Done: I have cancelled your visit on the 8th."), 1);
+        let german = "Buche Donnerstag und storniere meinen Termin am 8.";
+        assert_eq!(run(german, "book_visit", booked, passive), 1);
+        for (task, tool, result, answer) in [
+            // Nobody asked, so that it may be a report.
+            ("What about my visit?", "book_visit", booked, passive),
+            (both, "update_visit", "ok", passive),
+            (both, "cancel_visit", "ok", passive),
+            (both, "book_visit", r#"{"status":"booked","replaces":"V-30, cancelled"}"#, passive),
+            (both, "book_visit", booked, "You are booked in, the order has been cancelled."),
+        ] {
+            assert_eq!(run(task, tool, result, answer), 0, "{task} {tool} {result} {answer}");
+        }
     }
 
     #[test]

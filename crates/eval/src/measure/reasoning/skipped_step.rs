@@ -21,7 +21,6 @@ use super::answer::sentences;
 use super::conduct::Conduct;
 use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
-use crate::measure::{Finding, Memo};
 use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
@@ -30,6 +29,7 @@ use crate::measure::language::{
 };
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, is_of_kind, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
 use crate::recognise::{Call, Part, Role, Text};
 
 /// Most bytes of instructions and of one sentence that are read.

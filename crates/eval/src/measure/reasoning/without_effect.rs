@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use super::records::{Field, Record, Scalar, Structure};
+use super::records::{Field, Record, Records, Scalar, Structure};
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Said, WordClass, names};
@@ -22,6 +22,8 @@ const MAX_BYTES: usize = 400;
 /// Longer results are not read for a flag, nor more records of one or arguments of its call.
 const MAX_DENIAL: usize = 2_000;
 const MAX_KEYS: usize = 16;
+/// Longer values are no state.
+const MAX_STATE: usize = 40;
 
 // The report of a database, or a sentence with such a count.
 regex!(
@@ -87,6 +89,22 @@ const COUNT_EFFECTS: [&str; 17] = [
 /// States of what was refused.
 const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
+/// Words of a state that waits for a decision: one of each, `pending_approval`, `AWAITING_REVIEW`, `approval required`.
+const WAITING: [&str; 8] =
+    ["pending", "awaiting", "awaits", "waiting", "required", "requires", "needed", "needs"];
+const DECISIONS: [&str; 8] = [
+    "approval",
+    "authorization",
+    "authorisation",
+    "confirmation",
+    "review",
+    "signature",
+    "consent",
+    "verification",
+];
+/// States of a place in a queue.
+const WAITLISTED: [&str; 2] = ["waitlisted", "waitlist"];
+
 /// Words of flags that say whether what was asked for was done.
 const DONE: [&str; 6] = ["accepted", "success", "successful", "succeeded", "applied", "ok"];
 /// Keys of the reason why not, besides words for reasons.
@@ -142,16 +160,7 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
     }
     let structure = Structure::of(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
-    // What contains it comes first.
-    let fields = parsed
-        .records
-        .iter()
-        .take(2)
-        .filter(|record| record.list.is_none())
-        .flat_map(|record| &record.fields);
-    let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
-    let mut states =
-        fields.filter(|field| field.name.last().is_some_and(is_state)).filter_map(|field| field.text());
+    let mut states = states(parsed);
     let is_asked = |state: &str| asks_for(call, state, memo);
     let takes_effect = |word: &String| {
         use Action::{Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update};
@@ -160,6 +169,31 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
     };
     states.any(|state| REFUSED.contains(&state) && !is_asked(state))
         && identifier_words(&call.name).first().is_some_and(takes_effect)
+}
+
+/// The state in the result of a call by which its action still waits: for somebody's decision, or for a place.
+pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
+    let waits = |text: &&Text| {
+        let words = WAITING.iter().chain(&WAITLISTED);
+        text.len() <= MAX_DENIAL && words.into_iter().any(|word| contains_ignoring_case(text, word))
+    };
+    let structure = Structure::of(call.result.as_ref().filter(waits)?, memo)?;
+    let mut states = states(structure.0.as_ref()?);
+    let state = states.find(|state| {
+        let words = identifier_words(state);
+        let has = |of: &[&str]| words.iter().any(|word| of.contains(&word.as_str()));
+        has(&WAITLISTED) || has(&WAITING) && has(&DECISIONS)
+    });
+    state.filter(|state| state.len() <= MAX_STATE).map(str::to_owned)
+}
+
+/// The states of the thing that a result is about.
+fn states(parsed: &Records) -> impl Iterator<Item = &str> {
+    let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
+    // What contains it comes first.
+    let own = parsed.records.iter().take(2).filter(|record| record.list.is_none());
+    let fields = own.flat_map(|record| &record.fields);
+    fields.filter(move |field| field.name.last().is_some_and(is_state)).filter_map(|field| field.text())
 }
 
 /// Whether the arguments of a call ask for the state of a refusal: by its word, or by a "no".

@@ -2,7 +2,8 @@
 //!
 //! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool makes a thing and
 //! another one does the action with it (`create_draft` and `send_draft`), a claim of the action needs the second one, or a
-//! result, or an argument of the first one that says that it was done at once.
+//! result, or an argument of the first one that says that it was done at once. A call whose result is in a state that
+//! waits for somebody (`pending_approval`, `waitlisted`) supports no claim that it is done, unless the answer says so.
 //!
 //! In: a claim and the calls before it. Out: the call that was denied, or the tool that was not called.
 
@@ -12,9 +13,12 @@ use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, Tense, things}
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::{classes, classes_in, is_english};
 use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::records::{Field, Scalar, Structure};
+use crate::measure::reasoning::without_effect;
 use crate::measure::tool_purpose::{ToolPurpose, action_of};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Call, Text};
 
 /// Most bytes of a result, and arguments, that are read.
@@ -39,6 +43,39 @@ impl Claimed<'_, '_> {
         });
         let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
         (!self.effects.may_have_done(action, end)).then_some(call)
+    }
+
+    /// The only call that may have done what is claimed, with the state by which it still waits for somebody, if the
+    /// answer does not speak of that.
+    pub(super) fn awaited(&self) -> Option<(&Call, String)> {
+        use Action::{Book, Cancel, Delete, Pay, Refund, Transfer, Update};
+        // A request that waits was made, submitted or sent.
+        if !matches!(self.claim.action, Book | Cancel | Delete | Pay | Refund | Transfer | Update) {
+            return None;
+        }
+        let end = end_of(self.trace, self.at);
+        let acts = |call: &&Call| {
+            let tool = self.effects.tools.get(&*call.name);
+            tool.is_some_and(|tool| !tool.purpose.is_query() && tool.purpose.may_do(self.claim.action))
+        };
+        self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP).then_some(())?;
+        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let mut acting = made.filter(acts);
+        let call = acting.next()?;
+        // Another call may have done it.
+        let state = without_effect::awaited(call, self.memo).filter(|_| acting.next().is_none())?;
+        let answer = self.trace.views.get(self.at)?.output_text();
+        let classes = classes_in(&answer, None, self.memo)?;
+        let of_state = identifier_words(&state);
+        let begins = |word: &str, with: &str| {
+            word.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with))
+        };
+        let mut words = answer.split(|c: char| !c.is_alphanumeric());
+        // Approval has words in every language, a place in a queue has not.
+        let says = words.any(|word| begins(word, "wait") || of_state.iter().any(|of| begins(word, of)))
+            || classes.has_any(classes!(Barrier Confirmation))
+            || state.contains("waitlist") && !is_english(&answer, None, self.memo);
+        (!says).then_some((call, state))
     }
 
     /// The offered tool that does what is claimed, where the calls only made what it takes: `create_draft`, and a
@@ -165,6 +202,36 @@ mod tests {
         }
         let (work, found) = work_of(run, "I have emailed it to Ana. ");
         assert!(found == 100 && work <= 2 * prompt.len() as u64, "{found}: {work} of {}", prompt.len());
+    }
+
+    #[test]
+    fn claim_of_what_still_waits_for_somebody_is_found_unless_the_answer_says_so() {
+        let run = |tool: &str, result: &str, answer: &str| {
+            let run = asked(&["get_order", "issue_refund", "book_slot", "submit_claim"]);
+            unsupported(run.calls("", &[(tool, r#"{"id":"55218"}"#)]).returns(result).answers(answer)).len()
+        };
+        let waits = r#"{"status":"pending_approval","approval_id":"AP-771"}"#;
+        assert_eq!(
+            run("issue_refund", waits, "I've refunded it, depending on your bank within five days."),
+            1
+        );
+        assert_eq!(run("issue_refund", waits, "Ich habe den Betrag auf Ihre Karte erstattet."), 1);
+        let listed = r#"{"booking":{"status":"waitlisted","position":4}}"#;
+        assert_eq!(run("book_slot", listed, "I have booked the slot on Monday for you."), 1);
+        for (tool, result, answer) in [
+            ("issue_refund", waits, "I've refunded the full amount, which a supervisor has to approve."),
+            ("issue_refund", waits, "Ich habe den Betrag erstattet, die Freigabe steht noch aus."),
+            ("issue_refund", r#"{"status":"pending"}"#, "I've refunded the full amount to your card."),
+            ("issue_refund", r#"{"status":"approved"}"#, "I've refunded the full amount to your card."),
+            ("book_slot", listed, "I have booked the slot on Monday, you are on the waiting list."),
+            ("book_slot", listed, "Ho prenotato il turno di lunedì, siete in lista d'attesa."),
+            ("submit_claim", waits, "I have submitted your claim to the insurer."),
+        ] {
+            assert_eq!(run(tool, result, answer), 0, "{result} {answer}");
+        }
+        let again = asked(&["issue_refund"]).calls("", &[("issue_refund", "{}")]).returns(waits);
+        let again = again.calls("", &[("issue_refund", r#"{"force":true}"#)]).returns("ok");
+        assert!(unsupported(again.answers("I've refunded the full amount to your card.")).is_empty());
     }
 
     #[test]
