@@ -77,10 +77,12 @@ impl<M: Metric + ?Sized> Metric for &M {
 pub(crate) mod table;
 
 pub(crate) mod agent;
+pub(crate) mod agent_index;
 pub(crate) mod defect;
 pub(crate) mod defects;
 pub(crate) mod ask;
 pub(crate) mod avoidance;
+pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod checklist;
 pub(crate) mod error_detection;
@@ -122,10 +124,13 @@ pub(crate) mod tool_index;
 pub(crate) mod tool_purpose;
 pub(crate) mod provenance;
 pub(crate) mod failure_origin;
-pub(crate) mod recovery;
 pub(crate) mod conversation;
 pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;
+pub(crate) mod numbers;
+pub(crate) mod records;
+pub(crate) mod request;
+pub(crate) mod tables;
 pub(crate) use defect::Defect;
 pub(crate) use measurement::{
     Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
@@ -145,3 +150,4 @@ pub(crate) use table::{MetricSpec, Need};
     clippy::disallowed_types
 )]
 pub(crate) mod testing;
+pub(crate) mod without_effect;

@@ -14,16 +14,15 @@ use foldhash::HashSet;
 
 use verdict_otlp::trace::{Idx, Kind, Status};
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::dialogue::open_request;
 use crate::measure::excerpt::head;
 use crate::measure::language::{Action, is_english};
-use crate::measure::reasoning::records::{Field, Structure};
-use crate::measure::reasoning::{Review, numbers};
+use crate::measure::reasoning::Review;
+use crate::measure::records::{Field, Structure};
+use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::tool_purpose::ToolPurpose;
-use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, avoidance};
+use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, agent_index, avoidance, numbers};
 use crate::recognise::{Agent, Call, Content, Part, Text};
 
 pub(crate) const NAME: &str = "completeness";

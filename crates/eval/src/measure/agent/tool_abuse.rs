@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::tool_purpose::{Purpose, purpose, varies};
 use crate::measure::{Context, Measurement, Memo, Unmeasured};

@@ -13,17 +13,16 @@ use aho_corasick::AhoCorasick;
 use foldhash::HashSet;
 use serde_json::Value;
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
-use crate::measure::agent::request::{Demand, TaskDemands};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
 use crate::measure::language::{Said, is_english};
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::MentionFinder;
 use crate::measure::reasoning::Review;
-use crate::measure::{Context, Measurement, Unmeasured};
+use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::{Context, Measurement, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "tool_coverage";

@@ -14,7 +14,6 @@ use std::collections::HashMap;
 
 use verdict_otlp::trace::Idx;
 
-use super::agent::agent_index;
 use super::ask::content::{ContentPiece, PieceKind};
 use super::ask::prompt_page::PromptPage;
 use super::defects::{Defect, measured, unmeasured};
@@ -23,6 +22,7 @@ use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress, Prompt,
     Unmeasured, Value,
 };
+use crate::measure::agent_index;
 use crate::recognise::{Agent, AgentTrace};
 
 pub(crate) mod check;

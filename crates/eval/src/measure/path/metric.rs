@@ -20,7 +20,7 @@ use super::score::PathScores;
 use super::settings::Settings;
 use super::task::{FailCondition, Task};
 use super::walk::Token;
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{

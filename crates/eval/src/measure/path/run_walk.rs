@@ -15,7 +15,7 @@ use super::limits::{LimitCheck, LimitedCall, Registers};
 use super::prompt_pattern::PromptCaptures;
 use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
-use crate::measure::error_detection::signs;
+use crate::measure::calls::signs;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::{AgentTrace, Call, Content, is_broken_json};

@@ -13,7 +13,6 @@ pub(crate) use super::part::PlanPart;
 use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
-use crate::measure::agent::agent_index;
 use crate::measure::ask::content::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
@@ -21,7 +20,7 @@ use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress,
-    Question, Unmeasured, Value,
+    Question, Unmeasured, Value, agent_index,
 };
 
 /// Quote for a plan without steps.

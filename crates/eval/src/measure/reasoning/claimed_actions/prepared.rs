@@ -13,7 +13,7 @@ use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
-use crate::measure::reasoning::records::{Field, Scalar, Structure};
+use crate::measure::records::{Field, Scalar, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of};
 use crate::recognise::{Call, Text};
 
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn nothing_is_searched_beyond_the_budget() {
         use crate::measure::Memo;
-        use crate::measure::agent::attempts::CallAttempts;
+        use crate::measure::calls::attempts::CallAttempts;
         use crate::measure::work_budget::WorkBudget;
 
         let result = format!("{{\"draft\":\"d1\",\"note\":\"{}\"}}", "It was sent. ".repeat(1_000));
