@@ -119,6 +119,7 @@ pub(crate) mod tokens;
 mod units;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
+pub(crate) mod content_piece;
 pub(crate) mod currency;
 pub(crate) mod tool_index;
 pub(crate) mod tool_purpose;
@@ -130,6 +131,7 @@ pub(crate) mod locate_quotes;
 pub(crate) mod numbers;
 pub(crate) mod records;
 pub(crate) mod request;
+pub(crate) mod sanitize;
 pub(crate) mod tables;
 pub(crate) use defect::Defect;
 pub(crate) use measurement::{

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 
 use verdict_otlp::trace::Idx;
 
-use super::ask::content::{ContentPiece, PieceKind};
 use super::ask::prompt_page::PromptPage;
+use super::content_piece::{ContentPiece, PieceKind};
 use super::defects::{Defect, measured, unmeasured};
 use super::table::CHECKLIST;
 use super::{

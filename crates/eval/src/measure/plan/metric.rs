@@ -13,7 +13,7 @@ pub(crate) use super::part::PlanPart;
 use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
-use crate::measure::ask::content::{ContentPiece, PieceKind};
+use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
