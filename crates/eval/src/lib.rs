@@ -34,6 +34,7 @@ mod propagate;
 mod recognise;
 mod redact;
 
+pub use crate::measure::sections::{Override, Scored};
 pub use annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
 pub use annotate::config::{Emission, Emit};
 pub use annotate::summary::TraceSummary;
@@ -43,7 +44,7 @@ pub use evaluate::{
     Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, JudgeResults, OutcomeAsk, Progress,
 };
 pub use measure::ask::outcome::{FindingRef, RunOutcome};
-pub use measure::catalog::CustomMetric;
+pub use measure::custom_metric::CustomMetric;
 pub use measure::measurement::{
     Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
@@ -52,7 +53,6 @@ pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField,
 pub use measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
 pub use measure::question_rounds::{Ask, Questions};
 pub use measure::settings::Settings;
-pub use measure::settings::sections::{Override, Scored};
 pub use measure::table::{About, MetricSpec, Need, Scale};
 pub use measure::work_budget::Stop;
 pub use measure::{Context, Metric, MetricProgress};

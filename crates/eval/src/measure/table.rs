@@ -16,7 +16,7 @@ use Category::*;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::measurement::Category;
-use super::path::harm_reason::HarmReason;
+use crate::measure::harm_reason::HarmReason;
 use crate::recognise::AgentTrace;
 
 /// Whether a task was completed (003).

@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::config::{AskConfig, Instruction};
 use super::origins::withheld;
 use super::{prompt_page, system};
-use crate::measure::settings::sections::agent_name;
+use crate::measure::sections::agent_name;
 use crate::measure::table::MetricSpec;
 use crate::measure::{defects, sanitize};
 use crate::recognise::{Agent, AgentTrace};

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::harm_reason::HarmReason;
 use super::matching::{calls_of, matching_steps};
 use super::review;
 use super::run_walk::{HarmfulCall, RunWalk};
@@ -22,6 +21,7 @@ use super::task::{FailCondition, Task};
 use super::walk::Token;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
+use crate::measure::harm_reason::HarmReason;
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,

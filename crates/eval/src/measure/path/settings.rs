@@ -6,7 +6,7 @@ use std::sync::Arc;
 use verdict_config::{Problem, settings};
 
 use super::task::{FailCondition, Task, Thresholds};
-use crate::measure::settings::sections::{MetricSettings, Section};
+use crate::measure::sections::{MetricSettings, Section};
 
 settings! {
     /// `path`: measures nothing until a task file is named.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 use verdict_otlp::labelled_enum;
 
-use super::sections::{MetricSettings, Override, Section, below, outside, thresholds};
+use crate::measure::sections::{MetricSettings, Override, Section, below, outside, thresholds};
 use crate::measure::table::Scale;
 
 /// Goal, plan and action, measured by LLM judges only; without judges nothing is measured.
