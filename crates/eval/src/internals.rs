@@ -49,6 +49,7 @@ pub mod path {
 
 /// Plans over tools: assessment, improvement, weights (004).
 pub mod plan {
+    pub use crate::measure::metric_names::PlanPart;
     pub use crate::measure::plan::assessment::PlanAssessment;
     pub use crate::measure::plan::batch::{
         BatchPlan, BatchReport, LabelAgreement, StepTags, Tiers, report as batch_report,
@@ -65,7 +66,7 @@ pub mod plan {
         JUDGED_KEY, Matching, embedding_question, pair_question, read_cosines, read_pairs,
     };
     pub use crate::measure::plan::parse::{parse_plan, query_of_file};
-    pub use crate::measure::plan::part::{PlanPart, Weights};
+    pub use crate::measure::plan::part::Weights;
     pub use crate::measure::plan::prompt::{DATA, fence};
     pub use crate::measure::plan::reference::{Rating, ReferenceMatch};
     pub use crate::measure::plan::schema::Plan;

@@ -100,6 +100,7 @@ pub(crate) mod latency;
 pub(crate) mod measurement;
 pub(crate) mod median;
 pub(crate) mod memo;
+pub(crate) mod metric_names;
 pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod question;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use verdict_config::{Problem, settings};
 
-use super::task::{FailCondition, Task, Thresholds};
+use super::task::{Task, Thresholds};
+use crate::measure::metric_names::FailCondition;
 use crate::measure::sections::{MetricSettings, Section};
 
 settings! {

@@ -9,13 +9,13 @@ use std::borrow::Cow;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
-pub(crate) use super::part::PlanPart;
 use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
+pub(crate) use crate::measure::metric_names::PlanPart;
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{

@@ -52,12 +52,10 @@ mod written_moments;
 pub(crate) use review::{Review, SpanReview};
 use verdict_otlp::trace::Kind;
 
-use super::defects::{Findings, unmeasured};
+use super::defects::Findings;
 use super::language::is_english;
 use super::{Context, Measurement, Unmeasured};
 use crate::recognise::Content;
-
-pub(crate) const NAME: &str = "reasoning_integrity";
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
@@ -86,7 +84,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
         (None, evidence) => evidence.into(),
     };
-    Some(unmeasured(context.at, NAME, reason))
+    Some(context.unmeasured(reason))
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::measure::gpa::GpaMetric;
-use crate::measure::path::task::FailCondition;
-use crate::measure::plan::part::PlanPart;
+use crate::measure::metric_names::{FailCondition, GpaMetric, PlanPart};
 use crate::measure::plan::reference::Rating;
 use crate::measure::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
 use crate::measure::table::{MetricSpec, PLAN_RATING, PLAN_SCORE, Scale, SectionKey, rows_of, spec};
