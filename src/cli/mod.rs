@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod score;
 mod settings;
+mod table;
 mod watch;
 
 use std::process::ExitCode;

@@ -6,9 +6,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use verdict_eval::annotation::{Emission, TraceHeader, finding_id, signature};
+use verdict_eval::annotation::{TraceHeader, finding_id, signature};
 use verdict_eval::propagation::{Verdict, Verdicts};
-use verdict_eval::{AgentTrace, EvaluatedTrace, Finding, Measurement};
+use verdict_eval::{AgentTrace, Emission, EvaluatedTrace, Finding, Measurement};
 use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::ResultLabel;

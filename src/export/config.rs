@@ -15,7 +15,7 @@ use verdict_otlp::Signal;
 
 pub use super::kafka_config::{KafkaCompression, KafkaConfig, KafkaTopic, Producer};
 pub use super::sending::{RetryOnFailure, SendingQueue, Sizer};
-pub use super::webhook::config::{Template, WebhookConfig};
+pub use crate::export::webhook_config::{Template, WebhookConfig};
 
 /// Settings of one exporter, by the type that its id names.
 #[derive(Clone, Debug, PartialEq, Serialize)]

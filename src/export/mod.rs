@@ -43,6 +43,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod webhook;
+mod webhook_config;
 
 pub use client::{ExportClient, ExportClients, ExportFuture};
 pub use error::StartError;

@@ -154,13 +154,10 @@ impl Pipeline {
         let split = request::split(&body, &self.prefix, &self.envelopes)
             .map_err(|error| Refused::Malformed(error.to_string()))?;
         let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
-        let mut groups = split.groups;
-        let all_groups = groups.len();
-        if let Some(record) = received {
-            groups = self.without_exported(record, groups).await?;
-        }
+        let all_groups = split.groups.len();
+        let mut groups = self.without_exported(received, split.groups).await?;
         // The body is more than what is forwarded.
-        let has_passed = self.has_passed(received);
+        let has_passed = self.shared.store.has_passed(received);
         let left_out = accepted.rejected + (all_groups - groups.len()) as u64;
         let spans = count(&groups);
         let meter = &self.shared.meter;
@@ -206,9 +203,7 @@ impl Pipeline {
 
     async fn logs(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
         let mut found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
-        if let Some(record) = received {
-            found.gen_ai = self.without_exported(record, found.gen_ai).await?;
-        }
+        found.gen_ai = self.without_exported(received, found.gen_ai).await?;
         let (used, malformed) = (found.gen_ai.len() as u64, found.malformed);
         let valid = found.records - malformed;
         let accepts = self.shared.exporters.accepts(Signal::Logs);
@@ -218,7 +213,7 @@ impl Pipeline {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
-        let forward = if accepts && !self.has_passed(received) { valid } else { 0 };
+        let forward = if accepts && !self.shared.store.has_passed(received) { valid } else { 0 };
         self.accept(Request::of(Signal::Logs, received, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
         let rejected = if accepts || received.is_some() { malformed } else { found.records - used };
@@ -295,13 +290,14 @@ impl Pipeline {
         Ok(())
     }
 
-    fn has_passed(&self, received: ReceivedRecord) -> bool {
-        received.is_some_and(|record| self.shared.store.has_passed(record))
-    }
-
-    /// The items of a stored request, except those of traces that were exported before. Their shards are told
-    /// which of the others are late.
-    async fn without_exported<T: OfTrace>(&self, record: Seq, items: Vec<T>) -> Result<Vec<T>, Refused> {
+    /// The items of a request, without those of traces that were exported before if its receiver has stored it. The
+    /// shards of the others are told which are late.
+    async fn without_exported<T: OfTrace>(
+        &self,
+        received: ReceivedRecord,
+        items: Vec<T>,
+    ) -> Result<Vec<T>, Refused> {
+        let Some(record) = received else { return Ok(items) };
         let (mut left, mut late) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
             match self.shared.store.exported_before(record, item.trace()) {
@@ -311,7 +307,7 @@ impl Pipeline {
             }
             left.push(item);
         }
-        self.reserve_within(inbox_wait(Some(record)), late).await?.send(&self.shared.budget, None);
+        self.reserve_within(inbox_wait(received), late).await?.send(&self.shared.budget, None);
         Ok(left)
     }
 

@@ -79,8 +79,8 @@ impl Store for KafkaStore {
         }
     }
 
-    fn has_passed(&self, record: Seq) -> bool {
-        self.log.has_passed(record)
+    fn has_passed(&self, received: ReceivedRecord) -> bool {
+        received.is_some_and(|record| self.log.has_passed(record))
     }
 
     fn end_received(&self) {
@@ -127,6 +127,10 @@ impl Store for KafkaStore {
         if !rest.is_empty() {
             self.other.release(rest);
         }
+    }
+
+    fn end(&self) -> StoreFuture<'_, ()> {
+        self.other.end()
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use verdict_config::Source;
-use verdict_eval::path::{Settings, TaskSet, load};
-use verdict_eval::{BuildError, Disclosure, Evaluator, Stop};
+use verdict_eval::path::{Settings, load};
+use verdict_eval::{BuildError, Disclosure, Evaluator, Stop, TaskSet};
 use verdict_otlp::trace::CloseReason;
 
 use super::ask_judges::QuestionAnswerer;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
-use verdict_journal::Journal;
 use verdict_judge::Judges;
 
 use super::Pipeline;
@@ -77,7 +76,6 @@ pub struct Service {
     extensions: Extensions,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
-    journal: Option<Arc<Journal>>,
     telemetry: Arc<Telemetry>,
     readiness: Arc<Readiness>,
     receiving: Tasks,
@@ -152,7 +150,6 @@ impl Service {
             extensions,
             pipeline,
             exporters,
-            journal: storage.as_ref().map(|storage| Arc::clone(&storage.journal)),
             telemetry,
             readiness,
             receiving: Tasks::default(),
@@ -269,7 +266,8 @@ impl Service {
             tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
         }
         // A receiver that is still busy keeps its assignments, whose open traces would be exported in part.
-        self.pipeline.shared.store.end_received();
+        let store = &self.pipeline.shared.store;
+        store.end_received();
         if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
             tracing::warn!(
                 "closing open traces takes longer than its share of the shutdown time; the exporters are stopped meanwhile"
@@ -279,7 +277,7 @@ impl Service {
         // Parcels that waited for room in a queue are dropped and counted by now.
         let mut lost = 0;
         let ended = self.pipeline.ended(LAST_STEPS).await;
-        if !ended || (self.journal.is_none() && !self.pipeline.failures().is_empty()) {
+        if !ended || (!store.keeps_unfinished_traces() && !self.pipeline.failures().is_empty()) {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
             if lost > 0 {
                 tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
@@ -292,16 +290,15 @@ impl Service {
             // A disk that does not respond costs the answers.
             let _ = tokio::time::timeout(LAST_STEPS, judges.cache_written()).await;
         }
-        if let Some(journal) = &self.journal {
-            // Open traces are in the journal.
+        if store.keeps_unfinished_traces() {
             lost = 0;
-            // A disk that does not respond must not keep the process running.
-            let limit = deadline.max(Instant::now() + LAST_STEPS);
-            if tokio::time::timeout_at(limit, journal.close()).await.is_err() {
-                tracing::error!(
-                    "the journal could not be closed in time; the next start recovers the records that were written"
-                );
-            }
+        }
+        // A disk that does not respond must not keep the process running.
+        let limit = deadline.max(Instant::now() + LAST_STEPS);
+        if tokio::time::timeout_at(limit, store.end()).await.is_err() {
+            tracing::error!(
+                "the journal could not be closed in time; the next start recovers the records that were written"
+            );
         }
         self.background.end(LAST_STEPS).await;
         unsent(&self.exporters) - before + lost

@@ -137,7 +137,7 @@ pub(super) trait Store: Send + Sync + Debug {
     }
 
     /// Whether what is forwarded of such a request was delivered before.
-    fn has_passed(&self, _record: Seq) -> bool {
+    fn has_passed(&self, _: ReceivedRecord) -> bool {
         false
     }
 
@@ -177,6 +177,11 @@ pub(super) trait Store: Send + Sync + Debug {
 
     /// Releases records.
     fn release(&self, _: Releases) {}
+
+    /// Writes what is not written yet, and ends.
+    fn end(&self) -> StoreFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
 }
 
 /// The store without `storage.directory`: buffered data is in memory only.
@@ -231,5 +236,9 @@ impl Store for Arc<Journal> {
 
     fn release(&self, releases: Releases) {
         Journal::release(self, releases);
+    }
+
+    fn end(&self) -> StoreFuture<'_, ()> {
+        Box::pin(Journal::close(self))
     }
 }

@@ -17,10 +17,11 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use otel_verdict::assemble::{Assembler, Close};
 use prost::Message;
 use verdict_config::Period;
-use verdict_eval::annotation::{self, Emission};
+use verdict_eval::annotation;
 use verdict_eval::propagation::{self, TraceVerdict, Verdicts};
 use verdict_eval::{
-    AgentTrace, Config, Emit, Evaluator, Measured, Measurement, TraceSummary, Value as Measure,
+    AgentTrace, Annotated, Config, Emission, Emit, Evaluator, Measured, Measurement, TraceSummary,
+    Value as Measure,
 };
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::trace::{ClosedTrace, Tree};
@@ -162,7 +163,7 @@ pub fn ours(requests: &[Bytes]) -> Done {
         let trace = AgentTrace { tree, ..AgentTrace::default() };
         let encoded = annotation::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
         let (spans, existing) = annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
-        annotation::Annotated { spans, events: encoded.events, existing }
+        Annotated { spans, events: encoded.events, existing }
     })
 }
 
@@ -212,7 +213,7 @@ fn note(closing: &ClosedTrace) -> TraceSummary {
 }
 
 /// Splits requests, assembles traces, and has each closed one annotated.
-fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> annotation::Annotated) -> Done {
+fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> Annotated) -> Done {
     let envelopes = Interner::default();
     // Remembering 1,000 traces is part of the work; `quiet` is 0 so that a root closes its trace.
     let mut assembler = Assembler::new(Close { quiet: Period(Duration::ZERO), ..Close::default() });

@@ -12,9 +12,9 @@ use otel_verdict::telemetry::Telemetry;
 use prost::Message;
 use serde_json::Value;
 use verdict_config::{Size, Source};
-use verdict_eval::path::{TaskSet, load};
+use verdict_eval::path::load;
 use verdict_eval::{
-    Alarm, AlarmState, Answer, Evaluator, Form, JudgeResults, Opinion, ScoreField, Unmeasured, Usage,
+    Alarm, AlarmState, Answer, Evaluator, Form, JudgeResults, Opinion, ScoreField, TaskSet, Unmeasured, Usage,
 };
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;

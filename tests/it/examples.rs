@@ -6,10 +6,10 @@ use verdict_eval::{Config, Evaluator, Metric, MetricSpec, Scale};
 #[path = "../../examples/custom_exporter.rs"]
 mod custom_exporter;
 #[allow(dead_code)]
-#[path = "../../examples/custom_metric.rs"]
+#[path = "../../crates/eval/examples/custom_metric.rs"]
 mod custom_metric;
 #[allow(dead_code)]
-#[path = "../../examples/embed.rs"]
+#[path = "../../crates/eval/examples/embed.rs"]
 mod embed;
 
 fn demo(run: &str) -> Vec<u8> {

@@ -4,6 +4,8 @@
 //! the module tree and its re-exports to the file that defines the item. An arrow leads from a file to
 //! each file that defines something it uses. Declaring a module and re-exporting an item are no arrows.
 //! A macro of the crate counts as its body, in each module that invokes it. Test modules are left out.
+//! The modules of one folder form such a graph too, each with all files below it; `mod.rs` and `lib.rs`, which
+//! belong to the folder itself, are left out there.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,9 @@ use syn::{Attribute, Item, ItemMacro, UseTree, Visibility};
 const MAX_HOPS: usize = 12;
 
 type Names = Vec<String>;
+
+/// From each file or module to those that it uses, with the names of what it uses.
+type Arrows<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>;
 
 /// A name that a `use` brings into a module.
 #[derive(Debug)]
@@ -154,8 +159,8 @@ impl Sources {
     }
 
     /// From each file to the files that define what it uses, with the names.
-    fn arrows(&self) -> BTreeMap<&Path, BTreeMap<&Path, BTreeSet<String>>> {
-        let mut arrows: BTreeMap<&Path, BTreeMap<&Path, BTreeSet<String>>> = BTreeMap::new();
+    fn arrows(&self) -> Arrows<'_> {
+        let mut arrows = Arrows::new();
         for (at, module) in self.modules.iter().enumerate() {
             let private = module.imports.iter().filter(|import| !import.public && import.name.is_some());
             for path in private.map(|import| &import.path).chain(&module.paths) {
@@ -310,8 +315,44 @@ fn declared(tokens: TokenStream) -> HashSet<String> {
     names
 }
 
-/// Groups of files that can be reached from one another.
-fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>) -> Vec<Vec<&'a Path>> {
+/// The module of `folder` that contains `file`.
+fn module_of<'a>(folder: &Path, file: &'a Path) -> Option<&'a Path> {
+    let first = file.strip_prefix(folder).ok()?.components().next()?;
+    let name = Path::new(Path::new(first.as_os_str()).file_stem()?);
+    (name != Path::new("mod") && name != Path::new("lib")).then_some(name)
+}
+
+/// The arrows between the modules of `folder`, from those between files.
+fn between_modules<'a>(folder: &Path, files: &Arrows<'a>) -> Arrows<'a> {
+    let mut arrows = Arrows::new();
+    for (from, to, names) in files.iter().flat_map(|(from, to)| to.iter().map(move |(to, n)| (from, to, n))) {
+        if let (Some(user), Some(used)) = (module_of(folder, from), module_of(folder, to))
+            && user != used
+        {
+            arrows.entry(user).or_default().entry(used).or_default().extend(names.iter().cloned());
+        }
+    }
+    arrows
+}
+
+/// A description of each circle.
+fn report(root: &Path, title: &str, arrows: &Arrows<'_>) -> String {
+    let mut report = String::new();
+    for circle in circles(arrows) {
+        let short = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
+        report.push_str(&format!("\n{title}, circle of {}:\n", circle.len()));
+        for &from in &circle {
+            for (&to, names) in arrows[from].iter().filter(|(to, _)| circle.contains(to)) {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                report.push_str(&format!("  {} -> {}: {}\n", short(from), short(to), names.join(", ")));
+            }
+        }
+    }
+    report
+}
+
+/// Groups of files or modules that can be reached from one another.
+fn circles<'a>(arrows: &Arrows<'a>) -> Vec<Vec<&'a Path>> {
     let reach = |from: &'a Path| {
         let mut seen: BTreeSet<&Path> = BTreeSet::new();
         let mut open = vec![from];
@@ -334,29 +375,42 @@ fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>
 }
 
 #[test]
-fn files_of_each_crate_form_a_directed_acyclic_graph() {
+fn files_of_each_crate_and_modules_of_each_folder_form_directed_acyclic_graphs() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let crates =
         std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
-    let mut report = String::new();
-    let mut files = 0;
-    for folder in crates.chain([root.join("src")]) {
-        let sources = Sources::read(&folder.join("lib.rs"));
+    let mut found = String::new();
+    let (mut files, mut folders) = (0, 0);
+    for source in crates.chain([root.join("src")]) {
+        let sources = Sources::read(&source.join("lib.rs"));
         let arrows = sources.arrows();
         files += arrows.len();
-        for circle in circles(&arrows) {
-            let short = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
-            report.push_str(&format!("\ncircle of {} files:\n", circle.len()));
-            for &from in &circle {
-                for (&to, names) in arrows[from].iter().filter(|(to, _)| circle.contains(to)) {
-                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    report.push_str(&format!("  {} -> {}: {}\n", short(from), short(to), names.join(", ")));
-                }
-            }
+        found.push_str(&report(&root, "files", &arrows));
+        let all: BTreeSet<&Path> = arrows.keys().flat_map(|file| file.ancestors().skip(1)).collect();
+        for folder in all.into_iter().filter(|folder| folder.starts_with(&source)) {
+            folders += 1;
+            let title = format!("modules of {}", folder.display());
+            found.push_str(&report(&root, &title, &between_modules(folder, &arrows)));
         }
     }
-    assert!(files > 200, "only {files} files were read");
-    assert!(report.is_empty(), "imports run in circles:\n{report}");
+    assert!(files > 200 && folders > 40, "only {files} files in {folders} folders were read");
+    assert!(found.is_empty(), "imports run in circles:\n{found}");
+}
+
+#[test]
+fn a_circle_between_two_folders_is_found_where_their_files_form_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    ["a", "b"].iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
+    write("lib.rs", "mod a;\nmod b;\n");
+    write("a/mod.rs", "pub mod low;\npub mod top;\n");
+    write("a/low.rs", "pub struct Low;\n");
+    write("a/top.rs", "use crate::b::Middle;\n");
+    write("b/mod.rs", "use crate::a::low::Low;\npub struct Middle(Low);\n");
+    let sources = Sources::read(&folder.path().join("lib.rs"));
+    let arrows = sources.arrows();
+    assert_eq!(circles(&arrows).len(), 0);
+    assert_eq!(circles(&between_modules(folder.path(), &arrows)), [[Path::new("a"), Path::new("b")]]);
 }
 
 #[test]

@@ -4,17 +4,15 @@
 
 use std::fmt::Display;
 
-pub use regex::Regex;
+pub(crate) use regex::Regex;
 use verdict_otlp::work::{self, BYTES_PER_STEP};
 
 /// `regex!(NAME, source)` declares a `static` that compiles `source` with [`pattern`] at its first
 /// use. `regex!(NAME: Type = result)` does the same for sets, tables and automata. Use it at module level
 /// only: the test that it adds must be an item of a module.
-#[doc(hidden)]
-#[macro_export]
 macro_rules! regex {
     ($name:ident, $source:expr $(,)?) => {
-        $crate::regex!($name: $crate::pattern::Regex = $crate::pattern::pattern($source));
+        regex!($name: $crate::pattern::Regex = $crate::pattern::pattern($source));
     };
     ($name:ident: $type:ty = $result:expr) => {
         static $name: ::std::sync::LazyLock<$type> =
@@ -33,7 +31,7 @@ macro_rules! regex {
 
 /// The value of a pattern declared with `regex!`.
 #[allow(clippy::panic, reason = "patterns are constants, and a test compiles each: this cannot be reached")]
-pub fn compiled<T>(name: &str, result: Result<T, impl Display>) -> T {
+pub(crate) fn compiled<T>(name: &str, result: Result<T, impl Display>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => panic!("pattern {name} does not compile: {error}"),
@@ -46,7 +44,7 @@ pub fn compiled<T>(name: &str, result: Result<T, impl Display>) -> T {
 ///
 /// # Errors
 /// `source` is no regular expression, or its program is too large.
-pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
+pub(crate) fn pattern(source: &str) -> Result<Regex, regex::Error> {
     let mut ascii = String::with_capacity(source.len() * 2);
     let mut chars = source.chars();
     let mut in_class = false;

@@ -18,7 +18,7 @@ use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
 
 use crate::cli::command::{ConfigFiles, Failure, Output, runtime};
-use crate::cli::score::table::Table;
+use crate::cli::table::Table;
 
 pub(in crate::cli) const LONG: &str = "Examine the judges of a configuration.";
 

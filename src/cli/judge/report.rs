@@ -8,7 +8,7 @@ use serde::Serialize;
 use verdict_eval::Unmeasured;
 use verdict_judge::{CascadeReport, JudgeReport, PlannedQuestions};
 
-use crate::cli::score::table::Table;
+use crate::cli::table::Table;
 use crate::pipeline::offline::{AskOutcome, AskedMetric};
 
 /// The outcomes of a metric for which judges were asked.

@@ -10,8 +10,8 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use bytes::Bytes;
 use clap::ValueEnum;
-use verdict_eval::annotation::{Emission, RenderedTrace};
-use verdict_eval::{Disclosure, EvaluatedTrace, Recogniser};
+use verdict_eval::annotation::RenderedTrace;
+use verdict_eval::{Disclosure, Emission, EvaluatedTrace, Recogniser};
 use verdict_otlp::trace::{ById, TraceId};
 use verdict_otlp::{Signal, json};
 

@@ -13,7 +13,7 @@ use verdict_otlp::stated::stated;
 use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
-use crate::cli::score::table::Table;
+use crate::cli::table::Table;
 use crate::score::path_runs::{ACCEPTING, Dimension, Distribution, PathReport, PathRuns, Regression, RunKey};
 use crate::score::report::Report as Page;
 

@@ -5,8 +5,8 @@
 use verdict_eval::propagation::outcome_terms;
 
 use super::sets::Sets;
-use super::table::{Table, optional_figure};
 use crate::cli::command::Failure;
+use crate::cli::table::{Table, optional_figure};
 use crate::score::fit::{OutcomeFit, Run, RunSet};
 use crate::score::labels::Expected;
 

@@ -12,7 +12,6 @@ mod report;
 mod rules;
 mod select;
 mod sets;
-pub(super) mod table;
 mod tables;
 mod thresholds;
 mod trail;

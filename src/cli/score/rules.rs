@@ -5,8 +5,8 @@
 use clap::Args;
 
 use super::sets::Sets;
-use super::table::{Table, figure};
 use crate::cli::command::{Failure, write_stdout};
+use crate::cli::table::{Table, figure};
 use crate::score::rules::{Firings, LabelledBy, LabelledSet, RuleTable};
 
 pub(super) const LONG: &str = "\

@@ -2,7 +2,7 @@
 //!
 //! In: the figures of a set of traces. Out: rendered tables.
 
-use super::table::{Table, figure, shares};
+use crate::cli::table::{Table, figure, shares};
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::trail::Benchmark;
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::labels::Labelled;
-use super::table::{Table, figure, shares};
 use crate::cli::command::Failure;
+use crate::cli::table::{Table, figure, shares};
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::counts::Confusion;
 use crate::score::metrics;

@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::predict::Notes;
-use super::table::{Table, figure, optional_figure};
 use super::tables::benchmark;
+use crate::cli::table::{Table, figure, optional_figure};
 use crate::score::counts::{Confusion, share};
 use crate::score::coverage::Coverage;
 use crate::score::trail::Benchmark;

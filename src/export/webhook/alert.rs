@@ -10,9 +10,9 @@ use uuid::Uuid;
 use verdict_eval::annotation::{ALARM_EVENT, PATH_ALARM_EVENT, SCOPE_NAME};
 use verdict_otlp::trace::{SpanId, TraceId};
 
-use super::config::{AlertSeverity, Occasion};
 use crate::export::config::Include;
 use crate::export::scores::{Outcome, Score, Target, all_scores, id_of_text, text};
+use crate::export::webhook_config::{AlertSeverity, Occasion};
 
 /// Failing measurements that an alert names, those of the root cause first.
 const MAX_FAILURES: usize = 5;

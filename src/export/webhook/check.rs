@@ -3,8 +3,8 @@
 use reqwest::Url;
 use verdict_config::{Problem, REDACTED, Secret};
 
-use super::config::WebhookConfig;
 use super::sign::Key;
+use crate::export::webhook_config::WebhookConfig;
 
 /// Most rules: each alert is compared with all of them.
 const MAX_RULES: usize = 100;

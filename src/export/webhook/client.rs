@@ -17,7 +17,6 @@ use verdict_client::ClientError;
 use verdict_telemetry::LogThrottle;
 
 use super::alert::{Alert, alerts};
-use super::config::{AlertRule, Occasion, Template, WebhookConfig};
 use super::recent::{LeftOut, RecentAlerts};
 use super::sign::Key;
 use super::slack;
@@ -26,6 +25,7 @@ use crate::export::api;
 use crate::export::client::{ExportClient, ExportFuture};
 use crate::export::pack::ExportRequest;
 use crate::export::response::{ExportResponse, ExportResult};
+use crate::export::webhook_config::{AlertRule, Occasion, Template, WebhookConfig};
 
 /// Largest response that is read, for its message.
 const MAX_RESPONSE: usize = 1 << 20;

@@ -8,7 +8,6 @@
 mod alert;
 mod check;
 mod client;
-pub(in crate::export) mod config;
 mod recent;
 mod rules;
 mod sign;

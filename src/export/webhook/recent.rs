@@ -137,8 +137,8 @@ impl RecentAlerts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Occasion;
     use super::*;
+    use crate::export::webhook_config::Occasion;
 
     #[test]
     fn the_newest_alerts_are_known_when_the_oldest_are_forgotten() {

@@ -1,7 +1,7 @@
 //! Which alerts are sent.
 
 use super::alert::Alert;
-use super::config::{AlertRule, AlertSeverity, Occasion};
+use crate::export::webhook_config::{AlertRule, AlertSeverity, Occasion};
 
 impl AlertRule {
     /// Whether the alert has all of what the rule names.

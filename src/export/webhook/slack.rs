@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::alert::Alert;
-use super::config::Occasion;
 use super::recent::LeftOut;
+use crate::export::webhook_config::Occasion;
 use crate::plain_text::is_hidden;
 
 /// Longest plain text of content in characters; Slack refuses blocks above 3,000.

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use verdict_eval::{Severity, regex};
+use verdict_eval::Severity;
 
 use super::Label;
 
@@ -77,9 +77,6 @@ pub struct Annotations {
     pub ratings: Ratings,
 }
 
-// A comma before a closing bracket, which JSON does not allow and annotators write.
-regex!(STRAY, r",(\p{White_Space}*[}\]])");
-
 impl Annotations {
     /// Reads a file; `None` if it contains no JSON object.
     pub fn read(bytes: &[u8]) -> Option<Annotations> {
@@ -87,7 +84,7 @@ impl Annotations {
         let body = text.get(text.find('{')?..=text.rfind('}')?)?;
         let object: Map<String, Value> = serde_json::from_str(body)
             .ok()
-            .or_else(|| serde_json::from_str(&STRAY.replace_all(body, "$1")).ok())?;
+            .or_else(|| serde_json::from_str(&without_trailing_commas(body)).ok())?;
         let errors = object.get("errors").and_then(Value::as_array).into_iter().flatten();
         Some(Annotations {
             trace: object.get("trace_id").and_then(Value::as_str).map(|id| id.trim().to_owned()),
@@ -107,6 +104,19 @@ impl Annotations {
         let scores = if scores.is_empty() { Vec::new() } else { vec![Value::Object(scores)] };
         serde_json::json!({ "errors": self.errors, "scores": scores })
     }
+}
+
+/// `text` without commas before a closing bracket, which JSON does not allow and annotators write.
+fn without_trailing_commas(text: &str) -> String {
+    let mut parts = text.split(',');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if !part.trim_start().starts_with(['}', ']']) {
+            out.push(',');
+        }
+        out.push_str(part);
+    }
+    out
 }
 
 fn error(object: &Map<String, Value>) -> Annotation {

@@ -524,7 +524,7 @@ const FINDINGS: &[Finding] = &[
         &[
             ("tests/it/plans.rs", &["every_measured_plan_metric_is_in_the_self_metrics"]),
             (
-                "crates/eval/src/measure/agent/attempts.rs",
+                "crates/eval/src/measure/calls/attempts.rs",
                 &["final_answer_tools_of_the_configuration_are_control_tools"],
             ),
             ("src/pipeline/components.rs", &["console_exporter_uses_the_conventions_of_a_reload"]),
@@ -641,7 +641,7 @@ const FINDINGS: &[Finding] = &[
         "R6: the last prompt is searched for the result of each failed call",
         "parts of the prompt, once",
         &[(
-            "crates/eval/src/measure/recovery.rs",
+            "crates/eval/src/measure/reasoning/recovery.rs",
             &["prompt_is_searched_once_for_the_results_of_all_failed_calls"],
         )],
     ),

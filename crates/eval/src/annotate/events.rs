@@ -18,7 +18,7 @@ use super::findings::TraceFindings;
 use super::record_head::{INFO, WARN, put_head};
 use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::defects::RULES;
-use crate::measure::settings::sections::agent_name;
+use crate::measure::sections::agent_name;
 use crate::measure::{Measurement, Severity, Unmeasured, Value};
 use crate::propagate::Verdict;
 use crate::recognise::AgentTrace;

@@ -8,7 +8,7 @@
 use verdict_otlp::trace::Idx;
 
 use crate::measure::ask::stable_hash::stable_hash;
-use crate::measure::settings::sections::agent_name;
+use crate::measure::sections::agent_name;
 use crate::measure::{Defect, Finding, Measurement, Severity, Value};
 use crate::recognise::AgentTrace;
 

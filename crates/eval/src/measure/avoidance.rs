@@ -16,12 +16,12 @@ mod untried_tool;
 
 use verdict_otlp::trace::Kind;
 
-use super::agent::agent_index;
-use super::agent::attempts::CallAttempts;
 use super::defects::{Defect, Findings, clip, clip_end};
-use super::error_detection::call_index::CallIndex;
 use super::language::{Kind as Statement, Said};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
+use crate::measure::agent_index;
+use crate::measure::calls::attempts::CallAttempts;
+use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::{Content, SpanView, Text};
 use excuse::excuse;
 use turn::{Turn, is_grounded};

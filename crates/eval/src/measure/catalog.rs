@@ -5,15 +5,12 @@
 //! On wrappers (a second span for one model call, the creation of an agent) only rows with `on_wrappers`
 //! are measured, and on a wrapper at the root those about the run.
 
-use std::fmt;
-use std::sync::Arc;
-
 use super::agent::{completeness, plan_efficiency, tool_abuse, tool_coverage};
 use super::ask::JudgedMetric;
+use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
 use super::memo::Memo;
 use super::rule::{AgentRule, SpanRule};
-use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
 use super::work_budget::BYTES_PER_STEP;
 use super::{
@@ -49,59 +46,6 @@ macro_rules! implementations {
     };
 }
 metric_table!(implementations);
-
-/// A metric that is added from outside.
-#[derive(Clone)]
-pub struct CustomMetric {
-    /// Its name and scale.
-    pub row: &'static MetricSpec,
-    /// Its threshold, and the judges that it asks.
-    pub settings: Scored,
-    pub(crate) metric: Arc<dyn Metric>,
-}
-
-impl CustomMetric {
-    /// If `settings` name judges, its first step may ask. Otherwise it runs with the rules, and its questions
-    /// are not asked.
-    pub fn new(
-        row: &'static MetricSpec,
-        mut settings: Scored,
-        metric: impl Metric + 'static,
-    ) -> CustomMetric {
-        if settings.judges.is_empty() {
-            settings.judges.push(RULES.to_owned());
-        }
-        CustomMetric { row, settings, metric: Arc::new(metric) }
-    }
-
-    /// The judges that it asks.
-    pub fn named_judges(&self) -> impl Iterator<Item = &str> {
-        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
-    }
-}
-
-impl Metric for CustomMetric {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
-        match self.metric.step(context, answers) {
-            MetricProgress::Done(mut measurements) => {
-                // Another name has no scale and no settings, and could be that of another metric.
-                measurements.iter_mut().for_each(|measurement| measurement.metric = self.row.name);
-                MetricProgress::Done(measurements)
-            }
-            ask => ask,
-        }
-    }
-
-    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
-        self.metric.early_step(context, answers)
-    }
-}
-
-impl fmt::Debug for CustomMetric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.row.fmt(f)
-    }
-}
 
 fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Implementation)> {
     TABLE.iter().zip(IMPLEMENTATIONS)
@@ -216,6 +160,7 @@ mod tests {
 
     use super::*;
     use crate::measure::question_rounds::{Inputs, Questions};
+    use crate::measure::sections::Scored;
     use crate::measure::settings::CustomSettings;
     use crate::measure::table::{Scale, asked};
     use crate::measure::testing::Script;

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
-use super::agent::agent_index;
 use super::conversation::{Turns, plain_text, writes_code};
 use super::language::Said;
 use super::memo::Memo;
+use crate::measure::agent_index;
 use crate::recognise::{Agent, AgentTrace, Message, Part, Role, SpanView, Text};
 
 /// The user's replies by the model call that they answer.

@@ -5,21 +5,18 @@
 //! removed those that repeat an error of a span beneath. Without content and without error, spans of kind
 //! LLM, TOOL and RETRIEVER are unmeasured, and other kinds have no measurement.
 
-use call_index::CallIndex;
-use signs::{cause_suffix, is_of_model, of_call, own_signs, reported, reported_by};
+use crate::measure::calls::call_index::CallIndex;
+use crate::measure::calls::signs::{cause_suffix, is_of_model, of_call, own_signs, reported, reported_by};
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings};
 use super::error_kind::cause;
-use super::recovery;
 use super::tool_completeness::{unexecuted, vain};
 use super::{Context, Finding, Measurement};
+use crate::measure::reasoning::recovery;
 use crate::recognise::{Call, Content, SpanView, json_keys};
 
-pub(crate) mod call_index;
-mod as_data;
 mod cut_answer;
-pub(crate) mod signs;
 
 const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";

@@ -2,10 +2,10 @@
 //!
 //! In: a call, and how it ended. Out: whether it failed through no fault of the model.
 
-use super::agent::attempts::{Attempt, CallOutcome};
 use super::defects::Defect;
 use super::memo::Memo;
 use super::provenance::Provenance;
+use crate::measure::calls::attempts::{Attempt, CallOutcome};
 use crate::recognise::{AgentTrace, Call};
 
 /// Whether the failure is one of the service or of what the user asked for, not of what the model wrote.

@@ -15,9 +15,9 @@ use verdict_otlp::trace::Kind;
 
 use super::conversation::plain_text;
 use super::defects::{Defect, Findings};
-use super::error_detection::call_index::CallIndex;
 use super::language::{Said, is_english};
 use super::{Context, Measurement, Unmeasured};
+use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::{Agent, Message, Part, Role, SpanView};
 
 pub(crate) mod check;

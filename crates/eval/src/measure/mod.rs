@@ -77,12 +77,15 @@ impl<M: Metric + ?Sized> Metric for &M {
 pub(crate) mod table;
 
 pub(crate) mod agent;
+pub(crate) mod agent_index;
 pub(crate) mod defect;
 pub(crate) mod defects;
 pub(crate) mod ask;
 pub(crate) mod avoidance;
+pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod checklist;
+pub(crate) mod custom_metric;
 pub(crate) mod error_detection;
 pub(crate) mod error_kind;
 pub(crate) mod error_text;
@@ -97,6 +100,7 @@ pub(crate) mod latency;
 pub(crate) mod measurement;
 pub(crate) mod median;
 pub(crate) mod memo;
+pub(crate) mod metric_names;
 pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod question;
@@ -117,16 +121,24 @@ pub(crate) mod tokens;
 mod units;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
+pub(crate) mod content_piece;
 pub(crate) mod currency;
 pub(crate) mod tool_index;
 pub(crate) mod tool_purpose;
 pub(crate) mod provenance;
 pub(crate) mod failure_origin;
-pub(crate) mod recovery;
 pub(crate) mod recurring;
 pub(crate) mod conversation;
+pub(crate) mod gpa;
+pub(crate) mod harm_reason;
 pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;
+pub(crate) mod numbers;
+pub(crate) mod records;
+pub(crate) mod request;
+pub(crate) mod sanitize;
+pub(crate) mod sections;
+pub(crate) mod tables;
 pub(crate) use defect::Defect;
 pub(crate) use measurement::{
     Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
@@ -146,3 +158,4 @@ pub(crate) use table::{MetricSpec, Need};
     clippy::disallowed_types
 )]
 pub(crate) mod testing;
+pub(crate) mod without_effect;

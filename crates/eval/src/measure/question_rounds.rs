@@ -11,7 +11,8 @@ use verdict_otlp::trace::Idx;
 
 use super::ask::filter::{AskDecision, TraceState};
 use super::ask::links::has_ended;
-use super::catalog::{self, CustomMetric, JudgedRow};
+use super::catalog::{self, JudgedRow};
+use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
 use super::memo::SendValues;

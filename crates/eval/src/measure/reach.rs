@@ -18,7 +18,7 @@ pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, ot
     let about = spec(metric).map_or(About::Any, |row| row.about);
     match about {
         About::Agent => is_beneath(),
-        About::Run | About::Plans | About::Segments => match scope(about, trace, settings, at) {
+        About::Run | About::Plans | About::Segments => match scope(about, trace, &settings.gpa.per, at) {
             Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
             Some(RunScope::Trace) => true,
             Some(RunScope::Beneath(_)) | None => is_beneath(),
@@ -34,7 +34,7 @@ pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, ot
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::settings::gpa::Per;
+    use crate::measure::gpa::Per;
     use crate::testing::Script;
 
     /// A manager calls an agent, which calls a tool.

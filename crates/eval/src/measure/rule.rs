@@ -1,7 +1,7 @@
 //! Adapters from functions to metrics that ask no judge.
 
-use super::agent::agent_index;
 use super::{Answer, Context, Measurement, Metric, MetricProgress};
+use crate::measure::agent_index;
 use crate::recognise::Agent;
 
 /// A rule about one span; `None` if the metric does not apply to the span.

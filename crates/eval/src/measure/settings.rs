@@ -17,12 +17,9 @@ use super::checklist::settings::Settings as ChecklistSettings;
 use super::path::settings::Settings as PathSettings;
 use super::plan::settings::Settings as PlanSettings;
 use super::table::{MetricSpec, Scale, SectionKey, rows_of, spec};
+use crate::measure::gpa::Gpa;
+use crate::measure::sections::*;
 use crate::recognise::AgentTrace;
-use gpa::Gpa;
-use sections::*;
-
-pub(crate) mod gpa;
-pub(crate) mod sections;
 
 /// The settings of the sections.
 macro_rules! settings {

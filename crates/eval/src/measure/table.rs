@@ -16,13 +16,14 @@ use Category::*;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::measurement::Category;
-use super::path::harm_reason::HarmReason;
+use crate::measure::harm_reason::HarmReason;
+use crate::measure::metric_names::{FailCondition, GpaMetric, PlanPart};
 use crate::recognise::AgentTrace;
 
 /// Whether a task was completed (003).
 pub const CHECKLIST: &str = "checklist.verdict";
 /// A call that its task does not allow (002).
-pub const HARMFUL_CALL: &str = "path.harmful_call";
+pub const HARMFUL_CALL: &str = FailCondition::HarmfulCall.as_str();
 /// The score of a plan, under which judges of plans are asked (004).
 pub const PLAN_SCORE: &str = "plan.score";
 /// The rating of a plan compared with its reference (004).
@@ -89,31 +90,31 @@ macro_rules! metric_table {
                 by { rules: &AgentRule(completeness::measure) };
         /// Plans written by agents: format, dependencies, tools, and adherence to the query (004).
         plan: PlanSettings =
-            "plan.tool_prompt_alignment" => PLAN {},
-            "plan.format" => PLAN {},
-            "plan.step_executability" => PLAN {},
-            "plan.query_adherence" => PLAN {},
-            "plan.dependencies" => PLAN {},
-            "plan.redundancy" => PLAN {},
-            "plan.tool_usage_completeness" => PLAN {},
+            PlanPart::ToolPromptAlignment.as_str() => PLAN {},
+            PlanPart::Format.as_str() => PLAN {},
+            PlanPart::StepExecutability.as_str() => PLAN {},
+            PlanPart::QueryAdherence.as_str() => PLAN {},
+            PlanPart::Dependencies.as_str() => PLAN {},
+            PlanPart::Redundancy.as_str() => PLAN {},
+            PlanPart::ToolUsageCompleteness.as_str() => PLAN {},
             PLAN_SCORE => PLAN {
                 scale: Scale::Scores(0, 100), threshold: Some(75.0),
-                own_rubrics: &["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence",
-                    PLAN_RATING] }
+                own_rubrics: &[PlanPart::ToolPromptAlignment.as_str(), PlanPart::StepExecutability.as_str(),
+                    PlanPart::QueryAdherence.as_str(), PLAN_RATING] }
                 by { rules: &plan::metric::PlanRules, asks: &plan::metric::PlanJudged },
             PLAN_RATING => PLAN {
                 scale: Scale::Labels(&RATINGS), threshold: None, fail_labels: RATINGS.split_at(4).0 };
         /// An agent's calls compared with the paths that its task allows (0-1): `path.*`.
         path: PathSettings =
-            "path.correctness" => PATHS {}
+            FailCondition::Correctness.as_str() => PATHS {}
                 by { rules: &path::metric::Paths, timed: "path" },
-            "path.pc_ktc" => PATHS {},
-            "path.prefix_criticality" => PATHS {},
-            "path.harm_rate" => PATHS {},
-            "path.efficiency" => PATHS {},
-            "path.pc_hlr" => PATHS {},
-            "path.accepting" => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
-            "path.weighted" => PATHS {},
+            FailCondition::PcKtc.as_str() => PATHS {},
+            FailCondition::PrefixCriticality.as_str() => PATHS {},
+            FailCondition::HarmRate.as_str() => PATHS {},
+            FailCondition::Efficiency.as_str() => PATHS {},
+            FailCondition::PcHlr.as_str() => PATHS {},
+            FailCondition::Accepting.as_str() => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
+            FailCondition::Weighted.as_str() => PATHS {},
             HARMFUL_CALL => PATHS { about: About::Call, scale: Scale::Labels(&HARM), fail_labels: &HARM };
         /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
         checklist: ChecklistSettings = CHECKLIST => BLANK {
@@ -123,18 +124,20 @@ macro_rules! metric_table {
                 by { rules: &checklist::Checklist { asks: false }, asks: &checklist::Checklist { asks: true } };
         /// Goal, plan and action (0-3), by LLM judges only.
         gpa: Gpa =
-            "gpa.goal_fulfillment" => GPA {
+            GpaMetric::GoalFulfillment.as_str() => GPA {
                 categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment", with examples) },
-            "gpa.logical_consistency" => GPA {
+            GpaMetric::LogicalConsistency.as_str() => GPA {
                 categories: REASONING, rubric: rubric!("gpa_logical_consistency", with examples) },
-            "gpa.execution_efficiency" => GPA {
+            GpaMetric::ExecutionEfficiency.as_str() => GPA {
                 process: true, categories: &[ResourceAbuse], rubric: rubric!("gpa_execution_efficiency", with examples) },
-            "gpa.plan_quality" => GPA {
+            GpaMetric::PlanQuality.as_str() => GPA {
                 about: About::Plans, categories: PLANNING, rubric: rubric!("gpa_plan_quality", with examples) },
-            "gpa.plan_adherence" => GPA {
+            GpaMetric::PlanAdherence.as_str() => GPA {
                 about: About::Segments, categories: PLANNING, rubric: rubric!("gpa_plan_adherence", with examples) },
-            "gpa.tool_selection" => GPA { categories: TOOL_CHOICE, rubric: rubric!("gpa_tool_selection", with examples) },
-            "gpa.tool_calling" => GPA { categories: TOOL_CALLS, rubric: rubric!("gpa_tool_calling", with examples) };
+            GpaMetric::ToolSelection.as_str() => GPA {
+                categories: TOOL_CHOICE, rubric: rubric!("gpa_tool_selection", with examples) },
+            GpaMetric::ToolCalling.as_str() => GPA {
+                categories: TOOL_CALLS, rubric: rubric!("gpa_tool_calling", with examples) };
     } };
 }
 

@@ -13,18 +13,17 @@
 
 use verdict_otlp::trace::{Kind, Status};
 
-use super::agent::attempts::{CallAttempts, quoted};
 use super::agent::tool_abuse::STUBBORN;
 use super::defects::{Defect, Findings};
-use super::error_detection::call_index::CallIndex;
-use super::error_detection::signs::{is_of_model, of_call};
-use super::recovery;
 use super::{Context, Finding, Measurement, Unmeasured};
+use crate::measure::calls::attempts::{CallAttempts, quoted};
+use crate::measure::calls::call_index::CallIndex;
+use crate::measure::calls::signs::{is_of_model, of_call};
+use crate::measure::reasoning::recovery;
 use crate::recognise::{Call, ErrorSource};
 
 pub(crate) mod arguments;
 pub(crate) mod result;
-pub(crate) mod nothing;
 pub(crate) mod unexecuted;
 pub(crate) mod vain;
 

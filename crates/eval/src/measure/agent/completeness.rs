@@ -14,19 +14,16 @@ use foldhash::HashSet;
 
 use verdict_otlp::trace::{Idx, Kind, Status};
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::request::{self, Demand, TaskDemands};
-use crate::measure::defects::{Defect, Findings, unmeasured};
+use crate::measure::defects::{Defect, Findings};
 use crate::measure::dialogue::open_request;
 use crate::measure::excerpt::head;
 use crate::measure::language::{Action, is_english};
-use crate::measure::reasoning::records::{Field, Structure};
-use crate::measure::reasoning::{Review, numbers};
+use crate::measure::reasoning::Review;
+use crate::measure::records::{Field, Structure};
+use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::tool_purpose::ToolPurpose;
-use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, avoidance};
+use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, agent_index, avoidance, numbers};
 use crate::recognise::{Agent, Call, Content, Part, Text};
-
-pub(crate) const NAME: &str = "completeness";
 
 /// Maximum bytes of a task whose questions are compared with the answer; a longer one is ambiguous.
 const PLAIN_TASK: usize = 600;
@@ -49,12 +46,12 @@ regex!(
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let mut findings = Findings::new();
     if agent_index::is_turn_of_a_group(context.trace, context.memo, agent) {
-        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
+        return context.unmeasured(Unmeasured::NotApplicable);
     }
     let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
         match missing_answer(context, agent) {
             Ok(finding) => findings.push(finding),
-            Err(reason) => return unmeasured(context.at, NAME, reason),
+            Err(reason) => return context.unmeasured(reason),
         }
         return findings.scored(context, Unmeasured::NotApplicable);
     };

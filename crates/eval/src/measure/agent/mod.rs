@@ -4,10 +4,7 @@
 //! `tool_coverage`, `plan_efficiency` and `completeness`, each 1-5, on the agent's span. Findings
 //! cite the spans of the calls that they are based on.
 
-pub(crate) mod attempts;
-pub(crate) mod agent_index;
 pub(crate) mod completeness;
 pub(crate) mod plan_efficiency;
-pub(crate) mod request;
 pub(crate) mod tool_abuse;
 pub(crate) mod tool_coverage;

@@ -10,14 +10,13 @@
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings};
 use crate::measure::language::is_english;
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
-use crate::measure::{Context, Finding, Measurement, Unmeasured};
+use crate::measure::{Context, Finding, Measurement, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
 
 /// Maximum plans of an agent whose execution is described to a judge, the latest.

@@ -9,13 +9,11 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
-use crate::measure::defects::{Defect, Findings, unmeasured};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
+use crate::measure::defects::{Defect, Findings};
 use crate::measure::tool_purpose::{Purpose, purpose, varies};
 use crate::measure::{Context, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
-
-pub(crate) const NAME: &str = "tool_abuse";
 
 /// Calls with the same arguments and the same result that are a defect. Reading a page twice is common
 /// and cheap.
@@ -48,7 +46,7 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
         .take(MAX_CALLS)
         .collect();
     if steps.is_empty() {
-        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
+        return context.unmeasured(Unmeasured::NotApplicable);
     }
     let is_recorded =
         |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != CallOutcome::Unknown);

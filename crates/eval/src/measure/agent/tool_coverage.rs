@@ -13,20 +13,17 @@ use aho_corasick::AhoCorasick;
 use foldhash::HashSet;
 use serde_json::Value;
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
-use crate::measure::agent::request::{Demand, TaskDemands};
-use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
+use crate::measure::defects::{Defect, Findings, QUOTE_BYTES};
 use crate::measure::excerpt::around;
 use crate::measure::language::{Said, is_english};
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::MentionFinder;
 use crate::measure::reasoning::Review;
-use crate::measure::{Context, Measurement, Unmeasured};
+use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::{Context, Measurement, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
-
-pub(crate) const NAME: &str = "tool_coverage";
 
 /// Maximum bytes of arguments and results that are searched for the task's names; if there are more, the
 /// task counts as covered.
@@ -46,10 +43,10 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     // Calls are those of the group.
     let is_turn = agent_index::is_turn_of_a_group(context.trace, context.memo, agent);
     if is_turn || agent.tools.is_empty() && calls.is_empty() && !helpers {
-        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
+        return context.unmeasured(Unmeasured::NotApplicable);
     }
     let Some(task) = agent_index::task(context.trace, i) else {
-        return unmeasured(context.at, NAME, agent_index::missing_task(agent));
+        return context.unmeasured(agent_index::missing_task(agent));
     };
     let called = calls.iter().filter_map(|c| context.trace.calls.get(*c));
     let called = called.map(|call| call.name.trim().to_ascii_lowercase()).collect();
@@ -61,7 +58,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
         let seen = outputs.clone().any(|output| output == Content::Present);
         if let Some(partial) = outputs.filter(|output| output.is_partial()).max() {
-            return unmeasured(context.at, NAME, partial.into());
+            return context.unmeasured(partial.into());
         }
         // Who asks back has not begun.
         let asks = || {
@@ -72,7 +69,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
             let is_read = is_english(task, None, context.memo);
             let reason = if is_read { Unmeasured::NotApplicable } else { Unmeasured::Language };
-            return unmeasured(context.at, NAME, reason);
+            return context.unmeasured(reason);
         };
         let rationale = format!(
             "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",

@@ -11,10 +11,10 @@ use verdict_otlp::trace::Idx;
 
 use super::config::{AskConfig, Instruction};
 use super::origins::withheld;
-use super::{prompt_page, sanitize, system};
-use crate::measure::defects;
-use crate::measure::settings::sections::agent_name;
+use super::{prompt_page, system};
+use crate::measure::sections::agent_name;
 use crate::measure::table::MetricSpec;
+use crate::measure::{defects, sanitize};
 use crate::recognise::{Agent, AgentTrace};
 use crate::redact::{Addresses, InvalidPattern, Redact, Redactor};
 

@@ -10,10 +10,10 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::asker::Asker;
 use super::origins::Origins;
-pub(crate) use super::piece::{
+use super::prompt_page::Block;
+pub(crate) use crate::measure::content_piece::{
     ContentPiece, PieceKind, arguments_of, input_pieces, output_pieces, output_pieces_of,
 };
-use super::prompt_page::Block;
 use crate::measure::defects::{clip, clip_end};
 use crate::measure::{Memo, Shows};
 use crate::recognise::{Agent, AgentTrace, ToolDefinition};

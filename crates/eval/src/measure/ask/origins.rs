@@ -8,9 +8,9 @@ use foldhash::HashMap;
 use verdict_config::matches;
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::piece::{ContentPiece, MEDIA, NO_DETAIL, PieceKind, output_pieces};
 use super::stable_hash::text_hash;
 use crate::measure::Shows;
+use crate::measure::content_piece::{ContentPiece, MEDIA, NO_DETAIL, PieceKind, output_pieces};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::AgentTrace;
 

@@ -18,11 +18,9 @@ use super::verdict::{ParsedOpinion, combine_replies};
 use super::{form, plans, topology, utc};
 use crate::measure::agent::plan_efficiency;
 use crate::measure::defects::clip;
-use crate::measure::settings::gpa::Per;
+use crate::measure::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
-use crate::measure::{
-    Answer, Context, Measurement, MetricProgress, Opinion, Question, Settings, Unmeasured, Value,
-};
+use crate::measure::{Answer, Context, Measurement, MetricProgress, Opinion, Question, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
@@ -75,13 +73,13 @@ fn key(part: usize) -> String {
 }
 
 /// The scope of a question on the span `at`: an agent's run, the trace, or none.
-pub(crate) fn scope(about: About, trace: &AgentTrace, settings: &Settings, at: Idx) -> Option<RunScope> {
+pub(crate) fn scope(about: About, trace: &AgentTrace, per: &[Per], at: Idx) -> Option<RunScope> {
     let own = trace.owner.get(at).copied().flatten();
     let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
     if about == About::Agent {
         return agent.map(RunScope::Beneath);
     }
-    let per = |per: Per| settings.gpa.per.contains(&per);
+    let per = |subject: Per| per.contains(&subject);
     let is_root = trace.tree.root() == Some(at);
     // A span has one measurement: if the root is an agent's span, that of the trace. For a single
     // agent beneath a wrapping root, the same question would be asked twice.
@@ -101,7 +99,7 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
 }
 
 pub(super) fn applicability(context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
-    let scope = scope(context.row.about, context.trace, context.settings, context.at).ok_or(None)?;
+    let scope = scope(context.row.about, context.trace, &context.settings.gpa.per, context.at).ok_or(None)?;
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
     if let Some(agent) =
         agent_of(context.trace, scope).filter(|a| context.row.requires == Requires::Answer && unseen(a))

@@ -18,7 +18,7 @@ use super::links::{self, MAX_PIECES, StepLinks};
 use super::parts::{HEADING, size};
 use super::prompt_page::Block;
 use super::stable_hash::text_hash;
-use crate::measure::agent::agent_index::first_text;
+use crate::measure::agent_index::first_text;
 use crate::measure::{Context, Shows};
 use crate::recognise::{Agent, Role, SpanView, ToolDefinition};
 

@@ -16,7 +16,7 @@ use super::content::{
 use super::parts::max_text_length;
 use super::prompt_page::Block;
 use super::stable_hash::{stable_hash, text_hash};
-use crate::measure::agent::agent_index;
+use crate::measure::agent_index;
 use crate::measure::evaluated_spans::EvaluatedSpans;
 use crate::measure::memo::Memo;
 use crate::recognise::{AgentTrace, RecordedPlan, SpanView};

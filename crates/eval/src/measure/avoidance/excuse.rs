@@ -8,16 +8,15 @@
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::Declined;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::nothing::is_nothing;
 use crate::measure::failure_origin::is_of_others;
 use crate::measure::language::{WordClasses, classes, classes_in};
+use crate::measure::numbers::has_digit;
 use crate::measure::provenance::Provenance;
-use crate::measure::reasoning::numbers::has_digit;
-use crate::measure::reasoning::records::{Records, Scalar, Structure};
-use crate::measure::reasoning::without_effect;
-use crate::measure::tool_completeness::nothing::is_nothing;
+use crate::measure::records::{Records, Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose, stems};
-use crate::measure::{Context, Memo};
+use crate::measure::{Context, Memo, without_effect};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Agent, Call};
 

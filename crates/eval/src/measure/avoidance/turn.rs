@@ -7,12 +7,11 @@
 use super::excuse::{has_looked, looked_up};
 use super::policy::{self, Declined};
 use super::untried_tool::untried;
-use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, is_in_dialogue};
 use crate::measure::language::Said;
 use crate::measure::tool_purpose::offered;
-use crate::measure::{Context, Finding};
+use crate::measure::{Context, Finding, agent_index};
 use crate::recognise::{SpanView, Text};
 
 /// Maximum sentences of a text that are compared with the tools.

@@ -11,14 +11,13 @@ use foldhash::HashSet;
 
 use super::excuse::gives_reason;
 use super::policy::{Declined, MAX_BYTES, is_grounded};
-use crate::measure::Context;
-use crate::measure::agent::agent_index;
-use crate::measure::error_detection::call_index::CallIndex;
+use crate::measure::calls::call_index::CallIndex;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::reasoning::records::Structure;
+use crate::measure::records::Structure;
 use crate::measure::tool_purpose::{ToolPurpose, are_alike, offered, stems};
+use crate::measure::{Context, agent_index};
 use crate::recognise::{Part, SpanView, Text};
 
 /// Who a user's record belongs to.

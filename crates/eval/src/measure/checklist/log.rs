@@ -12,9 +12,10 @@ use verdict_otlp::work;
 use super::plan_content::PlanContent;
 use crate::measure::Memo;
 use crate::measure::ask::Asker;
-use crate::measure::ask::content::{ContentPiece, PieceKind, TraceContent, WITHHELD};
+use crate::measure::ask::content::{TraceContent, WITHHELD};
+use crate::measure::calls::signs::of_call;
+use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{QUOTE_BYTES, clip};
-use crate::measure::error_detection::signs::of_call;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 

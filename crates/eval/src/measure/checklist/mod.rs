@@ -14,15 +14,15 @@ use std::collections::HashMap;
 
 use verdict_otlp::trace::Idx;
 
-use super::agent::agent_index;
-use super::ask::content::{ContentPiece, PieceKind};
 use super::ask::prompt_page::PromptPage;
+use super::content_piece::{ContentPiece, PieceKind};
 use super::defects::{Defect, measured, unmeasured};
 use super::table::CHECKLIST;
 use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress, Prompt,
     Unmeasured, Value,
 };
+use crate::measure::agent_index;
 use crate::recognise::{Agent, AgentTrace};
 
 pub(crate) mod check;

@@ -11,7 +11,7 @@ use verdict_config::{Problem, admits, settings};
 
 use super::check::Check;
 use super::compiled::Compiled;
-use crate::measure::settings::sections::{MetricSettings, Section, below};
+use crate::measure::sections::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
 
 settings! {

@@ -11,10 +11,10 @@
 use serde_json::Value;
 
 use super::prompt::sentence;
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
+use crate::measure::calls::call_index::CallIndex;
 use crate::measure::conversation::{Turns, new_in_prompt, plain_text, writes_code};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
 use crate::measure::{Context, Finding};

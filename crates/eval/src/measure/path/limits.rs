@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::alphabet::ArgumentKey;
 use super::automaton::Symbol;
-use super::harm_reason::HarmReason;
+use crate::measure::harm_reason::HarmReason;
 
 /// Sums of amounts in decimals are not exact in binary: 0.1 + 0.2 is above 0.3.
 const ROUNDING: f64 = 1e-9;

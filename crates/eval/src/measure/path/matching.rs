@@ -7,7 +7,7 @@ use verdict_otlp::trace::Idx;
 
 use super::prompt_pattern::PromptCaptures;
 use super::task::{Matching, PromptPattern, Scope, Task};
-use crate::measure::agent::agent_index;
+use crate::measure::agent_index;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call};
 

@@ -12,16 +12,17 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::harm_reason::HarmReason;
 use super::matching::{calls_of, matching_steps};
 use super::review;
 use super::run_walk::{HarmfulCall, RunWalk};
 use super::score::PathScores;
 use super::settings::Settings;
-use super::task::{FailCondition, Task};
+use super::task::Task;
 use super::walk::Token;
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
+use crate::measure::harm_reason::HarmReason;
+use crate::measure::metric_names::FailCondition;
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,

@@ -37,7 +37,6 @@ pub(crate) mod matching;
 pub(crate) mod metric;
 mod nearest;
 pub(crate) mod next;
-pub(super) mod harm_reason;
 pub(crate) mod limits;
 mod order;
 pub(crate) mod prompt_pattern;

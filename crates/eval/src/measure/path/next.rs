@@ -19,13 +19,13 @@ use serde_json::Value;
 use verdict_otlp::work;
 
 use super::automaton::{Symbol, Transition};
-use super::harm_reason::HarmReason;
 use super::limits::Limit;
 use super::matching::{calls_of, fits_named, matching_steps};
 use super::prompt_pattern::PromptCaptures;
 use super::run_walk::{RunWalk, WalkedCall};
 use super::settings::TaskSet;
 use super::task::{PromptPattern, Task};
+use crate::measure::harm_reason::HarmReason;
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::AgentTrace;
 

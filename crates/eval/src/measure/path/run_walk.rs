@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::alphabet::ObservedCall;
 use super::automaton::{StateId, Transition};
-use super::harm_reason::HarmReason;
 use super::limits::{LimitCheck, LimitedCall, Registers};
 use super::prompt_pattern::PromptCaptures;
 use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
-use crate::measure::error_detection::signs;
+use crate::measure::calls::signs;
+use crate::measure::harm_reason::HarmReason;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::{AgentTrace, Call, Content, is_broken_json};

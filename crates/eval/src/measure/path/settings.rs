@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use verdict_config::{Problem, settings};
 
-use super::task::{FailCondition, Task, Thresholds};
-use crate::measure::settings::sections::{MetricSettings, Section};
+use super::task::{Task, Thresholds};
+use crate::measure::metric_names::FailCondition;
+use crate::measure::sections::{MetricSettings, Section};
 
 settings! {
     /// `path`: measures nothing until a task file is named.

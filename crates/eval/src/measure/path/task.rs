@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict_otlp::labelled_enum;
 
 use super::alphabet::Alphabet;
 use super::automaton::Automaton;
 use super::limits::Limit;
 use super::prompt_pattern::PromptRegex;
 use super::score::{Parameters, Weights};
+use crate::measure::metric_names::FailCondition;
 
 /// A task that has been checked.
 #[derive(Clone, Debug)]
@@ -98,33 +98,6 @@ pub enum FailedCalls {
     Stay,
     /// The same as that of a successful call.
     Advance,
-}
-
-labelled_enum! {
-    /// A condition that can fail a trace.
-    // Labels are names of metrics.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
-    #[serde(rename_all = "snake_case")]
-    pub enum FailCondition {
-        /// A harmful call fails its own span.
-        HarmfulCall = "path.harmful_call",
-        /// The run did not end in a final state.
-        Accepting = "path.accepting",
-        /// PC below its threshold.
-        Correctness = "path.correctness",
-        /// PC-KTC below its threshold.
-        PcKtc = "path.pc_ktc",
-        /// Prefix criticality below its threshold.
-        PrefixCriticality = "path.prefix_criticality",
-        /// The rate of harmful calls above its threshold.
-        HarmRate = "path.harm_rate",
-        /// Efficiency below its threshold.
-        Efficiency = "path.efficiency",
-        /// PC+HLR below its threshold.
-        PcHlr = "path.pc_hlr",
-        /// The weighted mean below its threshold.
-        Weighted = "path.weighted",
-    }
 }
 
 impl FailCondition {

@@ -4,11 +4,12 @@
 //! In: a plan, its tools, an optional reference plan, judges' answers. Out: a [`PlanAssessment`] with
 //! issues, values and score.
 
-use super::part::{self, PartValues, PlanPart, Weights};
+use super::part::{self, PartValues, Weights};
 use super::reference::{self, PairDecisions, ReferenceMatch};
 use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
 use super::{prose, rules, shape};
+use crate::measure::metric_names::PlanPart;
 
 /// A judge's answer about one metric.
 #[derive(Clone, PartialEq, Debug)]

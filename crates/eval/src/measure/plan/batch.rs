@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::improve::Tag;
-use super::part::{PartValues, PlanPart};
+use super::part::PartValues;
 use super::reference::Rating;
 use super::shape::Shape;
+use crate::measure::metric_names::PlanPart;
 
 /// One plan of a batch.
 #[derive(Clone, Debug, Default)]

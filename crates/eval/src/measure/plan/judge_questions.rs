@@ -11,11 +11,11 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::assessment::{PlanAssessment, PlanPartJudgement};
-use super::part::PlanPart;
 use super::prompt::{DATA, FORM, WORDS, fence, render_plan, render_tools};
 use super::rules;
 use super::schema::{Fault, Plan, PlanIssue};
 use super::tools::Toolbox;
+use crate::measure::metric_names::PlanPart;
 use crate::measure::question::object_schema;
 use crate::measure::{Form, Opinion, Prompt, Question, ScoreField};
 

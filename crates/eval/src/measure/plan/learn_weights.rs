@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanPart, Weights, weighted_mean};
+use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, Weights, weighted_mean};
 use super::rank::spearman;
 use crate::measure::median::median;
+use crate::measure::metric_names::PlanPart;
 
 /// By how much a better plan should score higher, on 0 to 1: one violated step in ten, of a metric
 /// whose weight is a fifth.

@@ -9,19 +9,18 @@ use std::borrow::Cow;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
-pub(crate) use super::part::PlanPart;
 use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
-use crate::measure::agent::agent_index;
-use crate::measure::ask::content::{ContentPiece, PieceKind};
+use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
+pub(crate) use crate::measure::metric_names::PlanPart;
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress,
-    Question, Unmeasured, Value,
+    Question, Unmeasured, Value, agent_index,
 };
 
 /// Quote for a plan without steps.

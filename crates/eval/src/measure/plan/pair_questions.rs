@@ -20,7 +20,7 @@ use crate::measure::question::object_schema;
 use crate::measure::{Form, Opinion, Prompt, Question};
 
 /// Key of the question to an embedding endpoint.
-pub const EMBEDDED_KEY: &str = "plan.rating.embeddings";
+pub(crate) const EMBEDDED_KEY: &str = "plan.rating.embeddings";
 /// Key of the question to judges.
 pub const JUDGED_KEY: &str = "plan.rating";
 /// Most pairs of one question, the most similar by words.

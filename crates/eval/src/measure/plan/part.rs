@@ -4,31 +4,9 @@
 //! has 70 points for effectiveness and 30 for efficiency even if metrics are unmeasured.
 
 use verdict_config::{Problem, settings};
-use verdict_otlp::labelled_enum;
 
 use super::schema::Fault;
-
-labelled_enum! {
-    /// One of the seven metrics; effectiveness first, in the order of [`Weights`]. Labels are attribute
-    /// keys.
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-    pub enum PlanPart {
-        /// The tool of a step can do what the prompt asks.
-        ToolPromptAlignment = "plan.tool_prompt_alignment",
-        /// The plan can be parsed, and its placeholders are right.
-        Format = "plan.format",
-        /// Each step is one operation of its tool.
-        StepExecutability = "plan.step_executability",
-        /// The plan, carried out perfectly, would answer the query: 0, 0.5 or 1.
-        QueryAdherence = "plan.query_adherence",
-        /// The right dependencies, and no more.
-        Dependencies = "plan.dependencies",
-        /// No step or detail is repeated or unused.
-        Redundancy = "plan.redundancy",
-        /// Where the reference asks two tools the same question, the plan does too.
-        ToolUsageCompleteness = "plan.tool_usage_completeness",
-    }
-}
+use crate::measure::metric_names::PlanPart;
 
 impl PlanPart {
     /// How many of [`PlanPart::ALL`] are effectiveness.

@@ -4,8 +4,8 @@
 
 use super::schema::{Plan, PlanStep};
 use super::tools::{Placement, ToolSpec, Toolbox};
-use crate::measure::ask::sanitize::sanitize;
 use crate::measure::defects::clip;
+use crate::measure::sanitize::sanitize;
 
 /// Most bytes of one piece of content in a prompt.
 const MAX_BYTES: usize = 24 << 10;

@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use verdict_otlp::labelled_enum;
 
 use super::intent::{Intents, Likeness};
-use super::part::PlanPart;
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
 use super::shape::{self, dependency_positions};
 use super::{assignment, rules};
+use crate::measure::metric_names::PlanPart;
 
 /// Rounds of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::intent::{Intent, Intents, Likeness};
-use super::part::{PartValues, PlanPart};
+use super::part::PartValues;
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep, StepNotation};
 use super::tools::{Placement, ToolSpec, Toolbox};
@@ -17,6 +17,7 @@ use super::words::Words;
 use super::{prose, shape};
 use crate::measure::defects::clip;
 use crate::measure::language::RequestWords;
+use crate::measure::metric_names::PlanPart;
 
 /// Length of a run of common words from which a detail counts as repeated.
 const REPEATED_WORDS: usize = 3;

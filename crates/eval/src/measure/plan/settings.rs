@@ -13,7 +13,7 @@ use super::part::Weights;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
-use crate::measure::settings::sections::{MetricSettings, Section, below};
+use crate::measure::sections::{MetricSettings, Section, below};
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 
 settings! {

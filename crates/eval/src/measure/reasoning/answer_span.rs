@@ -4,7 +4,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::answer::final_answer;
 use crate::measure::Memo;
-use crate::measure::error_detection::call_index::CallIndex;
+use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The model span that gave the agent's answer, as its output or as arguments of a tool that ends the

@@ -2,7 +2,7 @@
 
 use foldhash::HashSet;
 
-use super::numbers::Number;
+use crate::measure::numbers::Number;
 
 /// Conversions between units of one quantity: decimal and binary prefixes, time, dozens.
 const FACTORS: [f64; 17] = [

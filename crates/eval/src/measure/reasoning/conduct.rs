@@ -5,12 +5,10 @@
 
 use verdict_otlp::trace::Idx;
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::calls::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
-use crate::measure::dialogue;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index, dialogue};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// An agent, its calls, and what it was asked for.

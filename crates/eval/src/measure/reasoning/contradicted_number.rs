@@ -8,15 +8,14 @@
 use verdict_otlp::trace::Idx;
 
 use super::arithmetic::{near, pair_gives};
-use super::numbers::{self, Number};
-use crate::measure::agent::attempts::CallAttempts;
+use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{plain_text, prompt_texts};
-use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{WordClass, names};
-use crate::measure::{Finding, Memo};
+use crate::measure::numbers::{self, Number};
+use crate::measure::{Finding, Memo, currency};
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most calls, the latest ones, of one agent.
@@ -96,7 +95,7 @@ fn of_call(
                 "the number that the user gave was expected, \"{quote}\"; {} was called with {key}: {passed}",
                 call.name.trim()
             );
-            Defect::ContradictsRequest.finding(rationale, super::super::agent::attempts::quoted(call))
+            Defect::ContradictsRequest.finding(rationale, crate::measure::calls::attempts::quoted(call))
         });
         out.push((name, finding));
     }

@@ -11,13 +11,12 @@
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass};
 use crate::measure::tool_purpose::ToolPurpose;
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, json_keys};
 
 /// Words of a flag's name that name no property.

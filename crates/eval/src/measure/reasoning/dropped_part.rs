@@ -17,7 +17,7 @@ use super::answer::sentences;
 use super::claimed_actions::is_form_of;
 use super::conduct::Conduct;
 use super::same_thing::{identifiers, shape};
-use crate::measure::agent::attempts::CallOutcome;
+use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;

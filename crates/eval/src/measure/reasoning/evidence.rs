@@ -12,9 +12,9 @@ use super::arithmetic::{
 };
 use super::dates;
 use super::moments::{self, Moments};
-use super::numbers::{self, Number};
-use super::records::{Name, Record, Records, Structure};
 use crate::measure::Memo;
+use crate::measure::numbers::{self, Number};
+use crate::measure::records::{Name, Record, Records, Structure};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
 

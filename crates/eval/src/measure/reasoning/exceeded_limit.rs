@@ -11,18 +11,16 @@ use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
 use super::conduct::Conduct;
-use super::numbers::{self, Number};
-use super::records::{Field, Structure};
 use super::skipped_step::verbs;
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::CallAttempts;
-use crate::measure::currency;
+use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, Place, WordClass, WordClasses, classes, classes_of, names};
+use crate::measure::numbers::{self, Number};
+use crate::measure::records::{Field, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, is_of_kind, stems};
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index, currency};
 use crate::recognise::{AgentTrace, Call, Text};
 
 /// Most bytes of instructions that are read, and of one sentence.

@@ -9,7 +9,7 @@
 use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
-use crate::measure::agent::attempts::{Attempt, CallAttempts};
+use crate::measure::calls::attempts::{Attempt, CallAttempts};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip};

@@ -13,13 +13,11 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
 use super::history::end_of;
-use super::numbers;
-use crate::measure::agent::agent_index;
-use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::Said;
-use crate::measure::{Finding, Memo};
+use crate::measure::request::{Demand, TaskDemands};
+use crate::measure::{Finding, Memo, agent_index, numbers};
 use crate::recognise::{AgentTrace, Content, Part, Role};
 
 /// Maximum model calls of a trace that are read.

@@ -9,13 +9,12 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::dates::year_of;
 use super::evidence::{Evidence, Source};
 use super::executed_placeholder::writes_text;
-use super::numbers;
-use super::records::Structure;
-use crate::measure::Memo;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
 use crate::measure::language::Action;
+use crate::measure::records::Structure;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
+use crate::measure::{Memo, numbers};
 use crate::recognise::{AgentTrace, Part, Role, Text};
 
 /// Ancestors of an agent's span that are searched for the tool span that called it.

@@ -13,14 +13,13 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use crate::measure::agent::agent_index;
 use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{WordClass, WordClasses, classes_in, names};
 use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Call, Text};
 
 /// Most calls of an agent that are read.

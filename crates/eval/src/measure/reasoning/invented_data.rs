@@ -15,15 +15,14 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::history::end_of;
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempt, CallAttempts};
-use crate::measure::agent::request::{Demand, TaskDemands};
+use crate::measure::calls::attempts::{Attempt, CallAttempts};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::{Invention, Said, WordClass, classes_in};
+use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo, Severity};
+use crate::measure::{Finding, Memo, Severity, agent_index};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
 
 /// Maximum model calls of a trace that are read.

@@ -16,7 +16,7 @@ use verdict_otlp::trace::Idx;
 use super::conduct::Conduct;
 use super::dropped_part::excepts;
 use super::statements::{contains_words, words_of};
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, Said, WordClass};

@@ -12,14 +12,13 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::{masked, sentences};
-use super::numbers::has_digit;
-use crate::measure::agent::agent_index;
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::language::{Action, Claim, Kind, Said, Tense};
+use crate::measure::numbers::has_digit;
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::tool_purpose::{ToolPurpose, offered};
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, Text, json_keys};
 
 // The model's intention to call a tool or helper.

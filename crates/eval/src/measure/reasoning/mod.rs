@@ -14,7 +14,6 @@ mod other_moment;
 mod other_row;
 mod repeated_action;
 mod dropped_part;
-pub(crate) mod without_effect;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;
@@ -29,9 +28,9 @@ mod executed_placeholder;
 mod guess_stated;
 pub(crate) mod unsupported_facts;
 pub(crate) mod history;
-pub(crate) mod numbers;
 pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
+pub(crate) mod recovery;
 mod arithmetic;
 mod dates;
 mod left_out_thing;
@@ -41,7 +40,6 @@ mod phrase_facts;
 mod invented_contact;
 mod other_amount;
 mod asked_again;
-pub(crate) mod records;
 mod review;
 mod same_thing;
 pub(crate) mod unmet_confirmation;
@@ -49,18 +47,15 @@ pub(crate) mod skipped_lookups;
 mod skipped_step;
 mod statements;
 mod swapped_ends;
-mod tables;
 mod written_moments;
 
 pub(crate) use review::{Review, SpanReview};
 use verdict_otlp::trace::Kind;
 
-use super::defects::{Findings, unmeasured};
+use super::defects::Findings;
 use super::language::is_english;
 use super::{Context, Measurement, Unmeasured};
 use crate::recognise::Content;
-
-pub(crate) const NAME: &str = "reasoning_integrity";
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
@@ -89,7 +84,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
         (None, evidence) => evidence.into(),
     };
-    Some(unmeasured(context.at, NAME, reason))
+    Some(context.unmeasured(reason))
 }
 
 #[cfg(test)]

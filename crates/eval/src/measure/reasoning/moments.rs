@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::dates::{self, day_number};
 use super::local_dates;
-use super::numbers::{self, Number};
+use crate::measure::numbers::{self, Number};
 
 /// Most dates, moments and times of day.
 const MAX_MOMENTS: usize = 64;

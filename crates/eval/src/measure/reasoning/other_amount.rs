@@ -16,15 +16,14 @@ use verdict_otlp::work;
 use super::conduct::Conduct;
 use super::evidence::{Evidence, Source, Support};
 use super::missing_announced_call::instruction_texts;
-use super::numbers::{self, Number};
-use super::records::Structure;
-use super::without_effect;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
+use crate::measure::numbers::{self, Number};
+use crate::measure::records::Structure;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo, currency};
+use crate::measure::{Finding, Memo, currency, without_effect};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Most bytes of what the user said and of an answer: longer texts name many things.
@@ -339,7 +338,7 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::agent::attempts::CallAttempts;
+    use crate::measure::calls::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;

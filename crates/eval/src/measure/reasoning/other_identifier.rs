@@ -12,13 +12,12 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::same_thing::{identifiers, shape};
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::provenance::Provenance;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Agent, AgentTrace, Call};
 

@@ -20,14 +20,14 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use super::records::{Field, Record, Records, Scalar, Structure};
 use super::statements::{Words, contains_words, words_of};
 use super::{dates, local_dates};
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Language, WordClass, WordClasses, classes};
+use crate::measure::records::{Field, Record, Records, Scalar, Structure};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;

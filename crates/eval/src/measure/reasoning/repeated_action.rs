@@ -20,16 +20,15 @@ use verdict_otlp::work;
 use super::arithmetic::is_unit;
 use super::conduct::Conduct;
 use super::missing_announced_call::instructions;
-use super::records::{Field, Record, Scalar, Structure};
 use super::same_thing::{identifiers, shape};
-use super::{numbers, without_effect};
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes, classes_in};
+use crate::measure::records::{Field, Record, Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, numbers, without_effect};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
@@ -437,7 +436,7 @@ fn ids(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::agent::attempts::CallAttempts;
+    use crate::measure::calls::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;

@@ -18,7 +18,6 @@ use super::conduct::{Rule, by};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
-use super::numbers::has_digit;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part,
@@ -26,13 +25,13 @@ use super::{
     left_out_thing, missing_announced_call, other_amount, other_identifier, other_moment, other_row,
     repeated_action, skipped_lookups, skipped_step, unmet_confirmation,
 };
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, author, quoted};
-use crate::measure::agent::request::{self, Demand, TaskDemands};
+use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::language::{Said, is_english};
-use crate::measure::{Finding, Memo};
+use crate::measure::numbers::has_digit;
+use crate::measure::request::{self, Demand, TaskDemands};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
 /// Most answers of one trace whose facts are checked: each may have to search all evidence.

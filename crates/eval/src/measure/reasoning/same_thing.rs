@@ -4,8 +4,8 @@
 //! kind, in one record or in the record around it. The arguments of a lookup name the one thing that it returns.
 //! Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
 
-use super::records::{Field, Record, Structure};
 use crate::measure::Memo;
+use crate::measure::records::{Field, Record, Structure};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 

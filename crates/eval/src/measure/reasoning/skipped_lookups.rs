@@ -12,16 +12,15 @@ use verdict_otlp::trace::Idx;
 use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
+use crate::measure::calls::nothing::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::language::{Readable, readable};
-use crate::measure::provenance::Provenance;
-use crate::measure::provenance::follows_negation;
-use crate::measure::tool_completeness::nothing::is_nothing;
-use crate::measure::{Finding, Memo, avoidance, recovery};
+use crate::measure::provenance::{Provenance, follows_negation};
+use crate::measure::reasoning::recovery;
+use crate::measure::{Finding, Memo, agent_index, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
 // Verbs of a step that requires a lookup; a verification or comparison needs none.

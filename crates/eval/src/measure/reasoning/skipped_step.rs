@@ -19,17 +19,16 @@ use verdict_otlp::work;
 
 use super::answer::sentences;
 use super::conduct::Conduct;
-use super::numbers::has_digit;
-use super::records::{Scalar, Structure};
-use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
     Action, Language, Place, Places, Said, WordClass, WordClasses, classes, classes_of,
 };
+use crate::measure::numbers::has_digit;
+use crate::measure::records::{Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, is_of_kind, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
 
 /// Most bytes of instructions and of one sentence that are read.
@@ -465,7 +464,7 @@ fn alike_begin(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::agent::attempts::CallAttempts;
+    use crate::measure::calls::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;

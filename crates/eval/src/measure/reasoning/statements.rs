@@ -9,9 +9,9 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use super::answer::{masked, sentences};
-use super::numbers::with_joined_groups;
 use crate::measure::Memo;
 use crate::measure::language::{Language, Place, WordClass, WordClasses, classes, classes_of};
+use crate::measure::numbers::with_joined_groups;
 
 /// Most clauses of one answer.
 const MAX_CLAUSES: usize = 200;

@@ -7,14 +7,13 @@
 use verdict_otlp::trace::Idx;
 
 use super::history::end_of;
-use crate::measure::agent::agent_index;
 use crate::measure::conversation::Turns;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::clip;
 use crate::measure::language::{Action, Said, Tense};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered};
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Text};
 
 /// Maximum turns of a trace that are read.

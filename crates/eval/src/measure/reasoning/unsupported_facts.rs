@@ -7,15 +7,14 @@
 use super::answer::sentences;
 use super::dates;
 use super::evidence::{Evidence, Support};
-use super::numbers::{self, Number};
 use super::phrase_facts::{PhraseFact, links, quotations};
 use super::statements::{Prose, is_idle};
-use crate::measure::agent::request::{self, Demand, TaskDemands};
-use crate::measure::currency;
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::language::{Language, Said};
-use crate::measure::{Category, Finding, Memo};
+use crate::measure::numbers::{self, Number};
+use crate::measure::request::{self, Demand, TaskDemands};
+use crate::measure::{Category, Finding, Memo, currency};
 
 /// Most facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::dates::{self, day_number};
-use super::numbers;
 use crate::measure::excerpt::clip_end;
+use crate::measure::numbers;
 
 regex!(
     DAY,

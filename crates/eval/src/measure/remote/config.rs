@@ -10,8 +10,8 @@ use verdict_config::{Problem, Size, settings};
 use super::metric::RemoteMetric;
 use super::protocol::RequestedScale;
 use super::subject::Subject;
-use crate::measure::catalog::CustomMetric;
-use crate::measure::settings::sections::{Override, RULES, Scored};
+use crate::measure::custom_metric::CustomMetric;
+use crate::measure::sections::{Override, RULES, Scored};
 use crate::measure::table::{About, MetricSpec, Need, Requires, Scale};
 
 /// The evaluators by the name of their metric, which is its attribute key.

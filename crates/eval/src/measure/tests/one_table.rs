@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::measure::path::task::FailCondition;
-use crate::measure::plan::part::PlanPart;
+use crate::measure::metric_names::{FailCondition, GpaMetric, PlanPart};
 use crate::measure::plan::reference::Rating;
-use crate::measure::settings::gpa::GpaMetric;
-use crate::measure::settings::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
+use crate::measure::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
 use crate::measure::table::{MetricSpec, PLAN_RATING, PLAN_SCORE, Scale, SectionKey, rows_of, spec};
 
 fn rows(section: SectionKey) -> Vec<&'static str> {

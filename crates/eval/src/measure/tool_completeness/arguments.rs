@@ -10,9 +10,9 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use serde_json::Value;
 
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
+use crate::measure::calls::signs::of_call;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
-use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::{Context, Finding, schema};

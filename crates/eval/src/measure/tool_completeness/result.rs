@@ -5,10 +5,9 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use aho_corasick::packed::Searcher;
 
-use super::nothing::{is_void, says_nothing_found};
 use super::vain;
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::quoted;
+use crate::measure::calls::attempts::quoted;
+use crate::measure::calls::nothing::{is_void, says_nothing_found};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip};
 use crate::measure::error_text::program_output;
@@ -16,7 +15,7 @@ use crate::measure::excerpt::{around, tail};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding, Memo};
+use crate::measure::{Context, Finding, Memo, agent_index};
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.

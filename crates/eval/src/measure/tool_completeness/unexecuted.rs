@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind};
 
+use crate::measure::calls::signs::own_signs;
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::signs::own_signs;
 use crate::measure::{Category, Context, Finding};
 use crate::recognise::{SpanView, ToolRequest};
 

@@ -5,12 +5,13 @@
 //! result named, and fails where the model made the identifier up. A run that answers with particulars although none of
 //! its lookups found anything fails where it answers (`reasoning::skipped_lookups`).
 
-use super::nothing::is_nothing;
+use crate::measure::calls::nothing::is_nothing;
+use crate::measure::calls::signs::of_call;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::signs::of_call;
 use crate::measure::provenance::Provenance;
+use crate::measure::reasoning::recovery;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding, recovery};
+use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
 /// The finding on a lookup that reports, without a sign of failure on its span, that there is no such thing.

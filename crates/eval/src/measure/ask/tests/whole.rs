@@ -59,7 +59,7 @@ fn agents_are_judged_separately_and_the_trace_on_its_root() {
     assert!(asked[1].question.prompt.user.contains("the agent's name]\nhelper\n"));
     // Without the trace, the manager is judged by itself as well.
     let mut settings = settings(&[GOAL]);
-    settings.gpa.per = vec![crate::measure::settings::gpa::Per::Agents];
+    settings.gpa.per = vec![crate::measure::gpa::Per::Agents];
     let (_, asked) = judged(&trace, &settings, |_| Ok(vec![said(3, &[])]));
     let manager = &asked[0].question.prompt.user;
     assert!(manager.contains(&itself(0)));

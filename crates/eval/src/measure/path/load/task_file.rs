@@ -21,8 +21,9 @@ use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::limits::Limit;
 use super::super::prompt_pattern::PromptRegex;
 use super::super::score::{Parameters, Weights};
-use super::super::task::{FailCondition, FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
+use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, Policy, RuleEntry};
+use crate::measure::metric_names::FailCondition;
 
 /// A task and its warnings, or its problems.
 pub(super) type TaskResult = Result<(Task, Vec<TaskProblem>), Vec<TaskProblem>>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::measure::settings::sections::Section;
+use crate::measure::sections::Section;
 use crate::measure::testing::{Script, row};
 use crate::measure::{Memo, Opinion, Settings, Usage};
 use crate::recognise::{AgentTrace, Text};

@@ -10,13 +10,12 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-use crate::measure::Memo;
-use crate::measure::agent::attempts::CallAttempts;
+use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
 use crate::measure::reasoning::same_thing::identifiers;
-use crate::measure::reasoning::without_effect;
 use crate::measure::tool_purpose::ToolPurpose;
+use crate::measure::{Memo, without_effect};
 use crate::recognise::{AgentTrace, Call, Part};
 
 /// Bytes of the arguments and of the result of one call that are read.

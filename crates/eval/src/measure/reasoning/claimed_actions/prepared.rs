@@ -15,9 +15,9 @@ use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{classes, classes_in, is_english};
 use crate::measure::reasoning::history::end_of;
-use crate::measure::reasoning::records::{Field, Scalar, Structure};
-use crate::measure::reasoning::without_effect;
+use crate::measure::records::{Field, Scalar, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of};
+use crate::measure::without_effect;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Call, Text};
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn nothing_is_searched_beyond_the_budget() {
         use crate::measure::Memo;
-        use crate::measure::agent::attempts::CallAttempts;
+        use crate::measure::calls::attempts::CallAttempts;
         use crate::measure::work_budget::WorkBudget;
 
         let result = format!("{{\"draft\":\"d1\",\"note\":\"{}\"}}", "It was sent. ".repeat(1_000));

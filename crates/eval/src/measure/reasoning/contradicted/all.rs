@@ -8,9 +8,9 @@ use super::exchange::{Exchange, Outcome};
 use super::predicates::is_state_key;
 use super::sources::{Source, names_of};
 use crate::measure::language::WordClass;
-use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::{Field, Record, Scalar};
+use crate::measure::numbers;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Record, Scalar};
 
 // A question about all things, or whether something holds of them; "are there" asks for some.
 regex!(ASKS_OF_ALL, r"^ (?:is|are|was|were|do|does|has|have) (?:all|both|each|every) ");

@@ -11,9 +11,9 @@ use super::named_rows::{Row, RowName, tables};
 use super::row_scope::{compares, mentions};
 use super::rows::unstructured;
 use crate::measure::language::{WordClasses, classes, classes_in};
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::Field;
+use crate::measure::records::Field;
 
 /// Fewest figures that only one row has.
 const MIN_FIGURES: usize = 2;

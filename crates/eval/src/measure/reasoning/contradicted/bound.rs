@@ -5,11 +5,10 @@
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
-use crate::measure::currency;
 use crate::measure::language::{WordClasses, classes};
-use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::{Field, Record};
 use crate::measure::reasoning::statements::contains_words;
+use crate::measure::records::{Field, Record};
+use crate::measure::{currency, numbers};
 
 /// Fields that are an amount for one thing.
 const AMOUNTS: [&str; 6] = ["price", "cost", "fare", "rate", "fee", "rent"];

@@ -7,7 +7,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
-use crate::measure::reasoning::records::{Field, Scalar};
+use crate::measure::records::{Field, Scalar};
 
 const DAY: i32 = 24 * 60;
 /// Most times of one answer, and of the results.

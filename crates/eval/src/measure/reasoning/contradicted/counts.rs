@@ -12,10 +12,10 @@ use super::predicates::{WORDS, assertion};
 use super::sources::Source;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::WordClass;
+use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::is_unit;
-use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::{Field, List, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, List, Record, Scalar};
 use crate::pattern::contains_ignoring_case;
 
 /// Keys of lists that say nothing of their items.

@@ -5,7 +5,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::language::WordClass;
-use crate::measure::reasoning::records::Field;
+use crate::measure::records::Field;
 
 /// Fewest digits of a number that is named by its last ones.
 const MIN_LONG: usize = 8;

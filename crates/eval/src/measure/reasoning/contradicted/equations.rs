@@ -5,9 +5,9 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::arithmetic::{converts, named_units};
-use crate::measure::reasoning::numbers::{self, Number};
 
 /// Most numbers of one equation.
 const MAX_TERMS: usize = 8;

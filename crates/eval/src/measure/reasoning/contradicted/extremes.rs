@@ -9,9 +9,10 @@ use aho_corasick::AhoCorasick;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::assertion;
 use super::sources::names_of;
-use crate::measure::reasoning::records::{Field, Name, Record, Scalar};
+use crate::measure::numbers;
+use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::reasoning::{dates, numbers};
+use crate::measure::records::{Field, Name, Record, Scalar};
 use crate::pattern::contains_ignoring_case;
 
 /// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named

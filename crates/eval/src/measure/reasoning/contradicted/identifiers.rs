@@ -8,8 +8,8 @@ use super::exchange::{Exchange, Outcome};
 use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::records::Records;
 use crate::measure::reasoning::statements::is_idle;
+use crate::measure::records::Records;
 
 /// Fewest digits of an identifier.
 const MIN_DIGITS: usize = 3;
@@ -134,7 +134,7 @@ fn is_derived(exchange: &Exchange<'_>, token: &str) -> bool {
     }
     let is_in = |text: &str| {
         let mut found = false;
-        crate::measure::reasoning::numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));
+        crate::measure::numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));
         found
     };
     exchange.sources.seen.iter().any(|text| is_in(text))

@@ -15,13 +15,13 @@ use super::rows::unstructured;
 use super::sources::Source;
 use crate::measure::currency;
 use crate::measure::language::{WordClasses, classes, classes_in};
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::{
     converts, is_unit, named_units, near, pair_gives, tolerance_of, triple_gives,
 };
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::{Field, Name};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Name};
 use crate::measure::tool_purpose::ToolPurpose;
 
 /// Most names of fields that are compared, and numbers that are combined.

@@ -9,8 +9,8 @@ use foldhash::HashMap;
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;
-use crate::measure::reasoning::records::{Field, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Scalar};
 use crate::pattern::contains_ignoring_case;
 
 /// Names that exclude each other in every context.

@@ -10,10 +10,10 @@ use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_clock;
 use super::sources::Source;
+use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::numbers::has_digit;
-use crate::measure::reasoning::records::{Field, Name, Record, Records, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Name, Record, Records, Scalar};
 
 /// Most tables of the results of one run, rows of each, and cells of a row.
 const MAX_TABLES: usize = 32;

@@ -5,7 +5,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::language::{Language, WordClasses, classes, names};
-use crate::measure::reasoning::numbers;
+use crate::measure::numbers;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 

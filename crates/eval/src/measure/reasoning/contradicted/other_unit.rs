@@ -7,8 +7,8 @@
 use super::exchange::{Exchange, Outcome};
 use super::rows::unstructured;
 use crate::measure::excerpt::lowercase;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::{Field, Record};
+use crate::measure::numbers::{self, Number};
+use crate::measure::records::{Field, Record};
 use crate::measure::units::{self, Unit};
 
 /// Most numbers of an answer, and fields, that are compared.

@@ -11,9 +11,9 @@ use verdict_otlp::trace::Idx;
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;
 use crate::measure::identifier::identifier_words;
-use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::{Field, Records, Scalar};
+use crate::measure::numbers;
 use crate::measure::reasoning::statements::contains_any;
+use crate::measure::records::{Field, Records, Scalar};
 
 /// Words by which requests ask for all.
 const ASKS: [&str; 12] = [

@@ -6,8 +6,8 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::language::{WordClass, names};
-use crate::measure::reasoning::records::Scalar;
 use crate::measure::reasoning::statements::words_of;
+use crate::measure::records::Scalar;
 use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
 

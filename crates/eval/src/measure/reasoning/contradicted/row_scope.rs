@@ -10,9 +10,9 @@ use super::predicates::assertion;
 use super::row_values::is_state;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::records::Field;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::reasoning::written_moments::times;
+use crate::measure::records::Field;
 
 /// Longest label of a line.
 const MAX_LABEL: usize = 40;

@@ -1,11 +1,11 @@
 //! What a clause or a text gives of the cells of a row.
 
 use super::predicates::is_state_key;
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::{Field, Scalar};
 use crate::measure::reasoning::statements::contains_words;
 use crate::measure::reasoning::written_moments::times;
+use crate::measure::records::{Field, Scalar};
 
 /// Shorter texts are no value of their own.
 const MIN_TEXT: usize = 3;

@@ -13,11 +13,11 @@ use super::predicates::follows_verb;
 use super::row_scope::{Named, inherited, is_value, measures, mentions};
 use super::row_values::{Statement, has_value, is_state};
 use super::sources::{Source, Sources};
+use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::moments::Moments;
-use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::Field;
 use crate::measure::reasoning::statements::{Clause, words_of};
+use crate::measure::records::Field;
 
 /// Longest request that only asks.
 const MAX_QUESTION: usize = 400;

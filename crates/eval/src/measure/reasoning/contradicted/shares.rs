@@ -7,9 +7,9 @@
 use super::exchange::{Exchange, Outcome};
 use super::partial::says_part;
 use crate::measure::defects::Defect;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::{Field, Record};
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Record};
 
 /// Most rows and columns of a list, and rows of a table of the answer.
 const MAX_ROWS: usize = 400;

@@ -6,9 +6,9 @@
 
 use super::exchange::{Exchange, Outcome};
 use super::rows::unstructured;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::Field;
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::records::Field;
 
 /// Fewest digits that agree, without zeros at the end.
 const MIN_DIGITS: usize = 4;

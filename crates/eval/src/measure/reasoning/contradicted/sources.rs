@@ -9,15 +9,14 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::predicates::assertion;
-use crate::measure::Memo;
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::CallAttempts;
+use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::prompt_texts;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
-use crate::measure::reasoning::records::{Field, Record, Scalar, Structure};
 use crate::measure::reasoning::statements::words_of;
+use crate::measure::records::{Field, Record, Scalar, Structure};
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Role, Text};
 

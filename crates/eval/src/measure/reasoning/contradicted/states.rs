@@ -4,15 +4,14 @@
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
 //! the beginning assert what the question asks. What is said of all is refuted by one ([`super::all`]).
 
-use super::all;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
-use super::subjects;
+use super::{all, subjects};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::records::{Field, Record, Scalar};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 

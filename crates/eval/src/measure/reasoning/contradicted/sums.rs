@@ -10,10 +10,10 @@ use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::row_scope::measures;
 use super::sources::Source;
+use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Record, Scalar};
 
 /// Most lines with a label and an amount, rows of a list, and columns of each kind.
 const MAX_LINES: usize = 60;

@@ -6,8 +6,8 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::excerpt::around;
+use crate::measure::numbers;
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::statements::Clause;
 
 /// Most bytes at the end of a result that are read: a summary is its last line.

@@ -5,7 +5,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
-use crate::measure::reasoning::numbers::{self, Number};
+use crate::measure::numbers::{self, Number};
 
 regex!(
     TOTAL,

@@ -4,9 +4,9 @@ use verdict_otlp::trace::Idx;
 
 use super::{MAX_CALLS, Reviewer};
 use crate::measure::Finding;
+use crate::measure::calls::call_index::CallIndex;
 use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
 use crate::measure::reasoning::answer::masked;
 use crate::measure::reasoning::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_means_tool};

@@ -1,7 +1,7 @@
 //! Answers about rows, fields and all things of results: each wrong statement beside right ones.
 
 use super::*;
-use crate::measure::agent::attempts::CallAttempts;
+use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::reasoning::contradicted;
 
 /// The rationales of what an answer contradicts. Each call is a tool, its arguments and its result.

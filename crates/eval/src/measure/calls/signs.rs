@@ -2,7 +2,7 @@
 
 use verdict_otlp::trace::Kind;
 
-use super::as_data::is_data;
+use crate::measure::calls::as_data::is_data;
 use crate::measure::defects::Defect;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::excerpt::head;
@@ -14,7 +14,7 @@ use crate::recognise::{AgentTrace, Call, ErrorSign, ErrorSource, SpanView, Text}
 const SHOWN_KIND: usize = 80;
 
 /// A suffix of the rationale for causes that are not the agent's (000, section 1).
-pub(super) fn cause_suffix(cause: Defect) -> &'static str {
+pub(crate) fn cause_suffix(cause: Defect) -> &'static str {
     match cause.category() {
         // A limit may be reached by the agent's actions or by its input.
         _ if cause == Defect::Exhausted => ", at a limit",
@@ -161,6 +161,6 @@ pub(crate) fn reported_by(trace: &AgentTrace, memo: &Memo, call: &Call) -> Optio
 struct Reported(Option<String>);
 
 /// [`error_text::reported`], computed once for each text.
-pub(super) fn reported(memo: &Memo, text: &Text) -> Option<String> {
+pub(crate) fn reported(memo: &Memo, text: &Text) -> Option<String> {
     memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
 }

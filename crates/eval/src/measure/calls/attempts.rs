@@ -14,8 +14,8 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use crate::measure::Memo;
+use crate::measure::calls::signs::reported_by;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::signs::reported_by;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::{AgentTrace, Call};

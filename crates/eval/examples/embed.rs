@@ -2,9 +2,9 @@
 //!
 //! The evaluator performs no I/O. If metrics name judges, it returns questions and receives answers, and the
 //! caller sends them: here an async function answers them itself.
-//! Run with `cargo run --example embed`.
+//! Run with `cargo run -p verdict-eval --example embed`.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub fn evaluator() -> Result<Evaluator, Box<dyn Error>> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/langgraph-openinference-m");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/langgraph-openinference-m");
     let evaluator = evaluator()?;
     for evaluated in evaluate(&evaluator, &[std::fs::read(format!("{folder}/001.pb"))?]).await? {
         lines(&evaluator, &evaluated).iter().for_each(|line| println!("{line}"));

@@ -2,9 +2,9 @@
 //!
 //! Its row contains its name and its scale. Like a built-in metric it can be disabled, has a threshold and
 //! overrides, propagates to the trace's verdict, and is written as attributes of the span.
-//! Run with `cargo run --example custom_metric`.
+//! Run with `cargo run -p verdict-eval --example custom_metric`.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::error::Error;
 
@@ -58,7 +58,7 @@ pub fn run(request: &[u8], threshold: f64) -> Result<Vec<String>, Box<dyn Error>
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/pydanticai-b");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/pydanticai-b");
     let request = std::fs::read(format!("{folder}/001.pb"))?;
     for line in run(&request, 0.5)? {
         println!("{line}");

@@ -17,18 +17,17 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
-use super::conversation::runs_code;
-use super::dialogue::{Replies, is_for_reader};
-use super::excerpt::clip;
-use super::failure_origin::is_of_others;
-use super::identifier::identifier_words;
-use super::language::{Readable, Said, WordClass, classes_in, readable};
-use super::memo::Memo;
-use super::reasoning::invented_data::Invented;
-use super::reasoning::numbers;
-use super::tool_purpose::{Purpose, is_verb, purpose};
-use super::{Context, Finding, Severity, avoidance};
+use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
+use crate::measure::conversation::runs_code;
+use crate::measure::dialogue::{Replies, is_for_reader};
+use crate::measure::excerpt::clip;
+use crate::measure::failure_origin::is_of_others;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Readable, Said, WordClass, classes_in, readable};
+use crate::measure::memo::Memo;
+use crate::measure::reasoning::invented_data::Invented;
+use crate::measure::tool_purpose::{Purpose, is_verb, purpose};
+use crate::measure::{Context, Finding, Severity, avoidance, numbers};
 use crate::recognise::{Agent, AgentTrace, Call, Part, Role, SpanView};
 
 /// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the

@@ -13,7 +13,7 @@ pub(crate) fn is_nothing(text: &str) -> bool {
 }
 
 /// `""`, `[]`, `null` and the like, also inside the objects that frameworks wrap results in.
-pub(super) fn is_void(text: &str) -> bool {
+pub(crate) fn is_void(text: &str) -> bool {
     /// Maximum bytes of JSON without content.
     const VOID_BYTES: usize = 120;
     match text {
@@ -66,7 +66,7 @@ regex!(
 );
 
 /// Whether the text only says that nothing was found.
-pub(super) fn says_nothing_found(text: &str) -> bool {
+pub(crate) fn says_nothing_found(text: &str) -> bool {
     if text.len() > SHORT_BYTES {
         return false;
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
-use verdict_otlp::labelled_enum;
 
-use super::sections::{MetricSettings, Override, Section, below, outside, thresholds};
+use crate::measure::metric_names::GpaMetric;
+use crate::measure::sections::{MetricSettings, Override, Section, below, outside, thresholds};
 use crate::measure::table::Scale;
 
 /// Goal, plan and action, measured by LLM judges only; without judges nothing is measured.
@@ -53,22 +53,6 @@ pub enum Per {
     Agents,
     /// The trace as a whole.
     Trace,
-}
-
-labelled_enum! {
-    /// The seven metrics of 000.
-    // Labels are names of metrics.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-    #[serde(rename_all = "snake_case")]
-    pub enum GpaMetric {
-        GoalFulfillment = "gpa.goal_fulfillment",
-        LogicalConsistency = "gpa.logical_consistency",
-        ExecutionEfficiency = "gpa.execution_efficiency",
-        PlanQuality = "gpa.plan_quality",
-        PlanAdherence = "gpa.plan_adherence",
-        ToolSelection = "gpa.tool_selection",
-        ToolCalling = "gpa.tool_calling",
-    }
 }
 
 /// Settings of one of the seven metrics.

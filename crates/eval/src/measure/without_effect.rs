@@ -9,10 +9,10 @@
 
 use serde_json::Value;
 
-use super::records::{Field, Record, Records, Scalar, Structure};
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Said, WordClass, names};
+use crate::measure::records::{Field, Record, Records, Scalar, Structure};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};

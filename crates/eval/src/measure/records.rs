@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 
-use super::tables::{self, Row};
 use crate::measure::Memo;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
+use crate::measure::tables::{self, Row};
 use crate::recognise::{Node, Text};
 
 /// Most bytes of a text that is read.

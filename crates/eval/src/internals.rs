@@ -1,0 +1,88 @@
+//! Behind the feature `internals`: what the service, the judges and the commands of the product use in addition to the
+//! public types. No stability promise: it changes with them.
+
+pub use crate::disclosure::Disclosure;
+pub use crate::evaluate::{MAX_REQUEST, OUTCOME_QUESTION};
+pub use crate::measure::ask::asker::Asker;
+pub use crate::measure::question::services;
+pub use crate::open_trace::OpenCalls;
+
+/// Attributes and events from verdicts, without an [`Evaluator`](crate::Evaluator).
+pub mod annotation {
+    pub use crate::annotate::alarm_events::{ALARM_EVENT, PATH_ALARM_EVENT};
+    pub use crate::annotate::findings::finding_id;
+    pub use crate::annotate::header::{RenderedTrace, TraceHeader};
+    pub use crate::annotate::signature::signature;
+    pub use crate::annotate::{EVALUATION_EVENT, SCOPE_NAME, TRACE_EVALUATION, apply, encode};
+}
+
+/// Metrics that programs behind HTTP endpoints answer: the JSON of requests and answers.
+pub mod evaluators {
+    pub use crate::measure::remote::protocol::{
+        EvaluationAnswer, EvaluationRequest, RequestedScale, VERSION, probe, request_schema, run_code,
+    };
+}
+
+/// A whole trace judged in one question, as a baseline (001, section 4.2).
+pub mod baseline {
+    pub use crate::measure::ask::whole_trace::{question, read};
+}
+
+/// Paths through task automata (002).
+pub mod path {
+    pub use crate::measure::path::automaton::{Automaton, StateId, Transition};
+    pub use crate::measure::path::check::check;
+    pub use crate::measure::path::draft::Draft;
+    pub use crate::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn};
+    pub use crate::measure::path::load::{LoadedTasks, load, schema};
+    pub use crate::measure::path::matching::calls_of;
+    pub use crate::measure::path::next::{
+        PathAnswer, PathDecision, PathPositions, PendingCall, ProposedCall, RunHints, TaskDecision,
+    };
+    pub use crate::measure::path::run_walk::{RunWalk, has_failed};
+    pub use crate::measure::path::score::{Parameters, PathScores};
+    pub use crate::measure::path::settings::Settings;
+    pub use crate::measure::path::task::Task;
+    pub use crate::measure::path::walk::{Token, Walk};
+    pub use crate::recognise::json_keys::values as json_values;
+}
+
+/// Plans over tools: assessment, improvement, weights (004).
+pub mod plan {
+    pub use crate::measure::metric_names::PlanPart;
+    pub use crate::measure::plan::assessment::PlanAssessment;
+    pub use crate::measure::plan::batch::{
+        BatchPlan, BatchReport, LabelAgreement, StepTags, Tiers, report as batch_report,
+    };
+    pub use crate::measure::plan::improve::{
+        ImprovementLoop, Lineage, MAX_PASSES, Tag, read_tags, tag_questions,
+    };
+    pub use crate::measure::plan::judge_questions::{
+        JUDGED_PARTS, median_judgement, questions as judge_questions,
+    };
+    pub use crate::measure::plan::learn_weights::{LearntWeights, RankedPlan, learn_weights};
+    pub use crate::measure::plan::lineage::statistics as lineage_statistics;
+    pub use crate::measure::plan::pair_questions::{
+        JUDGED_KEY, Matching, embedding_question, pair_question, read_cosines, read_pairs,
+    };
+    pub use crate::measure::plan::parse::{parse_plan, query_of_file};
+    pub use crate::measure::plan::part::Weights;
+    pub use crate::measure::plan::prompt::{DATA, fence};
+    pub use crate::measure::plan::reference::{Rating, ReferenceMatch};
+    pub use crate::measure::plan::schema::Plan;
+    pub use crate::measure::plan::shape::{Shape, is_rejected, shape};
+    pub use crate::measure::plan::tools::Toolbox;
+
+    /// Pairwise comparison of answers to one query.
+    pub mod comparison {
+        pub use crate::measure::plan::compare::{
+            NAMES, ResponseComparison, WinRates, combine, questions, read_keyed, win_rates,
+        };
+    }
+}
+
+/// JSON Schema validation in bounded steps.
+pub mod schema {
+    pub use crate::measure::schema::compile::Schema;
+    pub use crate::measure::schema::{Validation, Validity};
+}

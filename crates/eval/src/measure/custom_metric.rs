@@ -1,0 +1,60 @@
+//! Metrics of an embedding program or a remote evaluator, each with its row and settings.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::sections::{RULES, Scored};
+use super::{Answer, Context, Metric, MetricProgress, MetricSpec};
+
+/// A metric that is added from outside.
+#[derive(Clone)]
+pub struct CustomMetric {
+    /// Its name and scale.
+    pub row: &'static MetricSpec,
+    /// Its threshold, and the judges that it asks.
+    pub settings: Scored,
+    pub(crate) metric: Arc<dyn Metric>,
+}
+
+impl CustomMetric {
+    /// If `settings` name judges, its first step may ask. Otherwise it runs with the rules, and its questions
+    /// are not asked.
+    pub fn new(
+        row: &'static MetricSpec,
+        mut settings: Scored,
+        metric: impl Metric + 'static,
+    ) -> CustomMetric {
+        if settings.judges.is_empty() {
+            settings.judges.push(RULES.to_owned());
+        }
+        CustomMetric { row, settings, metric: Arc::new(metric) }
+    }
+
+    /// The judges that it asks.
+    pub fn named_judges(&self) -> impl Iterator<Item = &str> {
+        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
+    }
+}
+
+impl Metric for CustomMetric {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        match self.metric.step(context, answers) {
+            MetricProgress::Done(mut measurements) => {
+                // Another name has no scale and no settings, and could be that of another metric.
+                measurements.iter_mut().for_each(|measurement| measurement.metric = self.row.name);
+                MetricProgress::Done(measurements)
+            }
+            ask => ask,
+        }
+    }
+
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        self.metric.early_step(context, answers)
+    }
+}
+
+impl fmt::Debug for CustomMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.row.fmt(f)
+    }
+}
