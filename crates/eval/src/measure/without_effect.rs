@@ -5,7 +5,8 @@
 //! describes a thing as well may have such keys for the state of the thing. A result whose state is that of a refusal
 //! (`status: rejected`) reports the same, unless the call asked for this state, or was the request that may be rejected.
 //! A flag that the action was not accepted, or not done, reports the same if the result has a reason: without a reason it
-//! may be the state of the thing (an invitation that nobody accepted yet).
+//! may be the state of the thing (an invitation that nobody accepted yet); where the result has nothing but flags and
+//! reasons, any participle says what was not done.
 
 use serde_json::Value;
 
@@ -141,13 +142,16 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
         })
     };
     let is_answered = own().any(says_done);
+    let is_reason = |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
+    // A result of flags and reasons describes no thing: a participle is what was not done, `posted`.
+    let mut fields = parsed.records.iter().flat_map(|record| &record.fields);
+    let is_pure = fields.all(|of| matches!(of.value, Scalar::Bool(_)) || of.name.iter().any(is_reason));
     own().any(|record| {
         let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
-        let is_reason =
-            |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
         flags.any(|flag| {
-            flag.name.iter().any(|word| is_own(word) || is_done(word) && !is_answered)
-                && flag.name.len() <= 2
+            flag.name.iter().any(|word| {
+                is_own(word) || (is_done(word) || is_pure && word.ends_with("ed")) && !is_answered
+            }) && flag.name.len() <= 2
                 && !is_passed(&flag.name)
         }) && record.fields.iter().any(|field| field.name.iter().any(is_reason))
     })
@@ -287,6 +291,9 @@ mod tests {
             ),
             ("refund_fee", r#"{"refunded":false,"reason":"past the limit"}"#, true),
             ("send_invite", r#"{"invite":"I-7","accepted":false}"#, false),
+            ("pay_invoice", r#"{"posted":false,"code":"E_SUSPENDED"}"#, true),
+            ("pay_invoice", r#"{"posted":false}"#, false),
+            ("pay_invoice", r#"{"id":"I-7","posted":false,"message":"Will be posted at noon."}"#, false),
             ("create_task", r#"{"id":7,"title":"Call Ana","completed":false}"#, false),
             ("update_member", r#"{"id":7,"active":false,"message":"saved"}"#, false),
             ("book_room", r#"{"booked":true,"breakfast":false,"message":"ok"}"#, false),

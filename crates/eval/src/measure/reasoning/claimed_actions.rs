@@ -138,6 +138,10 @@ fn own_action(name: &str) -> Option<(Action, String)> {
 const LIGHT: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
+fn unsent(tool: &str) -> String {
+    format!("{tool} was never called, and no call or result says that anything was sent")
+}
+
 /// Whether one of two actions makes a thing and the other one ends it.
 fn are_opposite(one: Action, other: Action) -> bool {
     use Action::{Add, Book, Cancel, Create, Delete, Order, Refund, Return, Schedule};
@@ -188,6 +192,10 @@ impl Claimed<'_, '_> {
         let is_offered = self.offers.actions.contains(&action);
         let is_in_text = || !self.offers.change && IN_TEXTS.contains(&self.claim.verb.as_str());
         let is_of_text = || is_in_text() || action == Order && self.arranges();
+        if action == Action::Notify && !is_offered {
+            // A message tells somebody something.
+            return self.unsent().map(|tool| Some(self.finding(&unsent(tool))));
+        }
         if !is_offered && (!outside || is_of_text()) {
             return None;
         }
@@ -223,8 +231,7 @@ impl Claimed<'_, '_> {
             return Some(Some(self.finding(&why)));
         }
         if let Some(tool) = self.unsent() {
-            let why = format!("{tool} was never called, and no call or result says that anything was sent");
-            return Some(Some(self.finding(&why)));
+            return Some(Some(self.finding(&unsent(tool))));
         }
         if let Some(tool) = self.uncalled(action) {
             return Some(Some(
@@ -554,6 +561,25 @@ mod tests {
             (both, "book_visit", booked, "You are booked in, the order has been cancelled."),
         ] {
             assert_eq!(run(task, tool, result, answer), 0, "{task} {tool} {result} {answer}");
+        }
+    }
+
+    #[test]
+    fn message_to_others_needs_a_call_that_sends_it() {
+        let run = |task: &str, result: &str, answer: &str| {
+            let run = Script::new(task).tools(&["move_rehearsal", "send_message"]);
+            unsupported(run.calls("", &[("move_rehearsal", "{}")]).returns(result).answers(answer)).len()
+        };
+        let task = "Move the rehearsal to Friday and let the cast know.";
+        assert_eq!(run(task, "ok", "It is on Friday now, and I've informed Ida and Bo."), 1);
+        let spanish = "Cambia el ensayo al viernes; hay que avisar al reparto.";
+        assert_eq!(run(spanish, "ok", "He cambiado el ensayo al viernes y he avisado a Ida y Bo."), 1);
+        for (task, result, answer) in [
+            (task, r#"{"notified":["Ida","Bo"]}"#, "It is on Friday now, and I've informed Ida and Bo."),
+            (task, "ok", "As I informed you, the rehearsal is on Friday now."),
+            ("Move it to Friday.", "ok", "It is on Friday now, and I have reported the change."),
+        ] {
+            assert_eq!(run(task, result, answer), 0, "{task} {result} {answer}");
         }
     }
 

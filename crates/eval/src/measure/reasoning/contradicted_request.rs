@@ -4,6 +4,9 @@
 //! call has a flag that is named for this property, the flag says the same. Another call of the same tool with
 //! the requested value corrects it. A tool that sets a property may set it to either value.
 //!
+//! The same holds of the flags of a thing that an action chooses by its identifier from a list of a result, if another thing
+//! in the list has the other value: "a non-smoking room", and the room that is booked has `smoking: true`.
+//!
 //! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
 //! the model span that wrote the first of them. A request states a property before a noun or after a word such as "with"
 //! or "only"; a question about a property ("is it available?") states nothing.
@@ -15,9 +18,11 @@ use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass};
-use crate::measure::tool_purpose::ToolPurpose;
+use crate::measure::numbers::has_digit;
+use crate::measure::records::{Record, Scalar, Structure};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::{Finding, Memo, agent_index};
-use crate::recognise::{Agent, AgentTrace, json_keys};
+use crate::recognise::{Agent, AgentTrace, Call, json_keys};
 
 /// Words of a flag's name that name no property.
 const PLAIN: [&str; 16] = [
@@ -81,7 +86,8 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     });
     let called = agent.calls.iter().take(MAX_STEPS).filter_map(|&c| {
         let call = trace.calls.get(c)?;
-        let flags = flags(call.parsed.as_ref()?);
+        let mut flags = flags(call.parsed.as_ref()?);
+        flags.extend(chosen(trace, memo, agent, call));
         // What is set is what the request's verb says of the property: "stop all marketing mails".
         if !flags.is_empty()
             && ToolPurpose::of_call(trace, memo, call).actions.first() == Some(&Action::Update)
@@ -126,6 +132,43 @@ fn flags(arguments: &Value) -> Vec<(String, bool)> {
     let nested = arguments.values().filter_map(Value::as_object).flatten();
     let flag = |(key, value): (&String, &Value)| Some((key.clone(), value.as_bool()?));
     arguments.iter().chain(nested).filter_map(flag).take(MAX_FLAGS).collect()
+}
+
+/// The flags of the thing in a list of an earlier result that an action names, those in which another thing of the list
+/// differs.
+fn chosen(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Vec<(String, bool)> {
+    let mut flags = Vec::new();
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    let named: Vec<&str> =
+        arguments.filter_map(|(_, value)| value.as_str()).filter(|id| has_digit(id)).collect();
+    if named.is_empty() || purpose(trace, memo, call) != Purpose::Action {
+        return flags;
+    }
+    let calls = agent.calls.iter().take(MAX_STEPS).filter_map(|at| trace.calls.get(*at));
+    let earlier =
+        calls.take_while(|other| other.start < call.start).filter_map(|other| other.result.as_ref());
+    for result in earlier.filter(|result| result.contains("true") && result.contains("false")) {
+        let Some(structure) = Structure::of(result, memo) else { return Vec::new() };
+        let Structure(Some(parsed)) = &*structure else { continue };
+        if !memo.budget.spend(parsed.records.len() * (1 + named.len())) {
+            return Vec::new();
+        }
+        let is_named = |record: &&Record| {
+            record.list.is_some() && record.fields.iter().any(|field| named.contains(&field.shown()))
+        };
+        let Some(record) = parsed.records.iter().find(is_named) else { continue };
+        let rows = || parsed.records.iter().filter(|row| row.list == record.list).take(MAX_STEPS);
+        for field in record.fields.iter().take(MAX_FLAGS) {
+            let Scalar::Bool(value) = field.value else { continue };
+            let differs = |row: &Record| {
+                row.fields.iter().any(|of| of.name == field.name && of.value == Scalar::Bool(!value))
+            };
+            if rows().any(differs) {
+                flags.push((field.name.join("_"), value));
+            }
+        }
+    }
+    flags
 }
 
 /// The words of a request in lower case, each with whether a mark follows it.
@@ -229,6 +272,25 @@ mod tests {
         ] {
             assert_eq!(wants(task, key), None, "{task}");
         }
+    }
+
+    #[test]
+    fn flag_of_the_thing_that_an_action_chooses_contradicts_the_request() {
+        let rooms = r#"{"rooms":[{"id":"R-11","smoking":true},{"id":"R-17","smoking":false}]}"#;
+        let run = |task: &str, rooms: &str, id: &str| {
+            let script = Script::new(task).tools(&["search_rooms", "book_room"]);
+            let script = script.calls("", &[("search_rooms", "{}")]).returns(rooms);
+            let script =
+                script.calls("", &[("book_room", &format!(r#"{{"room_id":"{id}"}}"#))]).returns("ok");
+            find(&script.answers("It is booked.").build(), &Memo::new()).len()
+        };
+        let task = "Book a non-smoking room for 3 October.";
+        assert_eq!(run(task, rooms, "R-11"), 1);
+        assert_eq!(run(task, rooms, "R-17"), 0);
+        assert_eq!(run("Book a room for 3 October.", rooms, "R-11"), 0);
+        // There is no other one.
+        let all = r#"{"rooms":[{"id":"R-11","smoking":true},{"id":"R-17","smoking":true}]}"#;
+        assert_eq!(run(task, all, "R-11"), 0);
     }
 
     #[test]

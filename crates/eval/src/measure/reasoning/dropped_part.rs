@@ -2,7 +2,7 @@
 //!
 //! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
 //! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is
-//! missing, and neither the answer nor a result mentions it. Where a part names the action and the thing of an offered
+//! missing, and neither the answer nor the result of an action mentions it, nor a lookup that it was done. Where a part names the action and the thing of an offered
 //! tool ("update my emergency contact", `update_emergency_contact`), calls of the same action on other things are not it;
 //! a call whose arguments name the thing may be. In a dialogue the user may only have agreed, and what the agent said to
 //! them is read as well. Of things of one kind that the request lists by their identifiers, each has to be in a call, a
@@ -90,13 +90,18 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
         return None;
     }
-    let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
+    // What a lookup returns shows that a thing is there, and by the form of a verb what was done with it.
+    let (made, looked_up): (Vec<&Call>, Vec<&Call>) =
+        trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
+    let looked_up = || looked_up.iter().filter_map(|call| call.result.as_deref());
+    let results = made.iter().filter_map(|call| call.result.as_deref());
     let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
-    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    let bytes: usize = looked_up().chain(texts.iter().copied()).map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
         return None;
     }
-    if let Some(id) = of_list(trace, memo, task, &texts) {
+    let all: Vec<&str> = looked_up().chain(texts.iter().copied()).collect();
+    if let Some(id) = of_list(trace, memo, task, &all) {
         let rationale = format!(
             "a call for {id}, or the reason why there is none, was expected, since the request lists it"
         );
@@ -112,7 +117,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let said = Said::new(answer, Some(task), memo);
-    if let Some((part, tool)) = of_tool(trace, i, &parts, &texts).filter(|_| !explains(answer, &said)) {
+    if let Some((part, tool)) = of_tool(
+        trace,
+        i,
+        &parts,
+        &Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect() },
+    )
+    .filter(|_| !explains(answer, &said))
+    {
         let rationale = format!(
             "a call of {tool}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; \
              nothing mentions it",
@@ -133,11 +145,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
     let is_own =
         |stem: &String| nouns.contains(stem) && !others().any(|other| stems(other).any(|of| of == *stem));
-    let mentions = |text: &&str| {
-        let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-        words.into_iter().any(|word| is_form_of(&word, action)) || stems(text).any(|stem| is_own(&stem))
-    };
-    if texts.iter().any(mentions) || explains(answer, &said) {
+    let mentions = |text: &&str| says_done(text, action);
+    let names = |text: &&str| stems(text).any(|stem| is_own(&stem));
+    if all.iter().any(mentions) || texts.iter().any(names) || explains(answer, &said) {
         return None;
     }
     let rationale = format!(
@@ -179,13 +189,28 @@ fn of_list(trace: &AgentTrace, memo: &Memo, task: &str, texts: &[&str]) -> Optio
     dropped.first().filter(|_| is_acted).map(|id| (*id).clone())
 }
 
+/// Whether a text has a form of a verb of the action.
+fn says_done(text: &str, action: Action) -> bool {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    words.any(|word| is_form_of(&word, action))
+}
+
+/// What may mention a part: the calls of actions, their results with all texts of the agent, the answer, and what
+/// lookups returned.
+struct Mentions<'t> {
+    made: &'t [&'t Call],
+    texts: &'t [&'t str],
+    answer: &'t str,
+    looked_up: Vec<&'t str>,
+}
+
 /// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
 /// result and no answer names what is its own of the thing.
 fn of_tool<'p, 't>(
     trace: &'t AgentTrace,
     agent: usize,
     parts: &'p [String],
-    texts: &[&str],
+    mentions: &Mentions<'_>,
 ) -> Option<(&'p str, &'t str)> {
     offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
         let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
@@ -207,11 +232,15 @@ fn of_tool<'p, 't>(
             thing.len() >= MIN_WORD && !others().any(|other| stems(other).any(|of| of == **thing))
         };
         let own: Vec<&String> = things.iter().filter(is_own).collect();
-        let arguments = trace.calls.iter().filter_map(|call| call.arguments.as_deref());
-        let names = trace.calls.iter().map(|call| &*call.name);
-        let mut all = texts.iter().copied().chain(arguments).chain(names);
-        let mentions = |text: &str| own.iter().any(|thing| contains_ignoring_case(text, thing));
-        (!own.is_empty() && !all.any(mentions)).then_some((part.as_str(), &*tool.name))
+        let of_part: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
+        let arguments = mentions.made.iter().filter_map(|call| call.arguments.as_deref());
+        let tools = mentions.made.iter().map(|call| &*call.name);
+        let mut all = mentions.texts.iter().copied().chain(arguments).chain(tools);
+        let names = |text: &str| own.iter().any(|thing| contains_ignoring_case(text, thing));
+        let tells =
+            || of_part.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
+        let is_done = || mentions.looked_up.iter().any(|text| says_done(text, action));
+        (!own.is_empty() && !all.any(names) && !tells() && !is_done()).then_some((part.as_str(), &*tool.name))
     })
 }
 
@@ -278,6 +307,19 @@ mod tests {
             found("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
             1
         );
+    }
+
+    #[test]
+    fn lookup_that_shows_the_thing_does_not_mention_the_part() {
+        let tools = &["get_account", "change_plan", "cancel_addon"][..];
+        let task = "Change my plan to Max and cancel the insurance addon.";
+        let changed = ("change_plan", r#"{"plan":"Max"}"#);
+        let run =
+            |account: &str, answer: &str| found(task, tools, &[("get_account", account), changed], answer);
+        let account = r#"{"plan":"Mini","addons":["insurance"]}"#;
+        assert_eq!(run(account, "Your plan is now Max."), 1);
+        assert_eq!(run(account, "Your plan is now Max, and the insurance remains until June."), 0);
+        assert_eq!(run(r#"{"addons":[],"insurance":"cancelled"}"#, "Your plan is now Max."), 0);
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod review;
 mod same_thing;
 pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
+mod other_code;
 mod skipped_step;
 mod statements;
 mod swapped_ends;

@@ -111,21 +111,39 @@ impl Claimed<'_, '_> {
     /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a result
     /// or an argument says that something was sent. A message is distinguished from what was done by the way.
     pub(super) fn unsent(&self) -> Option<&Text> {
-        let Claim { action: Action::Send, tense: Tense::Done, .. } = self.claim else { return None };
-        if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {
+        let Claim { action: action @ (Action::Send | Action::Notify), tense: Tense::Done, .. } = self.claim
+        else {
+            return None;
+        };
+        if action == Action::Notify && !self.tells_others()
+            || !self.effects.whole
+            || !self.memo.budget.spend(self.offers.named.len())
+        {
             return None;
         }
-        let tool =
-            &self.offers.named.iter().find(|named| named.action == Action::Send && !named.is_own)?.tool;
+        let sends = |named: &&Named| matches!(named.action, Action::Send | Action::Notify) && !named.is_own;
+        let tool = &self.offers.named.iter().find(sends)?.tool;
         let end = end_of(self.trace, self.at);
         let may_be = self.effects.tools.values().filter(|tool| tool.first <= end).any(|tool| {
             let actions = &tool.purpose.actions;
             let sends = [Action::Send, Action::Notify, Action::Execute, Action::Submit];
             actions.is_empty() || sends.iter().any(|action| actions.contains(action))
         });
-        let is_done = || self.first_done(Action::Send).is_some_and(|start| start <= end);
-        let is_ruled = || self.is_ruled(&["automatic".to_owned()]) || self.is_ruled(&["sent".to_owned()]);
-        (!may_be && !is_done() && !is_ruled()).then_some(tool)
+        let is_done = [Action::Send, action].map(|of| self.first_done(of).is_some_and(|start| start <= end));
+        let rules = ["automatic", "sent", "notif"];
+        let is_ruled = || rules.iter().any(|word| self.is_ruled(&[(*word).to_owned()]));
+        (!may_be && !is_done.contains(&true) && !is_ruled()).then_some(tool)
+    }
+
+    /// Whether a claim to have told somebody something is about others than the reader: the verb is one of messages alone, and
+    /// not "informed you", or the user asked for it.
+    fn tells_others(&self) -> bool {
+        const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
+        let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        let mut behind =
+            words.skip_while(|word| *word != self.claim.verb).skip(1).filter(|word| !word.is_empty());
+        let is_message = MESSAGES.contains(&self.claim.verb.as_str());
+        is_message && behind.next().is_some_and(|word| word != "you") || self.is_asked()
     }
 
     /// The start of the first call that says that it did this; that of all calls beyond the work budget.
@@ -145,8 +163,13 @@ impl Claimed<'_, '_> {
 
 /// Whether a word says that such a thing is or was done.
 pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
-    let irregular =
-        matches!((word, action), ("sent", Action::Send) | ("paid", Action::Pay) | ("bought", Action::Order));
+    let irregular = matches!(
+        (word, action),
+        ("sent", Action::Send)
+            | ("paid", Action::Pay)
+            | ("bought", Action::Order)
+            | ("notified", Action::Notify)
+    );
     irregular || action_of(word) == Some(action)
 }
 

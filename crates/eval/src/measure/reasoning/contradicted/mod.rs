@@ -68,7 +68,7 @@ const OF_THEIR_OWN: usize = 18;
 type Check = fn(&Exchange<'_>, &mut Outcome);
 /// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
 /// only what has a digit.
-const CHECKS: [(Check, bool, bool); 25] = [
+const CHECKS: [(Check, bool, bool); 26] = [
     (states::check, true, false),
     (labels::check, true, false),
     (other_things::check, true, true),
@@ -88,6 +88,7 @@ const CHECKS: [(Check, bool, bool); 25] = [
     (sums::check, false, true),
     (shares::check, true, false),
     // What these find may be found above as well.
+    (totals::check_sentences, true, true),
     (all::check, true, false),
     (rows::check, false, false),
     (asked_row::check, true, true),

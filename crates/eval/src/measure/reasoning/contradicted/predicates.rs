@@ -46,7 +46,7 @@ pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("free", true, &["free", "vacant", "unoccupied"]),
     ("free", false, &["taken", "booked", "occupied", "reserved", "fully booked", "on loan"]),
     ("confirmed", true, &["confirmed"]),
-    ("confirmed", false, &["unconfirmed"]),
+    ("confirmed", false, &["unconfirmed", "waitlisted", "tentative", "provisional"]),
     ("valid", true, &["valid"]),
     ("valid", false, &["invalid", "expired"]),
     ("blocked", true, &["blocked", "locked", "frozen"]),

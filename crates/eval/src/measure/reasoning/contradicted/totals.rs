@@ -4,12 +4,19 @@
 //! result gives is right, and so is one that differs by an amount or a percentage that the answer or a result mentions.
 
 use super::exchange::{Exchange, Outcome};
+use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::answer::sentences;
 
 regex!(
     TOTAL,
     r"(?i)^[\s|*_#-]*(?:(?:the|your|grand|overall|in|which|that|this|a|final|estimated)\s+){0,3}(?:total|sum|makes|altogether)\b"
+);
+// Words before a total within a sentence.
+regex!(
+    TOGETHER,
+    r"(?i)\b(?:together|altogether|in total|in all|totall?ing|total(?: of| is| comes to)?|adds? up to|sum of)\b[^\d.;!?]{0,20}$"
 );
 /// Most numbers that may explain a difference.
 const MAX_ADJUSTMENTS: usize = 200;
@@ -27,13 +34,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 outcome.examined |= !columns.is_empty();
                 let is_right = columns.iter().any(|parts| adds_up(exchange, parts, total));
                 if let Some(parts) = columns.last().filter(|_| !is_right) {
-                    let sum: f64 = parts.iter().map(|part| part.value).sum();
-                    let rationale = format!(
-                        "a total that its parts add up to was expected; they add up to {}, and the answer gives {}",
-                        (sum * 100.0).round() / 100.0,
-                        total.value
-                    );
-                    outcome.findings.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
+                    outcome.findings.push((wrong_total(parts, total, line), None));
                 }
                 if !columns.is_empty() {
                     return;
@@ -46,6 +47,36 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             lines.clear();
         }
     }
+}
+
+/// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with decimals: other
+/// numbers may count the parts.
+pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = &*exchange.prose;
+    for sentence in sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end)) {
+        let numbers = numbers::all(sentence);
+        let is_amount = |n: &Number| n.fractional && !n.in_identifier && !is_in_date(sentence, n);
+        let is_total = |n: &Number| TOGETHER.is_match(sentence.get(..n.start).unwrap_or_default());
+        let Some(at) = numbers.iter().position(|n| is_amount(n) && is_total(n)) else { continue };
+        let (parts, rest) = numbers.split_at(at);
+        let Some(total) = rest.first().filter(|_| parts.len() > 1 && parts.iter().all(is_amount)) else {
+            continue;
+        };
+        outcome.examined = true;
+        if !adds_up(exchange, parts, total) {
+            outcome.findings.push((wrong_total(parts, total, sentence), None));
+        }
+    }
+}
+
+fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
+    let sum: f64 = parts.iter().map(|part| part.value).sum();
+    let rationale = format!(
+        "a total that its parts add up to was expected; they add up to {}, and the answer gives {}",
+        (sum * 100.0).round() / 100.0,
+        total.value
+    );
+    Defect::ContradictsResult.finding(rationale, passage.trim())
 }
 
 /// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may be

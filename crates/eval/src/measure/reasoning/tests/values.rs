@@ -272,6 +272,25 @@ fn states_of_all_are_refuted_by_another_state() {
 }
 
 #[test]
+fn total_within_a_sentence_is_the_sum_of_its_parts() {
+    let costs = [("get_costs", "{}", r#"{"flights":412.5,"hotel":380.0,"taxi":46.2}"#)];
+    check(
+        "What do flights, hotel and taxi cost together?",
+        &costs,
+        &[
+            "Flights are 412.50, the hotel 380.00 and the taxi 46.20, together 828.70.",
+            "Flights (412.50 EUR) and the hotel (380.00 EUR) add up to 829.50 EUR.",
+        ],
+        &[
+            "Flights are 412.50, the hotel 380.00 and the taxi 46.20, together 838.70.",
+            "Flights (412.50 EUR) and the hotel (380.00 EUR) add up to 792.50 EUR.",
+            "Flights are 412.50, the hotel 380.00 and the taxi 46.20; without the taxi that is 792.50 in total.",
+            "The hotel is 380.00 for 2 nights.",
+        ],
+    );
+}
+
+#[test]
 fn what_is_pending_is_neither_approved_nor_a_confirmed_booking() {
     let result = r#"{"reference":"K-2291","status":"pending"}"#;
     check(
