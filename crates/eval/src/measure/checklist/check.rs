@@ -12,7 +12,7 @@ use verdict_config::matches;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::compiled::Compiled;
-use super::log::{LogText, Source, calls_within};
+use super::log::{LogSource, LogText, calls_within};
 use crate::measure::Memo;
 use crate::measure::calls::signs::of_call;
 use crate::measure::defects::{QUOTE_BYTES, clip};
@@ -155,8 +155,8 @@ impl Check {
         };
         let texts: Vec<(&str, Idx)> = match wanted.place {
             SearchIn::Answer => vec![final_answer(agent)?],
-            SearchIn::Outputs => of_source(Source::Output),
-            SearchIn::Results => of_source(Source::Result),
+            SearchIn::Outputs => of_source(LogSource::Output),
+            SearchIn::Results => of_source(LogSource::Result),
         };
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
