@@ -1,6 +1,6 @@
 //! `score fit`: the weights of the root policy `expected_outcome`, fitted to labelled runs.
 //!
-//! In: labelled sets. Out: weights as configuration, with their figures beside those of the shipped weights.
+//! In: labelled sets. Out: weights as configuration, with their figures and those of the shipped weights.
 
 use verdict_eval::propagation::outcome_terms;
 

@@ -220,7 +220,9 @@ fn completion(pairs: &[(&ScoredTrace, &TraceLabels)], plain: Option<&[Option<boo
         Completion::of(CHECKLIST, pairs, |_, trace| trace.completed),
         Completion::of("trace verdict", pairs, |_, trace| trace.passed),
     ];
-    all.extend(plain.map(|said| Completion::of("plain judge", pairs, |i, _| said.get(i).copied().flatten())));
+    all.extend(
+        plain.map(|answers| Completion::of("plain judge", pairs, |i, _| answers.get(i).copied().flatten())),
+    );
     all.retain(|one| one.counts.total() > 0);
     all
 }

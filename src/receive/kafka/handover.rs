@@ -104,7 +104,7 @@ impl Handover {
         (length <= budget).then(|| VERSION.to_owned() + &STANDARD_NO_PAD.encode(bytes))
     }
 
-    /// Adds as many of these traces as fit beside `text`. Those with records from `next` on are added with their last
+    /// Adds as many of these traces as fit with `text`. Those with records from `next` on are added with their last
     /// record; the others are late. Returns how many of the former are left out.
     pub(super) fn fill(
         &mut self,

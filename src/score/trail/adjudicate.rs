@@ -53,8 +53,8 @@ pub fn question(
     let left = shown.len().saturating_sub(MAX_CLAIMS);
     shown.truncate(MAX_CLAIMS);
     let Annotation { location, description, evidence, category, .. } = error;
-    let told = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
-    let mut user = fence("ERROR", &clean(&told));
+    let described = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
+    let mut user = fence("ERROR", &clean(&described));
     for (n, &i) in shown.iter().enumerate() {
         let ErrorClaim { metric, spans, rationale, quote, .. } = &claims[i];
         let spans: Vec<&str> = spans.iter().map(String::as_str).collect();

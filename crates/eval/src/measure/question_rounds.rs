@@ -249,7 +249,7 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The measurements. Questions without an answer are unmeasured for the reason `why`; what was answered stands.
+    /// The measurements. Questions without an answer are unmeasured for the reason `why`; what was answered is kept.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
         let memo = self.memo();
         let begun = self.open.into_values().map(|mut open| {
