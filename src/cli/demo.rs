@@ -50,7 +50,7 @@ Exit codes:
   1  something went wrong";
 
 /// A recorded run of an agent.
-struct Run {
+struct RecordedRun {
     name: &'static str,
     description: &'static str,
     requests: &'static [(Signal, &'static [u8])],
@@ -64,8 +64,8 @@ macro_rules! captured {
 
 /// The runs. All answer the same question, how much taller one mountain is than another according to a
 /// web page. `truth.json` next to each recording lists its faults.
-const RUNS: [Run; 7] = [
-    Run {
+const RUNS: [RecordedRun; 7] = [
+    RecordedRun {
         name: "Google ADK",
         description: "a correct run, whose content is in log records",
         requests: &[
@@ -74,33 +74,33 @@ const RUNS: [Run; 7] = [
             (Signal::Traces, captured!("googleadk-logs-a/001.pb")),
         ],
     },
-    Run {
+    RecordedRun {
         name: "Pydantic AI",
         description: "a page is not found and the agent finds another; 'existential', the default policy, \
                 counts that, 'outcome_relevant' does not",
         requests: &[(Signal::Traces, captured!("pydanticai-b/001.pb"))],
     },
-    Run {
+    RecordedRun {
         name: "OpenAI Agents",
         description: "the same, under an instrumentation that hides most content",
         requests: &[(Signal::Traces, captured!("openaiagents-openinference-responses-b/001.pb"))],
     },
-    Run {
+    RecordedRun {
         name: "Strands",
         description: "the same wrong call four times; the tool returns its error as text, without an error status",
         requests: &[(Signal::Traces, captured!("strands-c/001.pb"))],
     },
-    Run {
+    RecordedRun {
         name: "Vercel AI SDK",
         description: "planned steps skipped, and an unsupported number",
         requests: &[(Signal::Traces, captured!("vercelai-e/001.pb"))],
     },
-    Run {
+    RecordedRun {
         name: "LangGraph",
         description: "the model writes a tool call that is cut off, and the run ends without an answer",
         requests: &[(Signal::Traces, captured!("langgraph-openinference-m/001.pb"))],
     },
-    Run {
+    RecordedRun {
         name: "LangGraph",
         description: "the model's endpoint responds with HTTP 500",
         requests: &[(Signal::Traces, captured!("langgraph-openllmetry-x/001.pb"))],

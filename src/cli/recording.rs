@@ -207,9 +207,9 @@ impl Progress {
                 biased;
                 () = &mut work => return,
                 () = tokio::time::sleep(REFRESH) => {
-                    let told = run.progress();
-                    if !told.is_empty() {
-                        self.0.set_message(format!("evaluating: {told}"));
+                    let line = run.progress();
+                    if !line.is_empty() {
+                        self.0.set_message(format!("evaluating: {line}"));
                     }
                     self.step(0);
                 }

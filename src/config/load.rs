@@ -248,7 +248,7 @@ fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut S
     }
 }
 
-/// A judge that is named beside a cascade with it would be asked twice.
+/// A judge that is named in addition to a cascade with it would be asked twice.
 fn judges_are_asked_once(config: &Config, sections: &mut Sections) {
     let mut lists: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (below, name) in config.verdict.evaluation.named_judges() {

@@ -100,8 +100,8 @@ mod tests {
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
         assert_eq!(warnings(""), [""; 0]);
-        let told = warnings("exporters: [console]");
-        assert!(told.len() == 1 && told[0].starts_with("exporters.file is not in"), "{told:?}");
+        let found = warnings("exporters: [console]");
+        assert!(found.len() == 1 && found[0].starts_with("exporters.file is not in"), "{found:?}");
     }
 
     #[test]
@@ -114,8 +114,8 @@ mod tests {
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
         let unchecked = "checklist: { fixed: [{ items: [{ question: 'Is it polite?' }] }]";
-        let told = warnings(&format!("{unchecked} }}"));
-        assert!(told.len() == 1 && told[0].contains("no judge is named"), "{told:?}");
+        let found = warnings(&format!("{unchecked} }}"));
+        assert!(found.len() == 1 && found[0].contains("no judge is named"), "{found:?}");
         assert_eq!(warnings("checklist: { generate: true }").len(), 1);
         assert!(
             warnings(&format!("{unchecked}, judges: [main] }}")).iter().all(|w| !w.contains("checklist"))
@@ -137,10 +137,10 @@ mod tests {
             let sources = [Source { name: "test".to_owned(), text }];
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
-        let told = warnings("19s", "rules, main");
+        let found = warnings("19s", "rules, main");
         assert!(
-            told.len() == 1 && told[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"),
-            "{told:?}"
+            found.len() == 1 && found[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"),
+            "{found:?}"
         );
         assert!(warnings("20s", "rules, main").is_empty());
         assert!(warnings("1s", "rules").is_empty());
@@ -158,8 +158,8 @@ mod tests {
             let sources = [Source { name: "test".to_owned(), text }];
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
-        let told = warnings("39s");
-        assert!(told.len() == 1 && told[0].contains("judging.cascades.careful (40s)"), "{told:?}");
+        let found = warnings("39s");
+        assert!(found.len() == 1 && found[0].contains("judging.cascades.careful (40s)"), "{found:?}");
         assert!(warnings("40s").is_empty());
         assert_eq!(warnings("19s").len(), 3, "each member by itself too");
     }
@@ -174,8 +174,8 @@ mod tests {
             let sources = [Source { name: "test".to_owned(), text }];
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
-        let told = warnings("price: { input: 1, output: 4 }", "");
-        assert!(told.len() == 1 && told[0].contains("judges.main.budget has a limit"), "{told:?}");
+        let found = warnings("price: { input: 1, output: 4 }", "");
+        assert!(found.len() == 1 && found[0].contains("judges.main.budget has a limit"), "{found:?}");
         let of_trace = "price: { input: 1, output: 4 }, budget: { per_trace: { usd: 1 } }";
         assert_eq!(warnings(of_trace, "").len(), 1, "the number of traces has no limit");
         let of_day = "price: { input: 1, output: 4 }, budget: { per_day: { tokens: 9000000 } }";

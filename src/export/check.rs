@@ -33,7 +33,7 @@ impl ExporterConfigs {
             }
             match config {
                 ExporterConfig::Grpc(c) => {
-                    if let Err(error) = grpc::Target::parse(&c.endpoint, c.tls.insecure) {
+                    if let Err(error) = grpc::GrpcEndpoint::parse(&c.endpoint, c.tls.insecure) {
                         problems.add("endpoint", error.to_string());
                     }
                 }

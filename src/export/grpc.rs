@@ -46,14 +46,14 @@ pub(super) enum EndpointError {
 
 /// A parsed endpoint.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Target {
+pub(super) struct GrpcEndpoint {
     uri: Uri,
     tls: bool,
 }
 
-impl Target {
+impl GrpcEndpoint {
     /// Parses `host:port`, optionally with `http://` or `https://`.
-    pub(super) fn parse(endpoint: &str, insecure: bool) -> Result<Target, EndpointError> {
+    pub(super) fn parse(endpoint: &str, insecure: bool) -> Result<GrpcEndpoint, EndpointError> {
         if endpoint.trim().is_empty() {
             return Err(EndpointError::Missing);
         }
@@ -67,7 +67,7 @@ impl Target {
         let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
         let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build();
         match uri {
-            Ok(uri) if uri.port_u16().is_some_and(|port| port > 0) => Ok(Target { uri, tls }),
+            Ok(uri) if uri.port_u16().is_some_and(|port| port > 0) => Ok(GrpcEndpoint { uri, tls }),
             _ => Err(EndpointError::NotHostPort(endpoint.to_owned())),
         }
     }
@@ -87,7 +87,7 @@ pub(super) struct GrpcClient {
 impl GrpcClient {
     /// Reads the TLS files; connects with the first request.
     pub(super) fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
-        let target = Target::parse(&config.endpoint, config.tls.insecure)
+        let target = GrpcEndpoint::parse(&config.endpoint, config.tls.insecure)
             .map_err(|e| ClientError::Endpoint(e.to_string()))?;
         let tls = match target.tls {
             true => Some(TlsClient {
@@ -332,7 +332,8 @@ mod tests {
 
     #[test]
     fn endpoints_are_parsed_as_in_the_collector() {
-        let parse = |text: &str, insecure| Target::parse(text, insecure).map(|t| (t.uri.to_string(), t.tls));
+        let parse =
+            |text: &str, insecure| GrpcEndpoint::parse(text, insecure).map(|t| (t.uri.to_string(), t.tls));
         assert_eq!(parse("h:4317", false), Ok(("https://h:4317/".into(), true)));
         assert_eq!(parse("h:4317", true), Ok(("http://h:4317/".into(), false)));
         assert_eq!(parse("http://h:4317", false), Ok(("http://h:4317/".into(), false)));
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(parse("https://h:4317", true), Ok(("https://h:4317/".into(), true)));
         assert_eq!(parse("[::1]:4317", true), Ok(("http://[::1]:4317/".into(), false)));
         for bad in ["", "h", "h:", "ftp://h:1", "h:4317/path", "h:99999", "h:0"] {
-            assert!(Target::parse(bad, false).is_err(), "{bad}");
+            assert!(GrpcEndpoint::parse(bad, false).is_err(), "{bad}");
         }
     }
 

@@ -126,7 +126,7 @@ impl Exporters {
         let prepare = |(id, after): (&String, &Option<String>)| {
             let config = configs.0.get(id).ok_or_else(|| StartError::Unknown(id.clone()));
             let is_followed = followed.iter().flatten().any(|followed| followed == id);
-            let place = Place { after: after.as_deref().map(Into::into), is_followed };
+            let place = DeliveryOrder { after: after.as_deref().map(Into::into), is_followed };
             config.and_then(|config| prepare(id, config, place, context)).map_err(|error| (id.clone(), error))
         };
         let prepared = ids.iter().zip(&followed).map(prepare).collect::<Result<Vec<_>, _>>()?;
@@ -346,7 +346,7 @@ impl Exporters {
 }
 
 /// The place of an exporter among the others.
-struct Place {
+struct DeliveryOrder {
     /// The exporter that delivers the spans before it sends their scores.
     after: Option<Arc<str>>,
     is_followed: bool,
@@ -356,7 +356,7 @@ struct Place {
 fn prepare(
     id: &str,
     config: &ExporterConfig,
-    place: Place,
+    place: DeliveryOrder,
     context: &ExportContext,
 ) -> Result<(Consumer, usize), StartError> {
     let mut alerts = None;

@@ -42,7 +42,7 @@ const PART: usize = 4;
 
 /// A trace in the history.
 #[derive(Debug)]
-pub(crate) struct StoredTrace {
+pub(crate) struct HistoryEntry {
     pub row: TraceRow,
     /// [`TraceDetail`] as JSON.
     pub detail: Bytes,
@@ -76,7 +76,7 @@ impl Minute {
 #[derive(Debug, Default)]
 struct State {
     /// The oldest first.
-    kept: VecDeque<Arc<StoredTrace>>,
+    kept: VecDeque<Arc<HistoryEntry>>,
     bytes: usize,
     seq: u64,
 }
@@ -209,7 +209,7 @@ impl History {
         state.seq += 1;
         row.seq = state.seq;
         let bytes = detail.len() + ROW_BYTES + text_bytes(&row);
-        let kept = Arc::new(StoredTrace { row, detail, bytes });
+        let kept = Arc::new(HistoryEntry { row, detail, bytes });
         state.bytes += bytes;
         state.kept.push_back(Arc::clone(&kept));
         while state.kept.len() > self.max_traces || state.bytes > self.max_bytes {
@@ -233,11 +233,11 @@ impl History {
     }
 
     /// Every trace, the latest verdict first.
-    pub(crate) fn all(&self) -> Vec<Arc<StoredTrace>> {
+    pub(crate) fn all(&self) -> Vec<Arc<HistoryEntry>> {
         lock(&self.state).kept.iter().rev().cloned().collect()
     }
 
-    pub(crate) fn get(&self, trace_id: &str) -> Option<Arc<StoredTrace>> {
+    pub(crate) fn get(&self, trace_id: &str) -> Option<Arc<HistoryEntry>> {
         let state = lock(&self.state);
         state.kept.iter().rev().find(|kept| kept.row.trace_id == trace_id).cloned()
     }

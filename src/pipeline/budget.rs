@@ -33,7 +33,7 @@ const DEFAULT_SHARE: u64 = 2;
 const READING_SHARE: u64 = 4;
 /// The queue of an exporter that is not required takes at most the budget divided by this, in addition.
 const BEST_EFFORT_SHARE: u64 = 8;
-/// What a trace is charged whose recognised form is kept beside its spans: while it waits for judges, or for its place on
+/// What a trace is charged whose recognised form is kept with its spans: while it waits for judges, or for its place on
 /// the page. That form is mostly text.
 pub(super) const JUDGED_FACTOR: usize = 2;
 /// What a trace is charged while it is read on a blocking thread, closed or open: parsed arguments take up to 2.4 times its

@@ -11,7 +11,7 @@
 //! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
 //! under limits, `request_handler` is what both protocols share, `intake` the interface to the
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
-//! files of the first two. `restricted_listener` is a listener beside the receivers; `paths` is one, for questions
+//! files of the first two. `restricted_listener` is a listener that is no receiver; `paths` is one, for questions
 //! before a call.
 
 use std::net::SocketAddr;

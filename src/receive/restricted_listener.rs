@@ -1,4 +1,4 @@
-//! A listener beside the receivers, whose answers describe what runs did: it is on loopback, or authenticates its
+//! A listener that is no receiver, whose answers describe what runs did: it is on loopback, or authenticates its
 //! callers.
 //!
 //! In: address, TLS, credentials, a router. Out: requests to the router, with the accept loop, TLS and limits of the

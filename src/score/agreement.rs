@@ -107,8 +107,8 @@ mod tests {
     use super::*;
 
     fn table(cells: [usize; 4]) -> Vec<(bool, bool)> {
-        let said = [(true, true), (true, false), (false, true), (false, false)];
-        said.into_iter().zip(cells).flat_map(|(pair, times)| vec![pair; times]).collect()
+        let pairs = [(true, true), (true, false), (false, true), (false, false)];
+        pairs.into_iter().zip(cells).flat_map(|(pair, times)| vec![pair; times]).collect()
     }
 
     #[test]

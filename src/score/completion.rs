@@ -25,12 +25,12 @@ impl Completion {
     pub fn of(
         by: &'static str,
         pairs: &[(&ScoredTrace, &TraceLabels)],
-        said: impl Fn(usize, &ScoredTrace) -> Option<bool>,
+        answer: impl Fn(usize, &ScoredTrace) -> Option<bool>,
     ) -> Completion {
         let mut out = Completion { by, counts: Confusion::default(), unmeasured: 0 };
         for (i, (trace, labels)) in pairs.iter().enumerate() {
             let Some(expected) = labels.expected else { continue };
-            match said(i, trace) {
+            match answer(i, trace) {
                 Some(completed) => out.counts.count(completed, expected == Expected::Pass),
                 None => out.unmeasured += 1,
             }

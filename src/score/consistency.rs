@@ -97,9 +97,9 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
                 Value::Number(_) => return None,
             };
             let findings = measured.findings.iter().map(|f| f.rationale.as_str());
-            let said: Vec<&str> = m.rationale.as_deref().into_iter().chain(findings).collect();
+            let texts: Vec<&str> = m.rationale.as_deref().into_iter().chain(findings).collect();
             let place = (trace.tree.id, trace.tree.spans.get(m.at)?.id);
-            Some(((m.metric.to_owned(), place), Rating { score, rationale: said.join(" ") }))
+            Some(((m.metric.to_owned(), place), Rating { score, rationale: texts.join(" ") }))
         })
         .collect()
 }

@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn count_increments_the_cell_of_the_case() {
         let mut c = Confusion::default();
-        for (said, is) in [(true, true), (true, false), (false, true), (false, false), (true, true)] {
-            c.count(said, is);
+        for (predicted, is) in [(true, true), (true, false), (false, true), (false, false), (true, true)] {
+            c.count(predicted, is);
         }
         assert_eq!(c, Confusion { tp: 2, fp: 1, fn_: 1, tn: 1 });
     }

@@ -19,7 +19,7 @@ const PENALTY: f64 = 0.01;
 
 /// A labelled run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Run {
+pub struct LabelledRun {
     pub terms: Terms,
     pub failed: bool,
 }
@@ -28,7 +28,7 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunSet {
     pub name: String,
-    pub runs: Vec<Run>,
+    pub runs: Vec<LabelledRun>,
 }
 
 impl RunSet {
@@ -112,7 +112,7 @@ fn fit(sets: &[&RunSet]) -> Option<OutcomeModel> {
 }
 
 /// The probability that a failed run has a greater probability than a passed one; equal ones count half.
-fn auc(model: &OutcomeModel, runs: &[Run]) -> Option<f64> {
+fn auc(model: &OutcomeModel, runs: &[LabelledRun]) -> Option<f64> {
     let of =
         |failed: bool| runs.iter().filter(move |r| r.failed == failed).map(|r| model.probability(&r.terms));
     let (failed, passed): (Vec<f64>, Vec<f64>) = (of(true).collect(), of(false).collect());
@@ -122,8 +122,8 @@ fn auc(model: &OutcomeModel, runs: &[Run]) -> Option<f64> {
     (f > 0.0 && p > 0.0).then(|| (sum - f * (f + 1.0) / 2.0) / (f * p))
 }
 
-fn log_loss(model: &OutcomeModel, runs: &[Run]) -> f64 {
-    let loss = |run: &Run| {
+fn log_loss(model: &OutcomeModel, runs: &[LabelledRun]) -> f64 {
+    let loss = |run: &LabelledRun| {
         let p = model.probability(&run.terms).clamp(1e-9, 1.0 - 1e-9);
         -(if run.failed { p } else { 1.0 - p }).ln()
     };
@@ -134,9 +134,9 @@ fn log_loss(model: &OutcomeModel, runs: &[Run]) -> f64 {
 mod tests {
     use super::*;
 
-    fn runs(counts: &[(Terms, u32, u32)]) -> Vec<Run> {
+    fn runs(counts: &[(Terms, u32, u32)]) -> Vec<LabelledRun> {
         let expand = |&(terms, failed, passed): &(Terms, u32, u32)| {
-            (0..failed + passed).map(move |n| Run { terms, failed: n < failed })
+            (0..failed + passed).map(move |n| LabelledRun { terms, failed: n < failed })
         };
         counts.iter().flat_map(expand).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! Names come from senders, so the number of combinations is limited: the first ones get counters of their own, and
 //! the others share one whose labels read [`OTHER`]. Names are shortened. Each combination is looked up once per
-//! trace; its counters of metrics are kept beside it.
+//! trace; its counters of metrics are kept with it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! otel-verdict beside a real OpenTelemetry Collector: `cargo bench --bench load -- collector`.
+//! otel-verdict compared with a real OpenTelemetry Collector: `cargo bench --bench load -- collector`.
 //!
 //! `OTEL_VERDICT_COLLECTOR` names a Collector with the components of `deploy/collector/builder.yaml`. It receives the
 //! same load over gRPC and groups it by trace (`groupbytrace`, with its batch processor behind it off and on, and

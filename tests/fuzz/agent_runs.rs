@@ -240,7 +240,7 @@ fn text(key: &str, value: String) -> KeyValue {
     KeyValue { key: key.into(), value, ..KeyValue::default() }
 }
 
-/// The run that `data` stands for: one trace of up to two services, each with up to four scopes, and with a large
+/// The run that `data` describes: one trace of up to two services, each with up to four scopes, and with a large
 /// resource or a small one.
 pub fn request(data: &[u8]) -> ExportTraceServiceRequest {
     let mut choices = Choices(data);

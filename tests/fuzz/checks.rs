@@ -1,5 +1,5 @@
 //! Properties of every reader of untrusted bytes: of requests, configurations, judges' answers and journal
-//! segments, and of the evaluation of any agent run. Each is a function, called by the targets beside this
+//! segments, and of the evaluation of any agent run. Each is a function, called by the targets next to this
 //! file, which a coverage-guided fuzzer runs, and by `tests/it/fuzz.rs`, which needs a stable compiler only.
 
 use std::path::Path;

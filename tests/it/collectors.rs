@@ -64,7 +64,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/collector").join(name)
 }
 
-/// A Collector with the configuration `name`, and these variables beside the addresses of its receivers.
+/// A Collector with the configuration `name`, and these variables in addition to the addresses of its receivers.
 pub async fn collector<'v>(name: &str, variables: impl IntoIterator<Item = (&'v str, &str)>) -> Running {
     let program = std::env::var_os("OTEL_VERDICT_COLLECTOR");
     let port = free_port();

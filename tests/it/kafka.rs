@@ -455,7 +455,7 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
     }
 }
 
-/// What was delivered, beside what one process writes about the captures.
+/// What was delivered, compared with what one process writes about the captures.
 struct Comparison<'c> {
     expected: &'c Verdicts,
     originals: &'c BTreeMap<String, (u32, String)>,

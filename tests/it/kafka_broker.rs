@@ -19,7 +19,7 @@ use crate::kafka::{Captures, LOGS, PARTITIONS, SPANS, Trial, records_of, try_gro
 use crate::neighbours::free_port;
 use crate::support::{Destination, PATIENCE, until_none_is_missing};
 
-/// Topics that otel-verdict writes in a test, beside those that a Collector writes.
+/// Topics that otel-verdict writes in a test, in addition to those that a Collector writes.
 const OWN_SPANS: &str = "own_spans";
 const OWN_LOGS: &str = "own_logs";
 
@@ -38,7 +38,7 @@ enum Security {
     TlsAndSasl,
 }
 
-/// An otel-verdict with this configuration, beside that of its listeners.
+/// An otel-verdict with this configuration, in addition to that of its listeners.
 async fn running(text: &str) -> Running {
     let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
     let file = folder.path().join("config.yaml");

@@ -1,4 +1,4 @@
-//! Which texts of a trace may be shown to people beside the annotated spans, as on a page.
+//! Which texts of a trace may be shown to people with the annotated spans, as on a page.
 //!
 //! In: the settings that hold for explanations and prompts: `explanations`, `redact`, `ask.withhold`. Out: a text,
 //! redacted, or nothing.

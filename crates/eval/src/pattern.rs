@@ -71,7 +71,16 @@ pub(crate) fn pattern(source: &str) -> Result<Regex, regex::Error> {
             (None, _) => {}
         }
     }
-    Regex::new(&ascii)
+    as_written(&ascii)
+}
+
+/// Compiles `source` without changes: a pattern of the configuration, or one that needs Unicode classes.
+///
+/// # Errors
+/// `source` is no regular expression, or its program is too large.
+#[allow(clippy::disallowed_methods, reason = "the one place that compiles patterns")]
+pub(crate) fn as_written(source: &str) -> Result<Regex, regex::Error> {
+    Regex::new(source)
 }
 
 /// Whether `text` contains `wanted`, which is in lower case, in any case of ASCII letters.

@@ -11,6 +11,8 @@ use std::borrow::Cow;
 
 use foldhash::HashMap;
 use regex::{Captures, Regex, RegexSet};
+
+use crate::pattern::as_written;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
@@ -134,7 +136,7 @@ fn known() -> Result<Vec<Rule>, regex::Error> {
         (r"(?-u:\b)[2-6][0-9](?:[ -]?[0-9]){11,17}(?-u:\b)", "card number", is_card),
     ];
     let rules = table.into_iter();
-    rules.map(|(regex, what, is_secret)| Ok(Rule { regex: Regex::new(regex)?, what, is_secret })).collect()
+    rules.map(|(regex, what, is_secret)| Ok(Rule { regex: as_written(regex)?, what, is_secret })).collect()
 }
 
 // All of `KNOWN` in one search: most texts match none of them.

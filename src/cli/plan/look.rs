@@ -139,10 +139,10 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
             continue;
         }
         let Some(part) = JUDGED_PARTS.into_iter().find(|part| part.metric() == answer.key) else { continue };
-        let said = answer.opinions.and_then(|opinions| {
+        let judged = answer.opinions.and_then(|opinions| {
             plan::median_judgement(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)
         });
-        match said {
+        match judged {
             Ok((judged, _)) => drop(examined.apply_judgement(part, &judged)),
             Err(why) => write_stderr(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),
         }

@@ -47,9 +47,9 @@ pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<b
     for (services, questions) in by_services {
         for some in questions.chunks(AT_ONCE) {
             for answer in judge.ask_about(services, "baseline", some.to_vec()) {
-                let said = majority(&answer);
+                let label = majority(&answer);
                 if let Some(place) = answer.key.parse::<usize>().ok().and_then(|i| out.get_mut(i)) {
-                    *place = said;
+                    *place = label;
                 }
             }
         }

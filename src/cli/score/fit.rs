@@ -1,13 +1,13 @@
 //! `score fit`: the weights of the root policy `expected_outcome`, fitted to labelled runs.
 //!
-//! In: labelled sets. Out: weights as configuration, with their figures beside those of the shipped weights.
+//! In: labelled sets. Out: weights as configuration, with their figures and those of the shipped weights.
 
 use verdict_eval::propagation::outcome_terms;
 
 use super::sets::Sets;
 use crate::cli::command::Failure;
 use crate::cli::table::{Table, optional_figure};
-use crate::score::fit::{OutcomeFit, Run, RunSet};
+use crate::score::fit::{LabelledRun, OutcomeFit, RunSet};
 use crate::score::labels::Expected;
 
 pub(super) const LONG: &str = "\
@@ -31,7 +31,7 @@ pub(super) fn fit(args: &Sets) -> Result<(), Failure> {
     let run = args.evaluate(|set, evaluated, labels| {
         if let Some(expected) = labels.expected {
             let terms = outcome_terms(&evaluated.trace.trace, &evaluated.trace.measurements);
-            sets[set].runs.push(Run { terms, failed: expected == Expected::Fail });
+            sets[set].runs.push(LabelledRun { terms, failed: expected == Expected::Fail });
         }
     })?;
     if run.is_dry() {

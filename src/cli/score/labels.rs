@@ -27,7 +27,7 @@ use crate::score::completion::Completion;
 use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
 use crate::score::metrics::{self, ScoredTrace};
-use crate::score::report::draw::Row;
+use crate::score::report::draw::EvaluatorRow;
 use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotations, Benchmark, TraceMarks};
 
@@ -124,7 +124,7 @@ impl Labelled {
         &self,
         judged: LabelledTraces,
         tables: Vec<String>,
-        rows: Vec<Row>,
+        rows: Vec<EvaluatorRow>,
     ) -> Result<(), Failure> {
         self.report.as_ref().map_or(Ok(()), |path| judged.write(path, "labels", tables, rows))
     }
@@ -220,7 +220,9 @@ fn completion(pairs: &[(&ScoredTrace, &TraceLabels)], plain: Option<&[Option<boo
         Completion::of(CHECKLIST, pairs, |_, trace| trace.completed),
         Completion::of("trace verdict", pairs, |_, trace| trace.passed),
     ];
-    all.extend(plain.map(|said| Completion::of("plain judge", pairs, |i, _| said.get(i).copied().flatten())));
+    all.extend(
+        plain.map(|answers| Completion::of("plain judge", pairs, |i, _| answers.get(i).copied().flatten())),
+    );
     all.retain(|one| one.counts.total() > 0);
     all
 }

@@ -1,6 +1,6 @@
 //! The predictions of this run: by metrics and their judges, or by a judge that reads whole traces.
 //!
-//! In: traces, the annotations, the judges of the options. Out: [`Run`]: predictions and verdicts by the name of the
+//! In: traces, the annotations, the judges of the options. Out: [`Predictions`], by the name of the
 //! gold file, and what was not predicted, by its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::score::coverage::Coverage;
 use crate::score::labels::TraceLabels;
 use crate::score::trail::adjudicate::{self, ErrorQuestion};
 use crate::score::trail::baseline::predictions;
-use crate::score::trail::caught::{Claim, ErrorCase, by_rules, claims};
+use crate::score::trail::caught::{ErrorCase, ErrorClaim, by_rules, claims};
 use crate::score::trail::find::Predicted;
 use crate::score::trail::mapper::MapperCounts;
 use crate::score::trail::ratings::{self, RootVerdicts};
@@ -29,7 +29,7 @@ use crate::score::trail::{Annotations, find, mapper};
 
 /// Predictions and root verdicts by the gold file's name.
 #[derive(Default)]
-pub(super) struct Run {
+pub(super) struct Predictions {
     pub(super) predicted: Files,
     pub(super) roots: BTreeMap<String, RootVerdicts>,
     pub(super) traces: LabelledTraces,
@@ -87,9 +87,9 @@ pub(super) struct Predictor<'a> {
 
 impl Predictor<'_> {
     /// Evaluates every annotated trace.
-    pub(super) fn evaluate(&self, traces: &[PathBuf]) -> Result<Run, Failure> {
+    pub(super) fn evaluate(&self, traces: &[PathBuf]) -> Result<Predictions, Failure> {
         let settings = settings(self.config)?;
-        let mut run = Run::default();
+        let mut run = Predictions::default();
         run.notes.mapper = self.mapper.as_ref().map(|_| MapperCounts::default());
         run.notes.adjudicator = self.adjudicator.as_ref().map(|_| AdjudicatorCounts::default());
         each((self.config, self.run), self.gold, traces, &mut run, |run, name, evaluated| {
@@ -98,7 +98,7 @@ impl Predictor<'_> {
         Ok(run)
     }
 
-    fn add(&self, run: &mut Run, name: &str, evaluated: &Evaluated, settings: &Settings) {
+    fn add(&self, run: &mut Predictions, name: &str, evaluated: &Evaluated, settings: &Settings) {
         let of = &evaluated.trace;
         let (trace, measurements) = (&of.trace, &of.measurements);
         let services = services(trace);
@@ -131,7 +131,7 @@ impl Predictor<'_> {
     fn errors(
         &self,
         gold: &Annotations,
-        claims: &[Claim],
+        claims: &[ErrorClaim],
         services: &Arc<[Text]>,
         notes: &mut Notes,
     ) -> Vec<ErrorCase> {
@@ -167,10 +167,10 @@ pub(super) fn ask_whole_traces(
     traces: &[PathBuf],
     judges: &JudgeRun,
     judge: &JudgeSession,
-) -> Result<Run, Failure> {
+) -> Result<Predictions, Failure> {
     let mut unjudged = config.clone();
     unjudged.verdict.evaluation.metrics = Settings::default();
-    let (mut run, mut counts) = (Run::default(), BaselineCounts::default());
+    let (mut run, mut counts) = (Predictions::default(), BaselineCounts::default());
     each((&unjudged, judges), gold, traces, &mut run, |run, name, evaluated| {
         let trace = &evaluated.trace.trace;
         let question = baseline::question(&judge.asker, trace);
@@ -202,8 +202,8 @@ fn each(
     (config, judges): (&Config, &JudgeRun),
     gold: &Files,
     traces: &[PathBuf],
-    run: &mut Run,
-    mut each: impl FnMut(&mut Run, &str, &Evaluated),
+    run: &mut Predictions,
+    mut each: impl FnMut(&mut Predictions, &str, &Evaluated),
 ) -> Result<(), Failure> {
     // A gold file is named after its trace or contains the trace id.
     let mut by_trace: BTreeMap<&str, &str> = BTreeMap::new();

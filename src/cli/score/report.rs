@@ -11,7 +11,7 @@ use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
 use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::Report;
-use crate::score::report::draw::{Curve, Row};
+use crate::score::report::draw::{Curve, EvaluatorRow};
 use crate::score::report::sample::{self, Explanation};
 use crate::score::report::tree::TraceTree;
 use crate::score::thresholds::Fit;
@@ -54,7 +54,7 @@ impl LabelledTraces {
         path: &Path,
         title: &str,
         tables: Vec<String>,
-        rows: Vec<Row>,
+        rows: Vec<EvaluatorRow>,
     ) -> Result<(), Failure> {
         let pairs = self.pairs();
         let anywhere = ("any metric: the worst finding at a call", metrics::call_points(&pairs));
@@ -79,9 +79,9 @@ impl LabelledTraces {
 
 /// An evaluator's row of the heat map: F1 of each category's presence in a trace; `None` if neither the
 /// annotators nor the evaluator named the category.
-pub(super) fn row(name: &str, of: &Benchmark) -> Row {
+pub(super) fn row(name: &str, of: &Benchmark) -> EvaluatorRow {
     let cell = |category: &Category| {
         of.categories.iter().find(|row| row.category == *category).map(|row| row.traces.f1())
     };
-    Row { name: name.to_owned(), cells: Category::ALL.iter().map(cell).collect() }
+    EvaluatorRow { name: name.to_owned(), cells: Category::ALL.iter().map(cell).collect() }
 }

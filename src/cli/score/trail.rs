@@ -10,7 +10,7 @@ use clap::Args;
 use verdict_judge::EVALUATOR;
 
 use super::files::{self, Folder as Files};
-use super::predict::{Predictor, Run, ask_whole_traces};
+use super::predict::{Predictions, Predictor, ask_whole_traces};
 use super::report;
 use super::select::{Findings, Selection};
 use super::trail_tables::{self, Caught, TrailScores};
@@ -109,7 +109,7 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
     let sessions = [&mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
     let judges = JudgeRun::start(&args.judges, &config, sessions)?;
     let run = match &args.from {
-        Some(folder) => Run { predicted: files::read(folder)?, ..Run::default() },
+        Some(folder) => Predictions { predicted: files::read(folder)?, ..Predictions::default() },
         None => judge(args, config, &mapper, &judges, &gold)?,
     };
     if judges.is_dry() {
@@ -132,7 +132,7 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
 /// Leaves annotated traces without a prediction out of the figures where they were not judged: those that
 /// are not in the input, and those that do not fit a judge's window. In a folder of predictions an absent file is an
 /// empty prediction, as in the reference script.
-fn leave_out(args: &Trail, gold: &mut Files, run: &Run) -> Result<(), Failure> {
+fn leave_out(args: &Trail, gold: &mut Files, run: &Predictions) -> Result<(), Failure> {
     let before = gold.len();
     let excluded = |name: &String| run.notes.baseline.as_ref().is_some_and(|b| b.excluded.contains(name));
     let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name) && !excluded(name)).count();
@@ -190,7 +190,7 @@ fn judge(
     mapper: &Option<String>,
     judges: &JudgeRun,
     gold: &Files,
-) -> Result<Run, Failure> {
+) -> Result<Predictions, Failure> {
     let session = |config: &Config, name: &Option<String>| {
         let names = name.as_ref().map(std::slice::from_ref);
         names.map(|names| JudgeSession::new(judges, config, names)).transpose()
@@ -216,7 +216,7 @@ fn score(
     args: &Trail,
     mapper: &Option<String>,
     gold: &Files,
-    run: &Run,
+    run: &Predictions,
     others: &[(&PathBuf, Files)],
 ) -> TrailScores {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -253,7 +253,7 @@ fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
 }
 
 /// The root verdicts under each policy compared with the annotators' overall scores.
-fn compare(run: &Run, gold: &Files) -> Vec<(&'static str, Confusion)> {
+fn compare(run: &Predictions, gold: &Files) -> Vec<(&'static str, Confusion)> {
     let Some(first) = run.roots.values().next() else { return Vec::new() };
     let policies = first.0.iter().enumerate().map(|(i, (policy, _))| {
         let verdicts = run.roots.iter().map(|(name, roots)| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::http::Api;
 use super::ids;
-use super::read::{Score, Target};
+use super::read::{Score, ScoreSubject};
 use super::sent::{Scores, Sent};
 
 /// Evaluations of one request: the body stays below a megabyte.
@@ -49,7 +49,7 @@ fn metric(score: &Score) -> Option<Value> {
         "label": ids::datadog_label(&score.name),
         "score_value": score.value?,
         "assessment": score.outcome.as_str(),
-        "eval_scope": if score.target == Target::Trace { "trace" } else { "span" },
+        "eval_scope": if score.target == ScoreSubject::Trace { "trace" } else { "span" },
         "tags": tags,
     });
     if let Some(comment) = &score.comment {

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 use verdict_otlp::trace::{SpanId, TraceId};
 
-use super::read::{Score, Target};
+use super::read::{Score, ScoreSubject};
 
 /// Namespace of the ids that are made here: version 5 of the DNS name `otel-verdict`, of no other meaning.
 fn namespace() -> Uuid {
@@ -12,7 +12,7 @@ fn namespace() -> Uuid {
 
 /// The id of a score, version 5: the same one for every verdict of this name about the same span or trace.
 pub(super) fn of_score(score: &Score) -> Uuid {
-    of(score, Some(score.span).filter(|_| score.target == Target::Span))
+    of(score, Some(score.span).filter(|_| score.target == ScoreSubject::Span))
 }
 
 /// The id of the score of a trace as the score of one of its spans.

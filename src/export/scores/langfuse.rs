@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::http::Api;
 use super::ids;
-use super::read::{Score, Target};
+use super::read::{Score, ScoreSubject};
 use super::sent::{Scores, Sent};
 use crate::export::response::{ExportResponse, ExportResult, one_line};
 
@@ -64,7 +64,7 @@ fn event(score: &Score) -> Option<Value> {
         "dataType": "NUMERIC",
         "metadata": score.metadata,
     });
-    if score.target == Target::Span {
+    if score.target == ScoreSubject::Span {
         body["observationId"] = score.span.to_string().into();
     }
     if let Some(comment) = &score.comment {

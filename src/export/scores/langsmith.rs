@@ -25,7 +25,7 @@ use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::http::Api;
 use super::ids;
-use super::read::{Score, Target};
+use super::read::{Score, ScoreSubject};
 use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 use crate::export::response::{ExportResponse, ExportResult};
@@ -145,7 +145,7 @@ fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
 }
 
 async fn write(api: &Api, session: Option<Uuid>, rootless: &Rootless, score: &Score) -> Result<(), Refusal> {
-    if score.target == Target::Span {
+    if score.target == ScoreSubject::Span {
         return create(api, session, score, &ids::of_score(score).to_string()).await;
     }
     let mut id = ids::of_score(score);

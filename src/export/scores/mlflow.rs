@@ -13,7 +13,7 @@ use verdict_otlp::trace::TraceId;
 
 use super::http::Api;
 use super::ids;
-use super::read::{Outcome, Score, Target};
+use super::read::{Score, ScoreOutcome, ScoreSubject};
 use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 
@@ -100,7 +100,7 @@ fn assessment(score: &Score, trace: &str) -> Value {
     };
     let mut feedback = json!({});
     match (score.outcome, score.value) {
-        (Outcome::Unmeasured, _) | (_, None) => {
+        (ScoreOutcome::Unmeasured, _) | (_, None) => {
             let reason = score.metadata.get("reason").or(score.metadata.get("error_type"));
             feedback["error"] = json!({
                 "error_code": "unmeasured",
@@ -129,7 +129,7 @@ fn assessment(score: &Score, trace: &str) -> Value {
         "feedback": feedback,
         "metadata": metadata,
     });
-    if score.target == Target::Span {
+    if score.target == ScoreSubject::Span {
         assessment["span_id"] = score.span.to_string().into();
     }
     if let Some(comment) = &score.comment {

@@ -20,4 +20,4 @@ mod sent;
 pub(super) use client::ScoresClient;
 pub(super) use ids::of_text as id_of_text;
 pub use read::Normalize;
-pub(super) use read::{Outcome, Score, Target, all_scores, text};
+pub(super) use read::{Score, ScoreOutcome, ScoreSubject, all_scores, text};

@@ -8,7 +8,7 @@ use ::http::Method;
 use serde_json::{Value, json};
 
 use super::http::Api;
-use super::read::{Score, Target};
+use super::read::{Score, ScoreSubject};
 use super::sent::{Scores, Sent};
 
 /// Names our annotations among those of others.
@@ -20,14 +20,14 @@ const MAX_ANNOTATIONS: usize = 500;
 pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
     let left = scores.left();
     let of = |target| left.iter().filter(move |(_, score)| score.target == target);
-    let spans = of(Target::Span)
+    let spans = of(ScoreSubject::Span)
         .map(|(at, score)| (Some(*at), annotation(score, "span_id", &score.span.to_string(), IDENTIFIER)));
-    let traces = of(Target::Trace).map(|(at, score)| {
+    let traces = of(ScoreSubject::Trace).map(|(at, score)| {
         // That of the session follows.
         let at = Some(*at).filter(|_| score.session.is_none());
         (at, annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER))
     });
-    let sessions = of(Target::Trace).filter_map(|(at, score)| {
+    let sessions = of(ScoreSubject::Trace).filter_map(|(at, score)| {
         // A session has one verdict per trace.
         let identifier = format!("{IDENTIFIER}/{}", score.trace);
         let session = score.session.as_ref()?;

@@ -26,25 +26,25 @@ pub(super) const TRACE_VERDICT: &str = "verdict";
 const FAILED_FROM: i32 = 13;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::export) enum Outcome {
+pub(in crate::export) enum ScoreOutcome {
     Pass,
     Fail,
     Unmeasured,
 }
 
-impl Outcome {
+impl ScoreOutcome {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "fail",
-            Outcome::Unmeasured => "unmeasured",
+            ScoreOutcome::Pass => "pass",
+            ScoreOutcome::Fail => "fail",
+            ScoreOutcome::Unmeasured => "unmeasured",
         }
     }
 }
 
 /// What is scored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::export) enum Target {
+pub(in crate::export) enum ScoreSubject {
     Span,
     /// The trace; the span is its root, or its topmost span.
     Trace,
@@ -55,12 +55,12 @@ pub(in crate::export) enum Target {
 pub(in crate::export) struct Score {
     pub trace: TraceId,
     pub span: SpanId,
-    pub target: Target,
+    pub target: ScoreSubject,
     /// Of a trace: the span is not its root, which is unknown.
     pub rootless: bool,
     /// The metric, with the task in it where there are several; [`TRACE_VERDICT`] for the trace.
     pub name: String,
-    pub outcome: Outcome,
+    pub outcome: ScoreOutcome,
     /// From 0 to 1. Of labels and quantities, and of a trace without a judged score: 1 for pass and 0 for fail.
     pub value: Option<f64>,
     pub comment: Option<String>,
@@ -111,13 +111,13 @@ pub(super) fn scores(
             let Some(score) = score(record, service, prefix, normalize) else { continue };
             let wanted = match include {
                 Include::All => true,
-                Include::Failed => score.target == Target::Trace || score.outcome == Outcome::Fail,
-                Include::Trace => score.target == Target::Trace,
+                Include::Failed => score.target == ScoreSubject::Trace || score.outcome == ScoreOutcome::Fail,
+                Include::Trace => score.target == ScoreSubject::Trace,
             };
             if !wanted {
                 continue;
             }
-            let span = (score.target == Target::Span).then_some(score.span);
+            let span = (score.target == ScoreSubject::Span).then_some(score.span);
             match known.entry((score.trace, span, score.name.clone())) {
                 std::collections::hash_map::Entry::Occupied(at) => all[*at.get()] = (request, score),
                 std::collections::hash_map::Entry::Vacant(at) => {
@@ -143,30 +143,30 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
     let value = number(find(attributes, "gen_ai.evaluation.score.value"));
     // A metric may be called like the event of a trace.
     let target = match own("trace.result") {
-        Some(_) if name == TRACE_EVALUATION => Target::Trace,
-        _ => Target::Span,
+        Some(_) if name == TRACE_EVALUATION => ScoreSubject::Trace,
+        _ => ScoreSubject::Span,
     };
     let outcome = match record.severity_number {
-        _ if label == Some(Outcome::Unmeasured.as_str()) => Outcome::Unmeasured,
-        FAILED_FROM.. => Outcome::Fail,
-        _ => Outcome::Pass,
+        _ if label == Some(ScoreOutcome::Unmeasured.as_str()) => ScoreOutcome::Unmeasured,
+        FAILED_FROM.. => ScoreOutcome::Fail,
+        _ => ScoreOutcome::Pass,
     };
     let scaled = match target {
-        Target::Span => value.and_then(|value| normalize(name, value)),
-        Target::Trace => value,
+        ScoreSubject::Span => value.and_then(|value| normalize(name, value)),
+        ScoreSubject::Trace => value,
     };
     let by_result = match outcome {
-        Outcome::Pass => Some(1.0),
-        Outcome::Fail => Some(0.0),
-        Outcome::Unmeasured => None,
+        ScoreOutcome::Pass => Some(1.0),
+        ScoreOutcome::Fail => Some(0.0),
+        ScoreOutcome::Unmeasured => None,
     };
     let evaluator = text(attributes, "gen_ai.evaluation.evaluator.version").unwrap_or_default().to_owned();
     let stated = match (value, label) {
-        _ if target == Target::Trace => None,
+        _ if target == ScoreSubject::Trace => None,
         (Some(value), _) => Some(("value", json!(value))),
-        (None, label) => {
-            label.filter(|label| *label != Outcome::Unmeasured.as_str()).map(|label| ("label", label.into()))
-        }
+        (None, label) => label
+            .filter(|label| *label != ScoreOutcome::Unmeasured.as_str())
+            .map(|label| ("label", label.into())),
     };
     let mut metadata = described(attributes, prefix, outcome, stated);
     let failed_metrics = own("trace.failed_metrics").map(texts).unwrap_or_default();
@@ -184,9 +184,9 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
         span,
         target,
         rootless: matches!(own("trace.rootless"), Some(Value::BoolValue(true))),
-        name: if target == Target::Trace { TRACE_VERDICT } else { name }.to_owned(),
+        name: if target == ScoreSubject::Trace { TRACE_VERDICT } else { name }.to_owned(),
         outcome,
-        value: scaled.or(by_result).filter(|_| outcome != Outcome::Unmeasured),
+        value: scaled.or(by_result).filter(|_| outcome != ScoreOutcome::Unmeasured),
         comment,
         by_llm: text(attributes, "gen_ai.evaluation.evaluator.type") == Some("llm"),
         evaluator,
@@ -201,7 +201,7 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
 fn described(
     attributes: &[KeyValue],
     prefix: &str,
-    outcome: Outcome,
+    outcome: ScoreOutcome,
     stated: Option<(&str, Json)>,
 ) -> Map<String, Json> {
     let mut metadata = Map::new();

@@ -11,7 +11,7 @@ use verdict_eval::annotation::{ALARM_EVENT, PATH_ALARM_EVENT, SCOPE_NAME};
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use crate::export::config::Include;
-use crate::export::scores::{Outcome, Score, Target, all_scores, id_of_text, text};
+use crate::export::scores::{Score, ScoreOutcome, ScoreSubject, all_scores, id_of_text, text};
 use crate::export::webhook_config::{AlertSeverity, Occasion};
 
 /// Failing measurements that an alert names, those of the root cause first.
@@ -76,7 +76,7 @@ pub(super) struct Alert {
 pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Alert> {
     let scores = all_scores(request, Include::Failed, prefix);
     let mut all = Vec::new();
-    for verdict in scores.iter().filter(|score| score.target == Target::Trace) {
+    for verdict in scores.iter().filter(|score| score.target == ScoreSubject::Trace) {
         all.push(of_verdict(verdict, &scores));
         if verdict.metadata.contains_key("judge_budget") {
             all.push(of_budget(verdict));
@@ -133,9 +133,9 @@ impl Alert {
 
 fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
     let occasion = match verdict.outcome {
-        Outcome::Fail => Occasion::Fail,
-        Outcome::Pass => Occasion::Pass,
-        Outcome::Unmeasured => Occasion::Unmeasured,
+        ScoreOutcome::Fail => Occasion::Fail,
+        ScoreOutcome::Pass => Occasion::Pass,
+        ScoreOutcome::Unmeasured => Occasion::Unmeasured,
     };
     let mut alert = plain(verdict, occasion);
     alert.explanation = verdict.comment.clone();
@@ -148,7 +148,9 @@ fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
     let metrics = metrics.into_iter().flatten().filter_map(|metric| metric.as_str().map(str::to_owned));
     alert.failed_metrics = metrics.collect();
     let failing = scores.iter().filter(|score| {
-        score.target == Target::Span && score.outcome == Outcome::Fail && score.trace == verdict.trace
+        score.target == ScoreSubject::Span
+            && score.outcome == ScoreOutcome::Fail
+            && score.trace == verdict.trace
     });
     let mut failures: Vec<Failure> = failing
         .map(|score| Failure {

@@ -19,7 +19,7 @@ use crate::outcome::AlertOutcome;
 /// Keys and ids that are remembered, the least recently used are forgotten first: a few megabytes.
 const MAX_KNOWN: u64 = 10_000;
 
-/// How long an alert that was not accepted yet stands for its repeats: longer than the interval of retries, so that
+/// How long an alert that was not accepted yet suppresses its repeats: longer than the interval of retries, so that
 /// one that is retried does, and one that was given up does not.
 const IN_FLIGHT: Duration = Duration::from_secs(60);
 
@@ -120,14 +120,14 @@ impl RecentAlerts {
     }
 
     /// The destination has accepted an alert, with the numbers of those that were left out.
-    pub(super) fn sent(&self, alert: &Alert, told: LeftOut) {
+    pub(super) fn sent(&self, alert: &Alert, left_out: LeftOut) {
         self.settled.insert(alert.id, ());
         self.counted(AlertOutcome::Sent);
-        let less = |told: u64| move |left: u64| Some(left.saturating_sub(told));
-        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less(told.limited));
+        let less = |left_out: u64| move |left: u64| Some(left.saturating_sub(left_out));
+        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less(left_out.limited));
         if let Some(last) = self.last.get(&alert.key) {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            last.repeated = last.repeated.saturating_sub(told.repeated);
+            last.repeated = last.repeated.saturating_sub(left_out.repeated);
             last.delivered |= last.id == alert.id;
         }
         // An alarm that is raised once more after its retraction is no repeat.
@@ -166,13 +166,13 @@ mod tests {
         };
         // Keys that are asked for often are those that a policy by frequency keeps.
         for n in (0..MAX_KNOWN).chain(0..MAX_KNOWN) {
-            if let Some(told) = recent.admit(&alert(n), now) {
-                recent.sent(&alert(n), told);
+            if let Some(left_out) = recent.admit(&alert(n), now) {
+                recent.sent(&alert(n), left_out);
             }
         }
         let newest = alert(MAX_KNOWN);
-        let told = recent.admit(&newest, now).unwrap();
-        recent.sent(&newest, told);
+        let left_out = recent.admit(&newest, now).unwrap();
+        recent.sent(&newest, left_out);
         recent.last.run_pending_tasks();
         recent.settled.run_pending_tasks();
         assert!(recent.settled.contains_key(&newest.id) && recent.last.contains_key(&newest.key));

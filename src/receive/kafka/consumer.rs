@@ -304,7 +304,7 @@ fn take(group: &Group, message: &BorrowedMessage<'_>) {
 fn retry(group: &Group, number: i32, partition: &mut Owned) {
     while let Some(waiting) = partition.waiting.front() {
         let (stream, offset) = (waiting.stream, waiting.offset);
-        let place = Place { topic: &group.topics[stream as usize], partition: number };
+        let place = PartitionName { topic: &group.topics[stream as usize], partition: number };
         let Some(outcome) = offer(group, &partition.assignment, waiting, &place) else {
             partition.refused.get_or_insert_with(Instant::now);
             return;
@@ -318,7 +318,7 @@ fn retry(group: &Group, number: i32, partition: &mut Owned) {
 
 /// Where a message is, for the log.
 #[derive(Debug)]
-struct Place<'a> {
+struct PartitionName<'a> {
     topic: &'a str,
     partition: i32,
 }
@@ -328,10 +328,10 @@ fn offer(
     group: &Group,
     assignment: &Assignment,
     message: &Waiting,
-    place: &Place<'_>,
+    place: &PartitionName<'_>,
 ) -> Option<MessageOutcome> {
     let Waiting { stream, offset, ref body } = *message;
-    let Place { topic, partition } = place;
+    let PartitionName { topic, partition } = place;
     let allow = |kind| group.client_log.throttle.allow(kind);
     if !assignment.follows(stream, offset) {
         tracing::warn!(
@@ -373,9 +373,9 @@ fn outcome_of(
     group: &Group,
     result: Result<Accepted, Refused>,
     offset: i64,
-    place: &Place<'_>,
+    place: &PartitionName<'_>,
 ) -> Option<MessageOutcome> {
-    let Place { topic, partition } = place;
+    let PartitionName { topic, partition } = place;
     let allow = |kind| group.client_log.throttle.allow(kind);
     match result {
         Ok(accepted) if accepted.rejected == 0 => Some(MessageOutcome::Accepted),

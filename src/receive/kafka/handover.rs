@@ -30,7 +30,7 @@ const ENTRY: usize = 8 + 2 + STREAMS * 3;
 const LATE: usize = 8 + 2;
 
 /// Records from the first to the one before the second.
-pub(super) type Run = (i64, i64);
+pub(super) type OffsetRange = (i64, i64);
 
 /// An exported trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Handover {
     /// What is forwarded of the records before it was acknowledged.
     pub passed: Offsets,
     /// Records before `next` that a trace needs, or that are not passed through.
-    pub held: [Vec<Run>; STREAMS],
+    pub held: [Vec<OffsetRange>; STREAMS],
     /// Exported traces with records that are read again.
     pub exported: Vec<Entry>,
     /// Others. Spans of them are late.
@@ -104,7 +104,7 @@ impl Handover {
         (length <= budget).then(|| VERSION.to_owned() + &STANDARD_NO_PAD.encode(bytes))
     }
 
-    /// Adds as many of these traces as fit beside `text`. Those with records from `next` on are added with their last
+    /// Adds as many of these traces as fit with `text`. Those with records from `next` on are added with their last
     /// record; the others are late. Returns how many of the former are left out.
     pub(super) fn fill(
         &mut self,

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
-use super::handover::{self, Entry, Handover, Run};
+use super::handover::{self, Entry, Handover, OffsetRange};
 use super::stream::{Offsets, STREAMS, Stream};
 use super::trace::{Exported, Trace};
 
@@ -73,7 +73,7 @@ pub(crate) struct Watermark {
     /// ... and by this process in an earlier assignment.
     seen: Offsets,
     /// Records that the previous owner held and that were not read yet.
-    unread: [VecDeque<Run>; STREAMS],
+    unread: [VecDeque<OffsetRange>; STREAMS],
     /// What is forwarded of the records before it was acknowledged to the previous owner.
     passed: Offsets,
     /// Records that are needed, and for how many reasons, ...
@@ -311,7 +311,7 @@ impl Watermark {
     /// The state to commit, with metadata of at most `budget` bytes; `None` if there is none.
     pub(crate) fn commit(&self, budget: usize) -> Option<Commit> {
         let offsets = self.low();
-        let runs: [Vec<Run>; STREAMS] = std::array::from_fn(|s| self.runs(s, budget));
+        let runs: [Vec<OffsetRange>; STREAMS] = std::array::from_fn(|s| self.runs(s, budget));
         // From all runs to none: how many sixteenths are left out.
         [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|left_out| {
             let (mut held, mut next, mut is_cut) = (runs.clone(), self.next, false);
@@ -360,8 +360,8 @@ impl Watermark {
     }
 
     /// The runs of held records, at most one more than `most`.
-    fn runs(&self, s: usize, most: usize) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
+    fn runs(&self, s: usize, most: usize) -> Vec<OffsetRange> {
+        let mut runs: Vec<OffsetRange> = Vec::new();
         let held = self.held[s].keys().map(|offset| (*offset, offset + 1));
         let before = held.take_while(|(_, end)| Some(*end) <= self.next[s]);
         for (start, end) in before.chain(self.unread[s].iter().copied()) {

@@ -134,7 +134,7 @@ async fn json_is_charged_twice_while_it_is_converted() {
     let protobuf = |size: usize| post(&server, "/v1/traces", &kind, request(size).encode_to_vec());
     let others = async {
         waiting(1).await;
-        // Without a second copy it fits beside the one that waits, as its protobuf does.
+        // Without a second copy it fits together with the one that waits, as its protobuf does.
         let name = "x".repeat(400_000);
         let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [{ "name": name }] }] }] });
         let body = body.to_string().into_bytes();

@@ -7,7 +7,7 @@ use super::html::Html;
 use crate::score::counts::Confusion;
 
 /// One evaluator: its name, and a figure for each column; `None` if the column does not apply.
-pub struct Row {
+pub struct EvaluatorRow {
     pub name: String,
     /// From 0 to 1.
     pub cells: Vec<Option<f64>>,
@@ -20,7 +20,7 @@ const HIGH: f64 = 26.0;
 const ABOVE: f64 = 150.0;
 
 /// A heat map of `rows` over `columns`; the best value of each column is marked with a star.
-pub fn heat_map(columns: &[&str], rows: &[Row], out: &mut Html) {
+pub fn heat_map(columns: &[&str], rows: &[EvaluatorRow], out: &mut Html) {
     // Column names are rotated and extend to the right of the last cell.
     let (width, height) =
         (LEFT + CELL * columns.len() as f64 + 110.0, ABOVE + HIGH * rows.len() as f64 + 4.0);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_best_cell_of_a_column_is_starred_and_names_are_escaped() {
-        let row = |name: &str, cells| Row { name: name.to_owned(), cells };
+        let row = |name: &str, cells| EvaluatorRow { name: name.to_owned(), cells };
         let rows = [row("a<b", vec![Some(0.5), Some(0.0)]), row("c", vec![Some(0.25), None])];
         let mut out = Html::default();
         heat_map(&["one", "two"], &rows, &mut out);

@@ -8,7 +8,7 @@ pub mod html;
 pub mod sample;
 pub mod tree;
 
-use draw::{Curve, Row};
+use draw::{Curve, EvaluatorRow};
 use html::Html;
 use sample::Explanation;
 use tree::TraceTree;
@@ -25,7 +25,7 @@ pub struct Report {
     /// Columns of the heat map: categories.
     pub columns: Vec<&'static str>,
     /// Its rows: evaluators.
-    pub rows: Vec<Row>,
+    pub rows: Vec<EvaluatorRow>,
     /// One curve per metric.
     pub curves: Vec<Curve>,
     /// Every explanation; the page shows a sample.

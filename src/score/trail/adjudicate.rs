@@ -11,7 +11,7 @@ use verdict_eval::plan::{DATA, fence};
 use verdict_eval::{Answer, Form, Prompt, Question};
 
 use super::Annotation;
-use super::caught::Claim;
+use super::caught::ErrorClaim;
 
 /// Claims in one question: those at the error's span first, then those of its category. Further ones are counted.
 const MAX_CLAIMS: usize = 60;
@@ -37,7 +37,7 @@ pub struct ErrorQuestion {
 pub fn question(
     number: usize,
     error: &Annotation,
-    claims: &[Claim],
+    claims: &[ErrorClaim],
     clean: impl Fn(&str) -> String,
 ) -> Option<ErrorQuestion> {
     if claims.is_empty() {
@@ -53,10 +53,10 @@ pub fn question(
     let left = shown.len().saturating_sub(MAX_CLAIMS);
     shown.truncate(MAX_CLAIMS);
     let Annotation { location, description, evidence, category, .. } = error;
-    let told = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
-    let mut user = fence("ERROR", &clean(&told));
+    let described = format!("category: {category}\nspan: {location}\n{description}\nevidence: {evidence}");
+    let mut user = fence("ERROR", &clean(&described));
     for (n, &i) in shown.iter().enumerate() {
-        let Claim { metric, spans, rationale, quote, .. } = &claims[i];
+        let ErrorClaim { metric, spans, rationale, quote, .. } = &claims[i];
         let spans: Vec<&str> = spans.iter().map(String::as_str).collect();
         let text = format!("spans: {}\n{rationale}\nquote: {quote}", spans.join(", "));
         user.push_str(&format!("Finding {} of the check {metric}:\n", n + 1));
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use verdict_eval::{Category, Opinion, Unmeasured, Usage};
 
-    fn claim(span: &str, category: Category) -> Claim {
-        Claim {
+    fn claim(span: &str, category: Category) -> ErrorClaim {
+        ErrorClaim {
             metric: "tool_abuse",
             category: Some(category),
             spans: BTreeSet::from([span.to_owned()]),
@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn claims_beyond_the_limit_are_counted() {
-        let claims: Vec<Claim> = (0..MAX_CLAIMS + 5).map(|_| claim("a", Category::ResourceAbuse)).collect();
+        let claims: Vec<ErrorClaim> =
+            (0..MAX_CLAIMS + 5).map(|_| claim("a", Category::ResourceAbuse)).collect();
         let asked = question(0, &Annotation::default(), &claims, str::to_owned).unwrap();
         assert_eq!((asked.shown.len(), asked.left), (MAX_CLAIMS, 5));
         assert!(question(0, &Annotation::default(), &[], str::to_owned).is_none());

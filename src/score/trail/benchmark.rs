@@ -177,10 +177,10 @@ fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [Tally; Cate
     let mut of = [Tally::default(); Category::ALL.len()];
     for case in cases {
         for (tally, category) in of.iter_mut().zip(Category::ALL) {
-            let (gold, said) =
+            let (gold, predicted) =
                 (case.gold_names.contains(&category), case.predicted_names.contains(&category));
-            tally.hits += usize::from(gold && said);
-            tally.predicted += usize::from(said);
+            tally.hits += usize::from(gold && predicted);
+            tally.predicted += usize::from(predicted);
             tally.gold += usize::from(gold);
         }
     }

@@ -24,7 +24,7 @@ use crate::score::counts::Confusion;
 
 /// A finding of a metric, as evidence that it identified an error.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Claim {
+pub struct ErrorClaim {
     pub metric: &'static str,
     pub category: Option<Category>,
     /// The spans that it names, in hex: of the measurement, of the quotation, of the origin, and the cited ones.
@@ -34,7 +34,7 @@ pub struct Claim {
 }
 
 /// The claims of a trace's measurements.
-pub fn claims(trace: &AgentTrace, measurements: &[Measurement], predicted: Predicted) -> Vec<Claim> {
+pub fn claims(trace: &AgentTrace, measurements: &[Measurement], predicted: Predicted) -> Vec<ErrorClaim> {
     let id = |at: usize| trace.tree.spans.get(at).map(|span| span.id);
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
     let counted = measured.filter(|(_, measured)| predicted.includes(measured));
@@ -42,7 +42,7 @@ pub fn claims(trace: &AgentTrace, measurements: &[Measurement], predicted: Predi
         let origin = finding.origin.and_then(id);
         let named =
             [id(m.at), finding.seen_in, origin].into_iter().flatten().chain(finding.cited.iter().copied());
-        Claim {
+        ErrorClaim {
             metric: m.metric,
             category: finding.category,
             spans: named.map(|span: SpanId| span.to_string()).collect(),
@@ -60,9 +60,9 @@ fn detects(metric: &str, category: Category) -> bool {
 }
 
 /// The claims that identify an error, by category and span.
-pub fn by_rules(error: &Annotation, claims: &[Claim]) -> Vec<usize> {
+pub fn by_rules(error: &Annotation, claims: &[ErrorClaim]) -> Vec<usize> {
     let Some(category) = error.label().category() else { return Vec::new() };
-    let identifies = |claim: &Claim| {
+    let identifies = |claim: &ErrorClaim| {
         claim.category == Some(category)
             || detects(claim.metric, category) && claim.spans.contains(&error.location)
     };
@@ -80,10 +80,10 @@ pub struct ErrorCase {
 
 impl ErrorCase {
     /// Of an error that the claims at `identified` identify.
-    pub fn new(error: &Annotation, claims: &[Claim], identified: &[usize]) -> ErrorCase {
+    pub fn new(error: &Annotation, claims: &[ErrorClaim], identified: &[usize]) -> ErrorCase {
         let category = error.label().category();
         let rows = TABLE.iter().filter(|row| category.is_some_and(|c| row.categories.contains(&c)));
-        let by = |matches: &dyn Fn(&Claim) -> bool| {
+        let by = |matches: &dyn Fn(&ErrorClaim) -> bool| {
             let own = identified.iter().filter_map(|&i| claims.get(i)).filter(|claim| matches(claim));
             own.map(|claim| claim.metric).collect()
         };
@@ -162,9 +162,9 @@ mod tests {
         Annotation { category, location, impact, ..Annotation::default() }
     }
 
-    fn claim(metric: &'static str, category: Option<Category>, span: &str) -> Claim {
+    fn claim(metric: &'static str, category: Option<Category>, span: &str) -> ErrorClaim {
         let (rationale, quote) = Default::default();
-        Claim { metric, category, spans: BTreeSet::from([span.to_owned()]), rationale, quote }
+        ErrorClaim { metric, category, spans: BTreeSet::from([span.to_owned()]), rationale, quote }
     }
 
     #[test]

@@ -214,7 +214,7 @@ mod tests {
         measured(at, metric, Measured { value: Value::Label("tool_error"), passed: false, findings })
     }
 
-    fn said(category: &str) -> Answer {
+    fn answered(category: &str) -> Answer {
         let value = json!({ "rationale": "so", "category": category });
         let opinion = Opinion { value, weighted: None, judge: Arc::from("m/1") };
         Answer { key: String::new(), opinions: Ok(vec![opinion]), usage: Usage::default() }
@@ -259,11 +259,11 @@ mod tests {
     fn a_span_has_the_category_of_the_answer_alone() {
         let all = all();
         let asked = questions(&all, str::to_owned);
-        let failed = Answer { opinions: Err(Unmeasured::Timeout), ..said("") };
+        let failed = Answer { opinions: Err(Unmeasured::Timeout), ..answered("") };
         for (answers, categories, counts) in [
-            ([said("Service Errors"), said("none")], vec![(3, Category::ServiceErrors)], [1, 1, 0]),
-            ([said("none"), said("Goal Deviation")], vec![(6, Category::GoalDeviation)], [1, 1, 0]),
-            ([failed.clone(), said("nonsense")], vec![], [0, 1, 1]),
+            ([answered("Service Errors"), answered("none")], vec![(3, Category::ServiceErrors)], [1, 1, 0]),
+            ([answered("none"), answered("Goal Deviation")], vec![(6, Category::GoalDeviation)], [1, 1, 0]),
+            ([failed.clone(), answered("nonsense")], vec![], [0, 1, 1]),
         ] {
             let (mapped, counted) = map(&all, &asked, &answers);
             let found: Vec<_> = mapped

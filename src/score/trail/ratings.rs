@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn verdicts_against_overall_scores() {
-        let said =
+        let predicted =
             [(Some(true), Some(3.5)), (Some(false), Some(3.4)), (Some(true), Some(2.0)), (None, Some(5.0))];
-        assert_eq!(verdicts(said), Confusion { tp: 1, fp: 1, fn_: 0, tn: 1 });
+        assert_eq!(verdicts(predicted), Confusion { tp: 1, fp: 1, fn_: 0, tn: 1 });
     }
 
     #[test]

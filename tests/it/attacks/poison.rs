@@ -61,7 +61,7 @@ fn has(span: &Span, key: &str, value: &str) -> bool {
 
 /// Names the configuration of a process of these tests that embeds the product.
 const EMBEDS: &str = "OTEL_VERDICT_TEST_EMBEDS";
-/// The file beside it that says on which thread.
+/// The file next to it that says on which thread.
 const DIED_ON: &str = "died_on";
 static DEADLY: MetricSpec = MetricSpec::custom("test.deadly", Scale::UNIT, Some(0.5));
 

@@ -58,7 +58,7 @@ struct SpanFindings<'a> {
 pub(super) struct TraceFindings<'a> {
     of: Annotator<'a>,
     by_span: HashMap<Idx, SpanFindings<'a>>,
-    /// Elements with their texts by measurement and index: a finding stands on its span, on that of its origin and
+    /// Elements with their texts by measurement and index: a finding is written on its span, on that of its origin and
     /// in an event.
     elements: RefCell<HashMap<(*const Measurement, usize), Rc<str>>>,
     signatures: RefCell<HashMap<*const Measurement, Signature>>,

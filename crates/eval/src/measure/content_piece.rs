@@ -85,14 +85,14 @@ pub(crate) fn output_pieces_of<'v>(
     parts: impl Iterator<Item = &'v Part>,
 ) -> impl Iterator<Item = ContentPiece<'v>> {
     use PieceKind::{Call, Output, Result, Thinking};
-    let said = parts.map(|part| piece(part, [Output, Thinking, Call, Result]));
+    let parts = parts.map(|part| piece(part, [Output, Thinking, Call, Result]));
     let results = view.result.iter().map(|result| ContentPiece::new(Result, &**result));
     let errors = view.errors.iter().map(|error| {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { NO_DETAIL.to_owned() } else { parts.join(": ") };
         ContentPiece::new(PieceKind::Error, text)
     });
-    said.chain(results).chain(errors)
+    parts.chain(results).chain(errors)
 }
 
 pub(super) const MEDIA: &str = "(an image or file, not shown)";

@@ -32,7 +32,7 @@ pub(crate) fn is_code(word: &str) -> bool {
     of(word) == Some(word)
 }
 
-/// Whether a code, a sign or a name of a currency is beside the number at these bytes of a text.
+/// Whether a code, a sign or a name of a currency is next to the number at these bytes of a text.
 pub(crate) fn is_beside(text: &str, number: Range<usize>) -> bool {
     let (before, behind) =
         (text.get(..number.start).unwrap_or_default(), text.get(number.end..).unwrap_or_default());

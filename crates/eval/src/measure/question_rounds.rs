@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::ask::filter::{AskDecision, TraceState};
+use super::ask::filter::{AskConditions, AskDecision};
 use super::ask::links::has_ended;
 use super::catalog::{self, JudgedRow};
 use super::custom_metric::CustomMetric;
@@ -85,7 +85,7 @@ impl<'a> Questions<'a> {
     /// All questions about a closed trace.
     pub(crate) fn new(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         let metrics = catalog::asking(inputs.settings, custom);
-        Questions::over(metrics, inputs, TraceState::closed(inputs.rules), |_, _| true)
+        Questions::over(metrics, inputs, AskConditions::closed(inputs.rules), |_, _| true)
     }
 
     /// The questions that can be asked about an open trace: those of metrics that need no more than the steps of the
@@ -109,13 +109,13 @@ impl<'a> Questions<'a> {
         };
         let mut metrics = catalog::asking(inputs.settings, custom);
         metrics.retain(|_| inputs.settings.asker.ask.withhold.is_empty());
-        Questions { is_early: true, ..Questions::over(metrics, inputs, TraceState::open(), ready) }
+        Questions { is_early: true, ..Questions::over(metrics, inputs, AskConditions::open(), ready) }
     }
 
     fn over(
         metrics: Vec<JudgedRow<'a>>,
         inputs: Inputs<'a>,
-        state: TraceState,
+        state: AskConditions,
         ready: impl Fn(&MetricSpec, Idx) -> bool,
     ) -> Questions<'a> {
         let evaluated = evaluated_spans(inputs.trace);
@@ -249,7 +249,7 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The measurements. Questions without an answer are unmeasured for the reason `why`; what was answered stands.
+    /// The measurements. Questions without an answer are unmeasured for the reason `why`; what was answered is kept.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
         let memo = self.memo();
         let begun = self.open.into_values().map(|mut open| {

@@ -162,8 +162,8 @@ impl Script {
 
     /// A further message of the user.
     pub fn user(mut self, text: &str) -> Script {
-        let said = message(Role::User, vec![Part::Text(text.into())]);
-        self.now().1.push(said);
+        let prompt = message(Role::User, vec![Part::Text(text.into())]);
+        self.now().1.push(prompt);
         self
     }
 

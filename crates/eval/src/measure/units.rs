@@ -1,6 +1,6 @@
 //! Units of quantities by their symbols and names.
 //!
-//! In: a word. Out: the unit that it stands for, and its quantity. Currencies are the units of amounts of money.
+//! In: a word. Out: the unit that it names, and its quantity. Currencies are the units of amounts of money.
 
 use std::sync::LazyLock;
 

@@ -120,7 +120,7 @@ pub(crate) fn reports_none(call: &Call, memo: &Memo) -> bool {
     })
 }
 
-/// Whether a flag in the result of a call says, beside a reason, that its action was not accepted or not done.
+/// Whether a flag in the result of a call says, together with a reason, that its action was not accepted or not done.
 fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_DENIAL || !result.contains("false") {
         return false;
@@ -229,7 +229,7 @@ fn counts_nothing(result: &Text, memo: &Memo) -> bool {
     let structure = Structure::of(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let fields = || parsed.records.iter().flat_map(|record| &record.fields);
-    // A text beside the counts is a state or a message: one without figures names no thing.
+    // A text next to the counts is a state or a message: one without figures names no thing.
     let is_thing = |text: &str| text.bytes().any(|b| b.is_ascii_digit());
     let is_id = |name: &[String]| name.last().is_some_and(|word| word == "id");
     let describes = fields().any(|field| is_id(&field.name) || field.text().is_some_and(is_thing));

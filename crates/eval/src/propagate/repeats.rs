@@ -154,7 +154,7 @@ fn repeated(
     let mut of = BTreeMap::new();
     // What counts for a defect of a span: the span itself, or what counts in its place.
     let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
-    let mut rest: Vec<(Idx, Vec<Source>)> = Vec::new();
+    let mut rest: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
     for (&at, findings) in failing {
         match sources.of(at, findings) {
             Some(found) => rest.push((at, found)),
@@ -191,7 +191,7 @@ fn repeated(
 }
 
 /// The span that a finding is about, if it is not the judged one.
-struct Source {
+struct FindingSpan {
     at: Idx,
     severity: Severity,
     explicit: bool,
@@ -219,13 +219,13 @@ impl<'f> Sources<'f> {
     }
 
     /// The sources of all findings of the span `at`; `None` if one is about that span.
-    fn of(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<Source>> {
+    fn of(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<FindingSpan>> {
         findings.iter().map(|failing| self.source(at, failing)).collect()
     }
 
-    fn source(&self, at: Idx, failing: &FailingFinding<'_>) -> Option<Source> {
+    fn source(&self, at: Idx, failing: &FailingFinding<'_>) -> Option<FindingSpan> {
         let finding = failing.finding?;
-        let found = |at, explicit| Some(Source { at, severity: finding.severity, explicit });
+        let found = |at, explicit| Some(FindingSpan { at, severity: finding.severity, explicit });
         if let Some(origin) = finding.origin.filter(|&origin| origin < self.trace.tree.len()) {
             return if origin == at { None } else { found(origin, true) };
         }

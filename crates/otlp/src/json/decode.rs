@@ -14,7 +14,7 @@ use crate::write;
 const QUOTED: usize = 40;
 
 pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    let mut target = Target { out: Vec::with_capacity(json.len() / 2), path: Vec::new() };
+    let mut target = DecodeState { out: Vec::with_capacity(json.len() / 2), path: Vec::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let read = Body { target: &mut target, message }.deserialize(&mut deserializer);
     match read.and_then(|()| deserializer.end()) {
@@ -25,7 +25,7 @@ pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, 
 
 /// The output, and the path of the value that is being parsed. After an error the path is that of the
 /// invalid value.
-struct Target {
+struct DecodeState {
     out: Vec<u8>,
     path: Vec<Step>,
 }
@@ -35,7 +35,7 @@ enum Step {
     Index(usize),
 }
 
-impl Target {
+impl DecodeState {
     fn path(&self) -> String {
         let mut path = String::new();
         for step in &self.path {
@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// Begins a length-delimited field. Reserves one byte for the length, which suffices for most fields;
-    /// [`Target::close`] moves the content of the others.
+    /// [`DecodeState::close`] moves the content of the others.
     fn open(&mut self, number: u32) -> usize {
         write::open(&mut self.out, number, 0);
         self.out.len()
@@ -79,7 +79,7 @@ impl Target {
 
 /// Reads an object as a message's fields.
 struct Body<'t> {
-    target: &'t mut Target,
+    target: &'t mut DecodeState,
     message: &'static Message,
 }
 
@@ -182,7 +182,7 @@ enum ValuePosition {
 
 /// Parses a value and encodes it as a field or as an element of a field.
 struct Put<'t> {
-    target: &'t mut Target,
+    target: &'t mut DecodeState,
     field: &'static Field,
     place: ValuePosition,
 }

@@ -108,7 +108,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let queue = "sending_queue: { queue_size: 1 }, timeout: 1h";
     let (pipeline, _exporters, log) = receiving(SHADOW, queue, Arc::new(Silent));
     let assignment = log.assign(0, [None; STREAMS], "");
-    // The queue has room for none of them beside the first.
+    // The queue has room for none of them in addition to the first.
     for offset in 0..5 {
         receive(&pipeline, &assignment, Stream::Spans, offset, &request(&["agent"])).await;
     }

@@ -27,28 +27,28 @@ pub(crate) enum AskDecision {
 
 /// The state of a trace that conditions depend on, computed once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TraceState {
+pub(crate) struct AskConditions {
     /// The trace is still open.
     open: bool,
     /// The rules found a failure somewhere.
     failing: bool,
 }
 
-impl TraceState {
-    pub(crate) fn closed(rules: &[Measurement]) -> TraceState {
+impl AskConditions {
+    pub(crate) fn closed(rules: &[Measurement]) -> AskConditions {
         let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
-        TraceState { open: false, failing }
+        AskConditions { open: false, failing }
     }
 
     /// For an open trace, of which failures are not known yet.
-    pub(crate) fn open() -> TraceState {
-        TraceState { open: true, failing: false }
+    pub(crate) fn open() -> AskConditions {
+        AskConditions { open: true, failing: false }
     }
 }
 
 impl Asker {
     /// Whether judges are asked for the metric of `context` about its span.
-    pub(crate) fn decide(&self, context: &Context<'_>, state: TraceState) -> AskDecision {
+    pub(crate) fn decide(&self, context: &Context<'_>, state: AskConditions) -> AskDecision {
         let Context { row, trace, at, rules, .. } = *context;
         let nothing = row.rubric.and_then(|_| applicability(context).err());
         if nothing == Some(None) || !self.is_wanted(trace, at) {

@@ -9,7 +9,7 @@
 //! | `config` | `verdict.ask`, `verdict.rubrics`, `verdict.instructions` |
 //! | `filter` | which questions are asked: sampling, spans, conditions |
 //! | `step` | a metric of one model or tool call |
-//! | `surroundings`, `links` | what a judge of a step sees beside it: task, request, definition, earlier and later steps |
+//! | `surroundings`, `links` | what a judge of a step sees in addition to it: task, request, definition, earlier and later steps |
 //! | `run` | a metric of an agent or a trace, in as many parts as needed |
 //! | `transcript`, `parts` | a run without repetition, split into prompts |
 //! | `plans` | plans with their triggers, and segments between plans |

@@ -175,11 +175,11 @@ pub(crate) fn read_opinion(
         Scale::Labels(labels) => label_of(labels, value)?,
         scale => {
             let values = scale.scores();
-            let said = u8::try_from(value.get(SCORE)?.as_u64()?).ok()?;
+            let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok()?;
             let (least, most) = (*values.first()?, *values.last()?);
             let within = |weighted: &f64| (f64::from(least)..=f64::from(most)).contains(weighted);
-            values.contains(&said).then_some(())?;
-            Grade::Score(opinion.weighted.filter(within).unwrap_or(f64::from(said)))
+            values.contains(&score).then_some(())?;
+            Grade::Score(opinion.weighted.filter(within).unwrap_or(f64::from(score)))
         }
     };
     Some(shown.opinion(grade, value))

@@ -161,7 +161,7 @@ impl OutcomeQuestion {
 
     fn read_one(&self, opinion: &Opinion) -> Option<OutcomeOpinion> {
         let value = &opinion.value;
-        let said = u8::try_from(value.get(SCORE)?.as_u64()?).ok().filter(|said| *said <= BEST)?;
+        let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok().filter(|score| *score <= BEST)?;
         let best = f64::from(BEST);
         let weighted = opinion.weighted.filter(|weighted| (0.0..=best).contains(weighted));
         let number = |value: &Value| {
@@ -171,7 +171,7 @@ impl OutcomeQuestion {
         let decisive = value.get(DECISIVE)?.as_array()?.iter().filter_map(number).collect();
         let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
         Some(OutcomeOpinion {
-            score: weighted.unwrap_or(f64::from(said)),
+            score: weighted.unwrap_or(f64::from(score)),
             decisive,
             root_cause: value.get(ROOT_CAUSE).and_then(number),
             rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),

@@ -123,7 +123,7 @@ fn needs_plan(row: &MetricSpec) -> bool {
 
 /// Whether a judge says that the record states no plan.
 fn says_no_plan(opinion: &Opinion) -> bool {
-    opinion.value.get(form::PLAN).and_then(|said| said.as_str()) == Some(form::NO_PLAN)
+    opinion.value.get(form::PLAN).and_then(|value| value.as_str()) == Some(form::NO_PLAN)
 }
 
 /// The description of the agents of a trace.
@@ -436,7 +436,7 @@ fn without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement
     let opinions = || answers.iter().filter_map(|answer| answer.opinions.as_ref().ok()).flatten();
     let without: Vec<&Opinion> = opinions().filter(|opinion| says_no_plan(opinion)).collect();
     let first = without.first().filter(|_| without.len() * 2 > opinions().count())?;
-    let rationale = first.value.get(form::RATIONALE).and_then(|said| said.as_str()).unwrap_or_default();
+    let rationale = first.value.get(form::RATIONALE).and_then(|value| value.as_str()).unwrap_or_default();
     let rationale = clip(rationale.trim(), MAX_RATIONALE);
     Some(Measurement {
         judge: first.judge.to_string().into(),

@@ -1,4 +1,4 @@
-//! What a judge of one step sees beside the step.
+//! What a judge of one step sees in addition to the step.
 //!
 //! In: a model or tool call. Out: blocks: the task of its agent, the span that contains it, the steps of the agent
 //! before it, the model call that asked for it, the definition of its tool, and what followed. Steps are found by
@@ -28,7 +28,7 @@ const MAX_EARLIER: usize = 8;
 const MAX_LATER: usize = 4;
 /// Maximum spans that are searched for them.
 const MAX_SEARCHED: usize = 100;
-/// Maximum model calls, beside the one that requested the call, that are searched for the definition of a tool.
+/// Maximum model calls, besides the one that requested the call, that are searched for the definition of a tool.
 const MAX_OFFERS: usize = 8;
 /// Minimum bytes shown of a piece; a piece for which there is less space is left out.
 const MIN_BYTES: usize = 60;
@@ -204,7 +204,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         blocks.collect()
     }
 
-    /// The steps of the agent; without an agent, the spans beside this one.
+    /// The steps of the agent; without an agent, the siblings of this span.
     fn steps(&self) -> &[Idx] {
         match self.agent {
             Some((i, _)) => self.links.steps(i),

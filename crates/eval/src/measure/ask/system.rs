@@ -153,8 +153,9 @@ mod tests {
             let quotes: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("  quote: ")).collect();
             assert!(!quotes.is_empty());
             for quote in quotes {
-                let told = shown.lines().any(|line| !line.starts_with(['-', ' ']) && line.contains(quote));
-                assert!(told, "{}: {quote}", row.name);
+                let is_shown =
+                    shown.lines().any(|line| !line.starts_with(['-', ' ']) && line.contains(quote));
+                assert!(is_shown, "{}: {quote}", row.name);
             }
             with_examples += 1;
         }

@@ -125,8 +125,8 @@ mod tests {
     fn the_question_contains_every_text_and_the_categories() {
         let words = |i: usize| (0..60).map(|w| format!("word-{i}-{w} ")).collect::<String>();
         let texts: Vec<String> = (0..300).map(|i| format!("step {i}: {}end", words(i))).collect();
-        let said = texts.iter().fold(Script::new("find it"), |script, text| script.says(text));
-        let trace = said.answers("it is 7").build();
+        let script = texts.iter().fold(Script::new("find it"), |script, text| script.says(text));
+        let trace = script.answers("it is 7").build();
         let question = question(&Asker::default(), &trace);
         assert!(texts.iter().all(|text| question.prompt.user.contains(text)), "nothing is cut");
         assert!(Category::ALL.iter().all(|c| question.prompt.system.contains(c.as_str())));

@@ -44,11 +44,11 @@ const ABOUT_THE_CALL: [&str; 22] = [
 ];
 
 /// Whether the error that a result reports (`said`) is a statement about what was looked up.
-pub(super) fn is_data(trace: &AgentTrace, memo: &Memo, call: &Call, result: &str, said: &str) -> bool {
+pub(super) fn is_data(trace: &AgentTrace, memo: &Memo, call: &Call, result: &str, message: &str) -> bool {
     let is_lookup = || purpose(trace, memo, call) == Purpose::Query;
     match result.trim_start().starts_with('{') {
         true => {
-            let explains = !matches!(cause(said), Defect::Errored | Defect::Exhausted);
+            let explains = !matches!(cause(message), Defect::Errored | Defect::Exhausted);
             described_members(call, result) > usize::from(explains) && is_lookup()
         }
         false => returns_log(call) && result.trim().lines().nth(1).is_some() && is_lookup(),

@@ -155,7 +155,7 @@ pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Ca
 /// The error that the result of a call reports, if it is not what was looked up.
 pub(crate) fn reported_by(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<String> {
     let result = call.result.as_ref()?;
-    reported(memo, result).filter(|said| !is_data(trace, memo, call, result, said))
+    reported(memo, result).filter(|message| !is_data(trace, memo, call, result, message))
 }
 
 struct Reported(Option<String>);

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +12,7 @@ use verdict_config::matches;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::compiled::Compiled;
-use super::log::{LogText, Source, calls_within};
+use super::log::{LogSource, LogText, calls_within};
 use crate::measure::Memo;
 use crate::measure::calls::signs::of_call;
 use crate::measure::defects::{QUOTE_BYTES, clip};
@@ -21,6 +20,7 @@ use crate::measure::excerpt::around;
 use crate::measure::path::argument::same;
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::as_written;
 use crate::recognise::{Agent, AgentTrace, Call, Content};
 
 /// How the rules answer a question.
@@ -107,7 +107,7 @@ impl Check {
         match self {
             Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
             Check::Matches(Lookup { text, .. }) => {
-                Regex::new(text).err().map(|error| format!("text is not a regular expression: {error}"))
+                as_written(text).err().map(|error| format!("text is not a regular expression: {error}"))
             }
             Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
             Check::Answer(Form::Json(schema)) => {
@@ -155,8 +155,8 @@ impl Check {
         };
         let texts: Vec<(&str, Idx)> = match wanted.place {
             SearchIn::Answer => vec![final_answer(agent)?],
-            SearchIn::Outputs => of_source(Source::Output),
-            SearchIn::Results => of_source(Source::Result),
+            SearchIn::Outputs => of_source(LogSource::Output),
+            SearchIn::Results => of_source(LogSource::Result),
         };
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();

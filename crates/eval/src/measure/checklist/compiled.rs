@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use regex::Regex;
+use crate::pattern::{Regex, as_written};
 
-/// The compiled form of a pattern that stands beside it in the configuration. It is no part of the
+/// The compiled form of a pattern of the configuration, kept with it. It is no part of the
 /// configuration: all of them are equal.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled(OnceLock<Option<Regex>>);
@@ -12,7 +12,7 @@ pub struct Compiled(OnceLock<Option<Regex>>);
 impl Compiled {
     /// The expression `source`; `None` if it does not compile, which the configuration rejects.
     pub(super) fn get(&self, source: &str) -> Option<&Regex> {
-        self.0.get_or_init(|| Regex::new(source).ok()).as_ref()
+        self.0.get_or_init(|| as_written(source).ok()).as_ref()
     }
 }
 

@@ -13,7 +13,7 @@ use verdict_otlp::trace::Idx;
 
 use super::forms::{answer_form, majority, perceive_form, source_form, word};
 use super::inquiry::{ANSWER, Inquiry, SEARCH, SOURCE};
-use super::log::{Chunk, LogText, Source};
+use super::log::{Chunk, LogSource, LogText};
 use super::result::{Citation, ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
 use super::settings::{Asset, Class, Item, Settings};
@@ -149,7 +149,7 @@ impl<'a> ChecklistRun<'a> {
     /// words of the task, and would displace what it returned. The count of calls is always among them, as evidence
     /// that something was not done.
     fn pieces(&self, scores: &[f64], select: impl Fn(&[f64]) -> Vec<usize>) -> Vec<usize> {
-        let is_call = |i: &usize| self.log.get(*i).is_some_and(|chunk| chunk.source == Source::Call);
+        let is_call = |i: &usize| self.log.get(*i).is_some_and(|chunk| chunk.source == LogSource::Call);
         let (calls, others): (Vec<usize>, Vec<usize>) = (0..scores.len()).partition(is_call);
         let mut out: BTreeSet<usize> = [self.log.len().saturating_sub(1)].into();
         for group in [calls, others] {
@@ -241,12 +241,12 @@ impl<'a> ChecklistRun<'a> {
         for (&i, id) in pieces.iter().zip(&ids) {
             let Some(chunk) = self.log.get(i) else { continue };
             let origin = match (chunk.source, &chunk.tool) {
-                (Source::Call, Some(tool)) => format!("call of {}", self.content.asker.name(tool)),
-                (Source::Call, None) => "call of a tool".to_owned(),
-                (Source::Result, Some(tool)) => format!("returned by {}", self.content.asker.name(tool)),
-                (Source::Result, None) => "returned by a tool".to_owned(),
-                (Source::Output, _) => "written by a model".to_owned(),
-                (Source::Calls, _) => "counted".to_owned(),
+                (LogSource::Call, Some(tool)) => format!("call of {}", self.content.asker.name(tool)),
+                (LogSource::Call, None) => "call of a tool".to_owned(),
+                (LogSource::Result, Some(tool)) => format!("returned by {}", self.content.asker.name(tool)),
+                (LogSource::Result, None) => "returned by a tool".to_owned(),
+                (LogSource::Output, _) => "written by a model".to_owned(),
+                (LogSource::Calls, _) => "counted".to_owned(),
             };
             blocks.push(self.span_block(chunk.at, format!("piece {id}, {origin}"), &chunk.text));
         }

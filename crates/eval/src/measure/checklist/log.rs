@@ -29,7 +29,7 @@ const MAX_COUNTS: usize = 100;
 const PLANS_PER_PASS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum LogSource {
     /// A call: its outcome and its arguments.
     Call,
     Result,
@@ -42,7 +42,7 @@ pub enum Source {
 #[derive(Clone, PartialEq, Debug)]
 pub struct LogText {
     pub at: Idx,
-    pub source: Source,
+    pub source: LogSource,
     /// The tool of a call or a result.
     pub tool: Option<Text>,
     pub text: String,
@@ -80,7 +80,7 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
             let is_withheld = content.is_some_and(|content| withholds_call(content, call));
             let is_quoted = content.is_none() || call.tool.is_some_and(|tool| !withholds(tool));
             let called = call_text(trace, memo, &planned, call, is_quoted);
-            text(call.at, Source::Call, Some(call.name.clone()), is_withheld, called)
+            text(call.at, LogSource::Call, Some(call.name.clone()), is_withheld, called)
         })
     };
     for at in trace.tree.subtree(agent.at) {
@@ -95,14 +95,14 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
         if view.kind == Kind::Llm {
             let is_left = is_left(view.output_text().len());
             let output = if is_left { planned.strip_output(view) } else { String::new() };
-            out.push(text(at, Source::Output, None, withholds(at), output));
+            out.push(text(at, LogSource::Output, None, withholds(at), output));
             out.extend(calls.into_iter().filter_map(called));
             continue;
         }
         out.extend(calls.into_iter().filter_map(called));
         if let Some(result) = view.result.as_ref().filter(|result| is_left(result.len())) {
             let tool = view.call.as_ref().map(|call| call.name.clone());
-            out.push(text(at, Source::Result, tool, withholds(at), planned.strip_result(result)));
+            out.push(text(at, LogSource::Result, tool, withholds(at), planned.strip_result(result)));
         }
     }
     // Results of calls without a span of their own occur in a later prompt, which may contain content of any span.
@@ -113,11 +113,11 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
         let result = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS);
         if let Some(result) = result.filter(|result| is_left(result.len())) {
             let (tool, result) = (Some(call.name.clone()), planned.strip_result(result));
-            out.push(text(call.at, Source::Result, tool, content.is_some(), result));
+            out.push(text(call.at, LogSource::Result, tool, content.is_some(), result));
         }
     }
     out.retain(|text| !text.text.trim().is_empty());
-    out.push(text(agent.at, Source::Calls, None, false, call_counts(trace, &calls)));
+    out.push(text(agent.at, LogSource::Calls, None, false, call_counts(trace, &calls)));
     out
 }
 
@@ -269,7 +269,7 @@ mod tests {
         let log = self::log(&trace);
         let work = work::counted() - before;
         assert!(work <= 8 * CALLS as u64, "{work}");
-        let counts: Vec<&Chunk> = log.iter().filter(|chunk| chunk.source == Source::Calls).collect();
+        let counts: Vec<&Chunk> = log.iter().filter(|chunk| chunk.source == LogSource::Calls).collect();
         assert!(counts.iter().all(|chunk| chunk.text.len() <= 1_200));
         assert_eq!(counts.iter().map(|c| c.text.matches(", of which").count()).sum::<usize>(), CALLS);
         // Beyond the budget the log ends.
@@ -289,7 +289,7 @@ mod tests {
             .answers("3")
             .build();
         let log = log(&trace);
-        let call = log.iter().find(|chunk| chunk.source == Source::Call).unwrap();
+        let call = log.iter().find(|chunk| chunk.source == LogSource::Call).unwrap();
         assert!(call.text.contains("code: total = 0\nfor n in [1, 2]:\n    total += n"), "{}", call.text);
         assert!(call.text.starts_with("call of python, it failed: "), "{}", call.text);
         assert!(call.text.contains("timeout: 5"), "{}", call.text);
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn long_text_is_split_at_line_ends_within_the_size() {
-        let whole = |text: String| LogText { at: 3, source: Source::Result, tool: None, text };
+        let whole = |text: String| LogText { at: 3, source: LogSource::Result, tool: None, text };
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
         push_chunks(&whole(line), 1200, &mut out);

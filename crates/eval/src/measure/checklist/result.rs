@@ -22,7 +22,7 @@ pub(crate) struct Proof {
     pub text: String,
 }
 
-/// A passage of a source beside the record: an asset, or what a search found.
+/// A passage of a source other than the record: an asset, or what a search found.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Citation {
     pub source: String,

@@ -12,6 +12,7 @@ use verdict_config::{Problem, admits, settings};
 use super::check::Check;
 use super::compiled::Compiled;
 use crate::measure::sections::{MetricSettings, Section, below};
+use crate::pattern::as_written;
 use crate::recognise::{Agent, AgentTrace};
 
 settings! {
@@ -204,7 +205,7 @@ impl Section for Settings {
 }
 
 fn pattern(key: &str, pattern: Option<&str>, out: &mut Vec<Problem>) {
-    if let Some(Err(error)) = pattern.map(regex::Regex::new) {
+    if let Some(Err(error)) = pattern.map(as_written) {
         out.push(Problem::new(key, format!("is not a regular expression: {error}")));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use super::log::{Chunk, Source};
+use super::log::{Chunk, LogSource};
 use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::defects::clip;
 use crate::measure::{Answer, Form, Prompt, Question};
@@ -31,7 +31,7 @@ pub(crate) fn summaries(
     let mut out = vec![String::new(); log.len()];
     let mut questions = Vec::new();
     let wanted: Vec<usize> = (0..log.len())
-        .filter(|&i| log.get(i).is_some_and(|chunk| chunk.source != Source::Calls))
+        .filter(|&i| log.get(i).is_some_and(|chunk| chunk.source != LogSource::Calls))
         .take(MOST_CHUNKS)
         .collect();
     for (n, batch) in wanted.chunks(BATCH).enumerate() {

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::log::{Chunk, Source};
+use super::log::{Chunk, LogSource};
 use crate::measure::defects::clip;
 use crate::recognise::{AgentTrace, json_keys};
 
@@ -59,7 +59,7 @@ fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, 
     let (id, pointer) =
         input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
     // What a tool was called with is not what it returned.
-    let text = joined(id, trace, log.iter().filter(|chunk| chunk.source != Source::Call))?;
+    let text = joined(id, trace, log.iter().filter(|chunk| chunk.source != LogSource::Call))?;
     let value = json_keys::parse(&text).ok_or("the span's result is not JSON, or too large")?;
     value
         .pointer(pointer.trim())

@@ -61,7 +61,7 @@ struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 /// The harmful calls of a trace, which need not be closed.
 pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    for Run { scorer, run_walk, .. } in runs(trace, settings, memo) {
+    for TaskRun { scorer, run_walk, .. } in runs(trace, settings, memo) {
         run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
@@ -74,7 +74,7 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
         // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
         // not hide the harmful calls of other agents.
         let runs = runs(trace, settings, memo);
-        for Run { scorer, agent, run_walk, calls } in &runs {
+        for TaskRun { scorer, agent, run_walk, calls } in &runs {
             run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
@@ -92,7 +92,7 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
 }
 
 /// The run of an agent, followed through a task that applies to it.
-struct Run<'a> {
+struct TaskRun<'a> {
     scorer: TaskScorer<'a>,
     agent: usize,
     run_walk: RunWalk,
@@ -101,7 +101,7 @@ struct Run<'a> {
 }
 
 /// The runs of all agents, with each task that applies; those up to the end of the work budget.
-fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<Run<'a>> {
+fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<TaskRun<'a>> {
     let mut out = Vec::new();
     for agent in 0..trace.agents.len() {
         for task in settings.loaded.tasks() {
@@ -110,7 +110,7 @@ fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<R
             }
             if let Some((calls, captured)) = calls_of(task, trace, agent) {
                 let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
-                out.push(Run { scorer: TaskScorer { trace, settings, task }, agent, run_walk, calls });
+                out.push(TaskRun { scorer: TaskScorer { trace, settings, task }, agent, run_walk, calls });
             }
         }
     }

@@ -277,12 +277,14 @@ impl PathPositions {
             let run = agent.and_then(|agent| agent.runs.iter().find(|(of, ..)| *of == n));
             let run = match run {
                 Some((_, run_walk, captured)) => {
-                    Run { task, walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
+                    TaskPosition { task, walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
                 }
                 None => match hinted(task, hints) {
-                    Some(captured) => {
-                        Run { task, walk: Cow::Owned(RunWalk::begin(task)), captured: Cow::Owned(captured) }
-                    }
+                    Some(captured) => TaskPosition {
+                        task,
+                        walk: Cow::Owned(RunWalk::begin(task)),
+                        captured: Cow::Owned(captured),
+                    },
                     None => continue,
                 },
             };
@@ -313,13 +315,13 @@ impl PendingCall {
 }
 
 /// Where the run of a task is.
-struct Run<'a> {
+struct TaskPosition<'a> {
     task: &'a Task,
     walk: Cow<'a, RunWalk>,
     captured: Cow<'a, PromptCaptures>,
 }
 
-impl Run<'_> {
+impl TaskPosition<'_> {
     fn decide(&self, pending: &[PendingCall], call: &ProposedCall) -> TaskDecision {
         let mut decision = self.decide_at(pending, call, |time| time);
         if !self.task.limits.iter().any(Limit::compares_times) {
@@ -342,7 +344,7 @@ impl Run<'_> {
         call: &ProposedCall,
         clock: impl Fn(u64) -> u64,
     ) -> TaskDecision {
-        let Run { task, captured, .. } = self;
+        let TaskPosition { task, captured, .. } = self;
         let mut run_walk = RunWalk::clone(&self.walk);
         // No call of the trace has this number.
         let index = u32::MAX as usize;

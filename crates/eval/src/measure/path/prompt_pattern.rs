@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use foldhash::HashMap;
-use regex::Regex;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Flag, GroupKind};
+
+use crate::pattern::{Regex, as_written};
 
 /// The text that a named group of the prompt's pattern captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl PromptRegex {
     /// # Errors
     /// `pattern` is not a regular expression.
     pub(super) fn new(pattern: &str) -> Result<PromptRegex, regex::Error> {
-        let regex = Regex::new(pattern)?;
+        let regex = as_written(pattern)?;
         let mut ignores_case = BTreeMap::new();
         if let Ok(ast) = Parser::new().parse(pattern) {
             read_case(&ast, false, &mut ignores_case);

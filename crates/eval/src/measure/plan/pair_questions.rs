@@ -218,7 +218,7 @@ mod tests {
         PlanAssessment::new(own, Toolbox::default(), Some(best))
     }
 
-    fn said(pairs: Value) -> Opinion {
+    fn opinion(pairs: Value) -> Opinion {
         Opinion { value: json!({ "pairs": pairs }), weighted: None, judge: Arc::from("m/1") }
     }
 
@@ -228,9 +228,9 @@ mod tests {
         assert_eq!(assessment.open_pairs(), [(0, 0), (1, 1)]);
         let pair = |n: u64, same: &str| json!({ "reason": "", "pair": n, "same": same });
         let all = [
-            said(json!([pair(1, "yes"), pair(2, "no"), pair(2, "yes"), pair(9, "yes")])),
-            said(json!([pair(1, "yes"), pair(2, "yes")])),
-            said(json!([pair(1, "no")])),
+            opinion(json!([pair(1, "yes"), pair(2, "no"), pair(2, "yes"), pair(9, "yes")])),
+            opinion(json!([pair(1, "yes"), pair(2, "yes")])),
+            opinion(json!([pair(1, "no")])),
         ];
         let decided = read_pairs(&assessment, &assessment, &all);
         assert_eq!(decided, PairDecisions::from([((0, 0), true)]), "one vote of three is no majority");

@@ -73,7 +73,7 @@ fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds =
-        Questions::over(only("latency", Thrice), inputs, TraceState::closed(&[]), |_, at| at == 0);
+        Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].id, answer(&first[0]));
@@ -90,7 +90,8 @@ fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
 fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Questions::over(only("latency", Thrice), inputs, TraceState::closed(&[]), |_, _| true);
+    let mut rounds =
+        Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -127,7 +128,7 @@ fn what_was_answered_before_the_timeout_stands() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds =
-        Questions::over(only("latency", OnTheFirst), inputs, TraceState::closed(&[]), |_, _| true);
+        Questions::over(only("latency", OnTheFirst), inputs, AskConditions::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -144,7 +145,7 @@ fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
         let settings = Settings { asker: Arc::new(asker.unwrap()), ..settings };
         let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
         let metrics = only("checklist.verdict", OnTheFirst);
-        let mut rounds = Questions::over(metrics, inputs, TraceState::closed(&[]), |_, _| true);
+        let mut rounds = Questions::over(metrics, inputs, AskConditions::closed(&[]), |_, _| true);
         assert_eq!(all_asked(&mut rounds).len(), if sample == "0" { 0 } else { 2 });
         rounds.finish(Unmeasured::Timeout).len()
     };
@@ -156,7 +157,7 @@ fn metric_is_stopped_after_the_maximum_of_rounds() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let mut rounds =
-        Questions::over(only("tokens", Endless), inputs, TraceState::closed(&[]), |_, at| at == 0);
+        Questions::over(only("tokens", Endless), inputs, AskConditions::closed(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next_question() {
         asked += 1;
@@ -172,7 +173,7 @@ fn questions_beyond_the_work_budget_are_not_asked() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let rounds = |steps| {
-        let all = Questions::over(only("latency", Thrice), inputs, TraceState::closed(&[]), |_, _| true);
+        let all = Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(steps, None);
         let mut asked = all_asked(&mut rounds);
         let mut taken = asked.len();
@@ -208,7 +209,7 @@ fn prompts_count_as_work_and_the_clock_ends_it() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
     let rounds = |stop| {
-        let all = Questions::over(only("latency", Long), inputs, TraceState::closed(&[]), |_, _| true);
+        let all = Questions::over(only("latency", Long), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(DEFAULT_STEPS, stop);
         (all_asked(&mut rounds).len(), DEFAULT_STEPS - rounds.steps)
     };

@@ -1,4 +1,4 @@
-//! Every list of metrics or labels beside the table has the table's entries.
+//! Every list of metrics or labels outside the table has the table's entries.
 
 use std::collections::BTreeSet;
 

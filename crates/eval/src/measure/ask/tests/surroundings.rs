@@ -1,4 +1,4 @@
-//! What a judge of one step sees beside the step.
+//! What a judge of one step sees in addition to the step.
 
 use std::sync::Arc as Shared;
 
@@ -233,7 +233,7 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
         let inputs = Inputs { trace, settings: &settings, rules: &[] };
         let mut rounds = if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
         std::iter::from_fn(|| rounds.next_question())
-            // Until the span of the agent comes, another span stands for it.
+            // Until the span of the agent comes, another span represents it.
             .map(|ask| (Some(trace.tree.spans[ask.at].id).filter(|_| ask.metric != CHECKLIST), ask))
             .map(|(id, ask)| (id, ask.metric, ask.question.prompt.system, ask.question.prompt.user))
             .collect::<Vec<_>>()

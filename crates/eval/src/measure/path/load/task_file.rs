@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,7 @@ use super::super::score::{Parameters, Weights};
 use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, Policy, RuleEntry};
 use crate::measure::metric_names::FailCondition;
+use crate::pattern::as_written;
 
 /// A task and its warnings, or its problems.
 pub(super) type TaskResult = Result<(Task, Vec<TaskProblem>), Vec<TaskProblem>>;
@@ -405,7 +405,7 @@ impl AlphabetReader<'_> {
         }
         let regex = conditions
             .regex
-            .and_then(|text| Regex::new(&text).map_err(|why| problem("regex", not_a_regex(&why))).ok());
+            .and_then(|text| as_written(&text).map_err(|why| problem("regex", not_a_regex(&why))).ok());
         if let Some(name) = &captured {
             let is_group = match self.prompt {
                 Some(PromptPattern::Matches(pattern)) => pattern.has_group(name),
