@@ -165,8 +165,28 @@ impl Review {
                 let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
                 review.of_answer.entry(agent).or_default().extend(placed);
             }
+            review.specify_answers(trace);
             review
         })
+    }
+
+    /// Replaces findings on an answer by the most specific one on the same statement at its model span.
+    fn specify_answers(&mut self, trace: &AgentTrace) {
+        let of_answers = self.of_answer.values_mut().flatten();
+        let of_statements = of_answers.filter(|finding| finding.generality().is_some());
+        let mut of_statements: Vec<&mut Finding> = of_statements.collect();
+        if of_statements.is_empty() {
+            return;
+        }
+        for (at, entry) in &self.of_llm {
+            let place = trace.tree.spans.get(*at).map(|span| span.id);
+            for finding in of_statements.iter_mut().filter(|finding| finding.seen_in == place) {
+                let specific = entry.findings.iter().filter(|other| finding.is_implied_by(other));
+                if let Some(specific) = specific.min_by_key(|other| other.generality()) {
+                    **finding = Finding { seen_in: place, ..specific.clone() };
+                }
+            }
+        }
     }
 }
 
