@@ -98,6 +98,7 @@ pub(crate) mod measurement;
 pub(crate) mod median;
 pub(crate) mod memo;
 pub(crate) mod path;
+pub(crate) mod people;
 pub(crate) mod plan;
 pub(crate) mod question;
 pub(crate) mod reach;
