@@ -3,7 +3,7 @@
 //! In: a text, and the words at its beginning that an error report may begin with. Out: whether the text is a document. An
 //! error report is short, or has a structure or a trace; a document goes on in sentences. It names its subject again.
 
-use super::uncaught;
+use super::{headline, uncaught};
 use crate::measure::defects::clip;
 
 /// Maximum bytes of a text that a sentence such as "Failed to open the page" makes an error report; a longer
@@ -16,6 +16,8 @@ const MIN_SENTENCES: usize = 3;
 const MIN_WORDS: usize = 7;
 /// Least further times that a document names its subject.
 const MIN_NAMED: usize = 2;
+/// Least lines of a text in which the end of a run is told.
+const MIN_LINES: usize = 4;
 /// Most bytes of a title.
 const MAX_TITLE: usize = 120;
 
@@ -48,14 +50,18 @@ pub(super) fn is_about(text: &str, found: &str) -> bool {
     }
 }
 
-/// Whether what reads as an error is a part of a document: its title, or the end of what it quotes or logs. For a tool that
-/// returns documents.
+/// Whether what reads as an error is a part of a document: its title, the end of what it quotes or logs, or the end of a run
+/// that it tells of. For a tool that returns documents.
 pub(super) fn has_it_within(text: &str) -> bool {
     let before_end = || {
         let at = uncaught::at_end(text)?.as_ptr().addr() - text.as_ptr().addr();
         text.get(..at).map(|before| !before.trim().is_empty())
     };
-    text.len() > SHORT_BYTES && title(text).is_some() || before_end() == Some(true)
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    match headline::find(text) {
+        Some(said) => lines.next() != Some(said.line) && lines.nth(MIN_LINES - 2).is_some(),
+        None => text.len() > SHORT_BYTES && title(text).is_some() || before_end() == Some(true),
+    }
 }
 
 /// The first line, if it is a title with sentences below an empty line.

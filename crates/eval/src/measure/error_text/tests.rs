@@ -333,5 +333,10 @@ fn error_within_a_document_is_told_from_the_error_of_a_tool() {
     assert!(!is_in_document(raised) && reported(raised).is_some());
     let page = article("# Error: borrowed value does not live long enough", "the message");
     assert!(is_in_document(&page) && reported(&page).is_some());
+    assert!(is_in_document(
+        "10:02 start\n10:03 Process exited with code 3\nProcess exited with code 3\n10:04 next"
+    ));
+    assert!(!is_in_document("Process exited with code 3\n10:02 start\n10:03\n10:04"));
+    assert!(!is_in_document("cat: run.txt: No such file or directory\nProcess exited with code 1"));
     assert!(!is_in_document("Error: no such file\nAllowed folders: /srv"));
 }
