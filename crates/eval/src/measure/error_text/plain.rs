@@ -80,14 +80,17 @@ const SHORT: &str = r#"(?ix)^(?:
     (?: (?:was\s+|were\s+|is\s+)?not\s+found | does\s+not\s+exist | doesn't\s+exist | could\s+not\s+be\s+(?:found|loaded|opened|reached) | is\s+unavailable )
   | (?: unknown|no\s+such|undefined ) \s+ (?:tool|function|file|command|url|page|resource|method|endpoint)\b
   | invalid \s+ (?:\w+\s+)? (?:url|uri|argument|arguments|parameter|parameters|input|request|api[\ _]key|json|path|query|token|credentials|syntax|format) \b
-  | missing\s+required\s+ (?: \w+\s+){0,2} (?: argument|parameter|field|property|input|value|key|option|header|scope|permission|attribute|column|name|variable|['"`] )
+  | missing\s+required\s+ (?: \w+\s+){0,2} (?: arg|param|data|body|field|property|input|value|key|option|header|scope|permission|attribute|column|name|variable|['"`] )
   | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed\s*out\b
       # "timeout: 30" is a setting, "Time Out London" a name.
       | time(?:\s)?out\b \s* (?: $ | [.!,(] | : \s* [^\d\s] | (?: after|waiting|while|exceeded|expired|errors?|occurred|reached
-          |was|during|when|reading|connecting|contacting|on|from )\b | of\s+\d )
-  | (?: rate\s+limit (?: ed\b | \s* (?: $ | [.!,(] | : \s* [^\d\s] | (?:was\s+|is\s+|has\s+been\s+)?(?:exceeded|reached|hit)\b | errors?\b ) ) | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | not\s+authorized
+          |was|during|when|reading|connecting|contacting|fetching
+          |calling|executing|requesting|loading|opening|running|on|from )\b | of\s+\d )
+  | (?: rate\s+limit (?: ed\b | \s* (?: $ | [.!,(] | : \s* [^\d\s] | (?: [^\n.:]{0,60}? \b )? (?:exceeded|reached|hit)\b | errors?\b ) )
+       | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | not\s+authorized
       # "Forbidden City" is a name.
-      | (?: unauthorized|forbidden )\b \s* (?: $ | [.!,:;(<\-–\n] | (?: to|by|for|from|access|request|error|you|the )\b )
+      | (?: unauthorized|forbidden )\b \s* (?: $ | [.!,:;(<\-–\n] | (?: to|by|for|from|access|request|error|resource|operation|action|user
+          |token|you|the )\b )
       | authentication\s+(?:failed|required) | service\s+unavailable | internal\s+server\s+error | bad\s+gateway )
   | [\w./-]{1,60} \s* : \s* [^\n]*? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )
 )"#;

@@ -233,8 +233,9 @@ impl<'a> Run<'a> {
                 .chain(&of_result)
                 .any(|(key, of)| *of == meant && (of_people || key.contains(&name)));
             // Guests may be given by kinds, and a table for 8 may be for that hour.
-            let is_split = of_people && own.iter().filter(|(key, _)| key.len() == 1).count() > 1
-                || of_people && has_hour(call, meant);
+            let is_kind =
+                |(key, of): &(Vec<String>, f64)| key != field && key.len() == 1 && *of <= MIN_AMOUNT;
+            let is_split = of_people && (own.iter().any(is_kind) || has_hour(call, meant));
             // Of each of several: two rooms for two guests each.
             let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
             let is_unit = is_each || is_unit_of(number, meant);
@@ -501,7 +502,7 @@ mod tests {
         };
         let table = "Please book a table for 4 at 19:30, in the garden.";
         assert_eq!(run(table, r#"{"guests":2,"time":"19:30"}"#), 1);
-        assert_eq!(run(table, r#"{"party_size":2,"time":"19:30"}"#), 1);
+        assert_eq!(run(table, r#"{"party_size":2,"time":"19:30","duration":90}"#), 1);
         assert_eq!(run(table, r#"{"number_of_people":5,"time":"19:30"}"#), 1);
         assert_eq!(run("Reserviere bitte einen Tisch für 6 Personen.", r#"{"gäste":2}"#), 1);
         assert_eq!(run("Reserva una mesa para 6, por favor.", r#"{"personas":2}"#), 1);
