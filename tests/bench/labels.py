@@ -65,4 +65,9 @@ for name, folder in (("airline", "tau-airline"), ("retail", "tau-retail"), ("who
         labels.append(label)
     write(name, folder / "traces.jsonl", labels)
 
+# Small runs of this repository, labelled by run before they were evaluated.
+small = pathlib.Path(__file__).resolve().parent.parent / "data" / "small"
+for name in ("first", "second", "third"):
+    sets.append((name, small / f"{name}.jsonl.gz", small / f"{name}.labels.json"))
+
 print("otel-verdict score rules --config config/examples/mas-sim.yaml", *(shlex.join(["--set", name, str(traces), str(file)]) for name, traces, file in sets))

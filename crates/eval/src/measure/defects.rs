@@ -38,6 +38,20 @@ impl Defect {
         matches!(self, Defect::UnsupportedFact | Defect::UnsupportedQuote | Defect::UnsupportedUrl)
     }
 
+    /// How general a defect of a statement is; `None` for other defects. The most specific one says what was not done, so
+    /// that the statement cannot be true; then comes which result says otherwise, then the model's own words for where it
+    /// came from, and last that nothing contains it.
+    fn generality(self) -> Option<u8> {
+        match self {
+            Defect::FalseClaim => Some(0),
+            Defect::ContradictsResult => Some(1),
+            Defect::InventedData | Defect::GuessStated => Some(2),
+            Defect::AnswerUnsupported => Some(3),
+            _ if self.is_unsupported() => Some(3),
+            _ => None,
+        }
+    }
+
     /// A finding of this defect. `quote` is verbatim and is clipped.
     pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
         let (score, category, fact) = self.row();
@@ -142,6 +156,23 @@ impl Finding {
         Finding { score: BEST, severity: Severity::Low, category: None, fact: false, ..self }
     }
 
+    /// How general it is, if it is about a statement and no note.
+    pub(crate) fn generality(&self) -> Option<u8> {
+        self.defect.filter(|_| !self.is_note()).and_then(Defect::generality)
+    }
+
+    /// Whether `other`, on the same text, is of a more specific kind and quotes the same passage (the same sentence, or one
+    /// quote is a part of the other): both are one failure.
+    pub(crate) fn is_implied_by(&self, other: &Finding) -> bool {
+        let (part, whole) = match self.quote.len() <= other.quote.len() {
+            true => (&self.quote, &other.quote),
+            false => (&other.quote, &self.quote),
+        };
+        let generality = self.generality().zip(other.generality());
+        generality.is_some_and(|(of_self, of_other)| of_self > of_other)
+            && (part == whole || part.len() >= MIN_PASSAGE && whole.contains(part.as_str()))
+    }
+
     /// Whether it is a note, which is recorded and fails nothing.
     pub fn is_note(&self) -> bool {
         self.score >= BEST
@@ -162,6 +193,10 @@ impl Finding {
     }
 }
 
+/// Least bytes of a quote that is a passage within a longer one: a shorter one names a thing or a value, which more than
+/// one statement may be about.
+const MIN_PASSAGE: usize = 16;
+
 /// Findings on one span, to be merged into one measurement, and the number of things that were examined
 /// for them. Without either there is no measurement: a rule that examined nothing does not pass.
 #[derive(Debug, Default)]
@@ -180,12 +215,16 @@ impl Findings {
         self.examined = self.examined.saturating_add(things);
     }
 
-    /// Adds a finding unless one with the same rationale and quote exists. If there are
-    /// [`MAX_FINDINGS`], it replaces the mildest of them, or is dropped if it is not worse.
+    /// Adds a finding unless one with the same rationale and quote exists. Of findings of several kinds on one statement,
+    /// which are one failure, the most specific kind is kept. If there are [`MAX_FINDINGS`], it replaces the mildest of
+    /// them, or is dropped if it is not worse.
     pub(crate) fn push(&mut self, finding: Finding) {
-        if self.all.iter().any(|f| f.rationale == finding.rationale && f.quote == finding.quote) {
+        let is_known = |f: &Finding| f.rationale == finding.rationale && f.quote == finding.quote;
+        let is_of_text = |f: &Finding| (f.seen_in, f.origin) == (finding.seen_in, finding.origin);
+        if self.all.iter().any(|f| is_known(f) || is_of_text(f) && finding.is_implied_by(f)) {
             return;
         }
+        self.all.retain(|f| !is_of_text(f) || !f.is_implied_by(&finding));
         if self.all.len() >= MAX_FINDINGS {
             let mildest = self.all.iter().enumerate().max_by(|a, b| a.1.score.total_cmp(&b.1.score));
             match mildest.map(|(i, f)| (i, f.score)) {
@@ -325,6 +364,59 @@ mod tests {
         findings.push(Defect::MissingTag.finding("tag", "x"));
         assert_eq!(findings.score(), 3.0);
         assert!(!findings.into_sorted()[0].is_note());
+    }
+
+    #[test]
+    fn findings_of_several_kinds_on_one_statement_are_one() {
+        const SAID: &str = "I have moved parcel 88-12 to locker 5, and its weight is 3.4 kg.";
+        let kept = |found: &[(Defect, &str)]| -> Vec<Defect> {
+            let of = |found: &[(Defect, &str)]| -> Vec<Defect> {
+                let mut findings = Findings::new();
+                findings.extend(found.iter().map(|(defect, quote)| defect.finding(defect.name(), quote)));
+                findings.all.iter().filter_map(|finding| finding.defect).collect()
+            };
+            let reversed: Vec<(Defect, &str)> = found.iter().rev().copied().collect();
+            assert_eq!(of(found).len(), of(&reversed).len(), "the order has no effect");
+            of(found)
+        };
+        use Defect::*;
+        // The most specific kind, whatever was found first.
+        assert_eq!(
+            kept(&[(UnsupportedFact, SAID), (ContradictsResult, SAID), (FalseClaim, SAID)]),
+            [FalseClaim]
+        );
+        assert_eq!(kept(&[(ContradictsResult, SAID), (UnsupportedFact, SAID)]), [ContradictsResult]);
+        assert_eq!(kept(&[(InventedData, SAID), (UnsupportedFact, SAID)]), [InventedData]);
+        // A part of the sentence, and the answer around it.
+        assert_eq!(kept(&[(FalseClaim, "moved parcel 88-12"), (ContradictsResult, SAID)]), [FalseClaim]);
+        let answer = format!("Good morning. {SAID} Anything else?");
+        assert_eq!(kept(&[(AnswerUnsupported, &answer), (FalseClaim, SAID)]), [FalseClaim]);
+        // Other statements, and a thing that both name.
+        let other = "The locker closes at 18:30.";
+        assert_eq!(kept(&[(FalseClaim, SAID), (ContradictsResult, other)]), [FalseClaim, ContradictsResult]);
+        assert_eq!(kept(&[(ContradictsResult, SAID), (FalseClaim, "locker 5")]).len(), 2);
+        // Findings of one kind name a value each, and those on calls or rules are of another behaviour.
+        assert_eq!(kept(&[(UnsupportedFact, SAID), (UnsupportedUrl, SAID)]).len(), 2);
+        assert_eq!(
+            kept(&[(ContradictsResult, SAID), (ContradictsRequest, SAID), (ForbiddenText, SAID)]).len(),
+            3
+        );
+    }
+
+    #[test]
+    fn note_and_statement_of_another_span_are_findings_of_their_own() {
+        let said = "The kiln reached 1240 degrees at noon.";
+        let of = |first: Finding, second: Finding| {
+            let mut findings = Findings::new();
+            findings.extend([first, second]);
+            findings.all.len()
+        };
+        let contradicts = || Defect::ContradictsResult.finding("it was 1140", said);
+        let unsupported = || Defect::UnsupportedFact.finding("no result has it", said);
+        assert_eq!(of(contradicts(), unsupported()), 1);
+        assert_eq!(of(contradicts().noted(), unsupported()), 2);
+        assert_eq!(of(contradicts(), Finding { origin: Some(3), ..unsupported() }), 2);
+        assert_eq!(of(contradicts(), Finding { seen_in: Some(SpanId([7; 8])), ..unsupported() }), 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings};
 use super::error_kind::cause;
+use super::error_text;
 use super::tool_completeness::{unexecuted, vain};
 use super::{Context, Finding, Measurement};
 use crate::measure::reasoning::recovery;
@@ -112,7 +113,12 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
         Kind::Tool | Kind::Retriever | Kind::Memory if !view.output_content.is_partial() => {
             let error = match call_of(context, view).filter(|call| call.result.is_some()) {
                 Some(call) => reported_by(context.trace, context.memo, call)?,
-                None => reported(context.memo, view.result.as_ref()?)?,
+                None => {
+                    let result = view.result.as_ref()?;
+                    let is_document =
+                        |_: &String| view.kind == Kind::Retriever && error_text::is_in_document(result);
+                    reported(context.memo, result).filter(|said| !is_document(said))?
+                }
             };
             let cause = cause(&error);
             let rationale = format!(

@@ -7,8 +7,9 @@
 //! report. Position and structure decide, not the presence of a word: a page about errors, source code
 //! that raises one, or a log that contains one are valid results. What an executor says of a run decides over
 //! the output of the program (`headline`), envelopes are opened (`object`, `repr`), and plain texts are read
-//! by their beginning and end (`plain`, `uncaught`).
+//! by their beginning and end (`plain`, `uncaught`), unless they are documents (`document`).
 
+mod document;
 mod headline;
 mod object;
 mod plain;
@@ -20,6 +21,12 @@ mod uncaught;
 /// The passage is unescaped if it was within JSON, and clipped to the length of a quote.
 pub(crate) fn reported(result: &str) -> Option<String> {
     object::reported(result.trim())
+}
+
+/// Whether the error that the result of a tool reports is a part of a document, which the tool returned: its title, or the
+/// end of a text that it is in.
+pub(crate) fn is_in_document(result: &str) -> bool {
+    document::has_it_within(result.trim())
 }
 
 /// The output of a program in `result`, without what its executor wrote around it.

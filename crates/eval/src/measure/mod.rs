@@ -102,6 +102,7 @@ pub(crate) mod median;
 pub(crate) mod memo;
 pub(crate) mod metric_names;
 pub(crate) mod path;
+pub(crate) mod people;
 pub(crate) mod plan;
 pub(crate) mod question;
 pub(crate) mod reach;

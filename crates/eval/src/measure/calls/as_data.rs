@@ -1,16 +1,17 @@
-//! Results that speak of errors which are not the call's own: the record of a thing with its state, and a log.
+//! Results that speak of errors which are not the call's own: the record of a thing with its state, a log, and a document.
 //!
 //! In: a lookup and its result. Out: whether what reads as an error is what was looked up. A record names the thing that the
 //! lookup asked for and says more of it than an error: one thing, or two if the error would explain why a call failed. A
-//! log has several lines.
+//! log has several lines. A document has the error as its title, or at the end of other text.
 
 use serde_json::Value;
 
 use crate::measure::Memo;
 use crate::measure::defect::Defect;
 use crate::measure::error_kind::cause;
+use crate::measure::error_text;
 use crate::measure::identifier::identifier_words;
-use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::tool_purpose::{Purpose, is_of_kind, purpose};
 use crate::recognise::{AgentTrace, Call};
 
 /// Maximum bytes of a record that is read.
@@ -51,8 +52,20 @@ pub(super) fn is_data(trace: &AgentTrace, memo: &Memo, call: &Call, result: &str
             let explains = !matches!(cause(message), Defect::Errored | Defect::Exhausted);
             described_members(call, result) > usize::from(explains) && is_lookup()
         }
-        false => returns_log(call) && result.trim().lines().nth(1).is_some() && is_lookup(),
+        false => {
+            let is_log = || returns_log(call) && result.trim().lines().nth(1).is_some();
+            let is_document = || returns_documents(call) && error_text::is_in_document(result);
+            (is_log() || is_document()) && is_lookup()
+        }
     }
+}
+
+/// Whether the tool is named for the documents that it returns, or one of its arguments names a document.
+fn returns_documents(call: &Call) -> bool {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    let texts = arguments.take(MAX_MEMBERS).filter(|(_, value)| value.is_string());
+    let mut names = texts.map(|(key, _)| key.as_str()).chain([&*call.name]);
+    names.any(|name| is_of_kind("documents", &identifier_words(name)))
 }
 
 fn returns_log(call: &Call) -> bool {

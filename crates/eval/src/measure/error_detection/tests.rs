@@ -154,3 +154,22 @@ fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
     let trace = trace.returns("Error: relation \"members\" does not exist").answers("None.").build();
     assert_eq!(label(&run("error_detection", &trace, trace.calls[0].tool.unwrap())), Some((TOOL, false)));
 }
+
+#[test]
+fn error_in_a_document_that_a_tool_reads_is_its_content() {
+    use crate::measure::testing::Script;
+    let of = |tool: &str, arguments: &str, result: &str| {
+        let trace = Script::new("What does the run say?").calls("", &[(tool, arguments)]).returns(result);
+        let trace = trace.answers("It ended early.").build();
+        label(&run("error_detection", &trace, trace.calls[0].tool.unwrap()))
+    };
+    let log = "10:02 start\n10:03 load depots\nTraceback (most recent call last):\n  File \"a.py\", line 2\nKeyError: 'depot'";
+    let raised = "Traceback (most recent call last):\n  File \"tool.py\", line 2\nOSError: bad sector";
+    assert_eq!(of("read_file", r#"{"path":"run.txt"}"#, log), Some((VALID, true)));
+    assert_eq!(of("fetch", r#"{"url":"https://ci.example/run/8"}"#, log), Some((VALID, true)));
+    assert_eq!(of("read_file", r#"{"path":"run.txt"}"#, raised), Some((TOOL, false)));
+    assert_eq!(of("read_file", r#"{"path":"run.txt"}"#, "Error: bad sector"), Some((TOOL, false)));
+    // What a tool runs has failed, and so has one that reads no document.
+    assert_eq!(of("run_file", r#"{"path":"run.py"}"#, log), Some((TOOL, false)));
+    assert_eq!(of("get_depots", r#"{"city":"Ulm"}"#, log), Some((TOOL, false)));
+}

@@ -8,7 +8,8 @@ use std::convert::Infallible;
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
-use super::plain::{self, SHORT_BYTES};
+use super::document::SHORT_BYTES;
+use super::plain;
 use super::uncaught::{self, TRACEBACK};
 use super::{headline, repr};
 use crate::measure::error_kind::cause_excerpt;
@@ -116,8 +117,10 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
         }
         // Content blocks: one message in pieces, the first of which must report the error.
         Value::Array(items) if !items.is_empty() && items.len() <= MAX_BLOCKS => {
+            let is_text = |map: &Map<String, Value>| map.len() == 1 && map.contains_key("text");
             let block = |item: &Value| match item {
-                Value::Object(map) if map.contains_key("text") || map.contains_key("type") => {
+                // A text with a source or a score is a document.
+                Value::Object(map) if map.contains_key("type") || is_text(map) || flagged(map) => {
                     from_map(map, depth + 1)
                 }
                 Value::String(_) if items.len() == 1 => from_value(item, depth + 1),

@@ -1,13 +1,11 @@
 //! Error reports in plain texts, by how they begin and end.
 
+use super::document::{self, SHORT_BYTES};
 use super::uncaught;
 use crate::measure::defects::clip;
 
 /// Bytes at the beginning of a text that are matched with the patterns of error reports.
 const HEAD_BYTES: usize = 300;
-/// Maximum bytes of a text that a sentence such as "Failed to open the page" makes an error report; a longer
-/// text that begins with it is prose.
-pub(super) const SHORT_BYTES: usize = 600;
 /// Maximum labels before a text.
 const MAX_LABELS: usize = 4;
 
@@ -15,10 +13,33 @@ const MAX_LABELS: usize = 4;
 pub(super) fn report(text: &str) -> Option<&str> {
     let text = without_labels(text);
     let head = clip(text, HEAD_BYTES);
-    let is_report = IS_ERROR.is_match(head)
-        || text.len() <= SHORT_BYTES && (IS_SHORT_ERROR.is_match(head) || IS_PARSER_ERROR.is_match(head));
+    let is_report = match IS_ERROR.find(head) {
+        Some(found) => !is_subject(head, found) && !document::is_about(text, found.as_str()),
+        None if text.len() > SHORT_BYTES => false,
+        None => {
+            IS_SHORT_ERROR.find(head).is_some_and(|found| !is_subject(head, found))
+                || IS_PARSER_ERROR.is_match(head)
+        }
+    };
     if is_report { Some(text) } else { error_page(text).or_else(|| uncaught::at_end(text)) }
 }
+
+/// Whether a sentence goes on to say what such an error is: "404 Not Found is a status code". A report says what
+/// happened.
+fn is_subject(head: &str, found: regex::Match<'_>) -> bool {
+    let goes_on = || IS_SAID_OF.captures(head.get(found.end()..)?);
+    // Behind a colon follows what happened: "Error: is a directory".
+    !found.as_str().contains([':', '(']) && goes_on().is_some_and(|said| said.name("event").is_none())
+}
+
+regex!(
+    IS_SAID_OF,
+    r#"(?xi)^ [\ "'’”)*_`]{0,3} (?: (?:errors?|codes?|status|responses?|messages?|exceptions?|pages?|requests?|entity|allowed|out
+        |required|unavailable) \b [\ "'’”)*_`]{0,2} ){0,3}
+    (?: \( [^()\n]{0,80} \) [\ ]? )?
+    (?: is|are|means?|refers?|indicates?|denotes?|describes?|occurs?|happens? ) \b
+    (?P<event> \s+ (?: exceeded|reached|expired|hit|over )\b )?"#
+);
 
 /// Beginnings that make a text of any length an error report.
 const ALWAYS: &str = r#"(?x)^(?:
@@ -54,14 +75,22 @@ const SHORT: &str = r#"(?ix)^(?:
         (?:open|read|access|connect|fetch|load|parse|execute|import|resolve|retrieve|reach|complete|process|get|download|authenticate|establish|run|call|perform|decode|write|save|create)\b
       | (?:could\s+not|couldn't|cannot|can't|can\s+not)\s+
         (?:open|read|access|connect|fetch|load|parse|execute|import|resolve|retrieve|reach|complete|process|get|download|authenticate|establish|run|call|perform|decode|write|save|create)\b )
-  | (?: the\s+)?(?:requested\s+|specified\s+)?(?:page|file|url|resource|tool|function|endpoint|module|path|document|directory|website)\b [^\n]*?
+  | (?: the\s+)?(?:requested\s+|specified\s+)?(?:page|file|url|resource|tool|function|endpoint|module|path|document|directory|website)\b
+    (?: [^\n:;] | [:;]\S )*?   # in one clause
     (?: (?:was\s+|were\s+|is\s+)?not\s+found | does\s+not\s+exist | doesn't\s+exist | could\s+not\s+be\s+(?:found|loaded|opened|reached) | is\s+unavailable )
   | (?: unknown|no\s+such|undefined ) \s+ (?:tool|function|file|command|url|page|resource|method|endpoint)\b
   | invalid \s+ (?:\w+\s+)? (?:url|uri|argument|arguments|parameter|parameters|input|request|api[\ _]key|json|path|query|token|credentials|syntax|format) \b
-  | missing\s+required\b
-  | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed\s*out\b | time\s+out\b
-      | timeout\b \s* (?: $ | [.!,(] | [a-z] | : \s* [^\d\s] )   # "timeout: 30" is a setting
-  | (?: rate\s+limit(?:ed)?\b | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | unauthorized | forbidden | not\s+authorized
+  | missing\s+required\s+ (?: \w+\s+){0,2} (?: arg|param|data|body|field|property|input|value|key|option|header|scope|permission|attribute|column|name|variable|['"`] )
+  | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed\s*out\b
+      # "timeout: 30" is a setting, "Time Out London" a name.
+      | time(?:\s)?out\b \s* (?: $ | [.!,(] | : \s* [^\d\s] | (?: after|waiting|while|exceeded|expired|errors?|occurred|reached
+          |was|during|when|reading|connecting|contacting|fetching
+          |calling|executing|requesting|loading|opening|running|on|from )\b | of\s+\d )
+  | (?: rate\s+limit (?: ed\b | \s* (?: $ | [.!,(] | : \s* [^\d\s] | (?: [^\n.:]{0,60}? \b )? (?:exceeded|reached|hit)\b | errors?\b ) )
+       | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | not\s+authorized
+      # "Forbidden City" is a name.
+      | (?: unauthorized|forbidden )\b \s* (?: $ | [.!,:;(<\-–\n] | (?: to|by|for|from|access|request|error|resource|operation|action|user
+          |token|you|the )\b )
       | authentication\s+(?:failed|required) | service\s+unavailable | internal\s+server\s+error | bad\s+gateway )
   | [\w./-]{1,60} \s* : \s* [^\n]*? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )
 )"#;

@@ -262,3 +262,85 @@ fn output_of_a_program_is_what_its_executor_did_not_write() {
         assert_eq!(program_output(text), output, "{text}");
     }
 }
+
+/// Sentences of a document about `subject`.
+fn article(first: &str, subject: &str) -> String {
+    let body = format!(
+        "It is one of the answers that a server gives to a program which asks for a page. Most readers meet {subject} when \
+         an address was written down wrongly or a page was moved to another place. The number goes back to the first drafts \
+         of the protocol, which its authors discussed at a conference in the spring of 1991. Some sites show a joke or a \
+         drawing in its place, and a few of these have become known far beyond the site that made them. Historians of the \
+         web have collected several hundred examples of {subject} since then. "
+    );
+    format!("{first}\n\n{body}{body}")
+}
+
+#[test]
+fn document_that_begins_like_an_error_is_content() {
+    let documents = [
+        article("HTTP 404", "404"),
+        article("503 Service Unavailable (status code)", "503"),
+        article("NullPointerException: causes and remedies", "NullPointerException"),
+        article("Error processing in human speech", "the slip"),
+        article("There was an error in the almanac of 1908", "the misprint"),
+        "404 Not Found is a status code of HTTP, which says that there is no such page.".to_owned(),
+        "HTTP 500 errors are the server's own.".to_owned(),
+        "429 Too Many Requests (RFC 6585) means that a client has sent more than it may.".to_owned(),
+        "Rate limit: 60 requests a minute for each key.".to_owned(),
+        "Timeout values are given in seconds.".to_owned(),
+        "Unauthorized absences fell to 3 % in May.".to_owned(),
+        "Forbidden City: open from 8:30 to 17:00, closed on Mondays.".to_owned(),
+        "Time Out London: the 20 best bakeries of the year.".to_owned(),
+        "Missing required skills: welding, a licence for cranes.".to_owned(),
+        "Document 7: the witness says that the ring was not found that night.".to_owned(),
+        r#"[{"text": "Error: a history of the typing mistake", "source": "library", "score": 0.8}]"#
+            .to_owned(),
+    ];
+    for text in &documents {
+        assert_eq!(reported(text), None, "{text}");
+    }
+    let page = article("Error handling in Rust", "the result");
+    assert_eq!(reported(&page), None);
+    // What happened is a report, however long it is.
+    let trace = "    at Depot.load (depot.js:12:9)\n".repeat(40);
+    let steps = "Use one of the depots that are listed below and call it again. ".repeat(20);
+    for text in [
+        format!("NullPointerException: depot is null\n{trace}"),
+        format!("404 Not Found: no page at /depots/88\n{}", "<br>".repeat(300)),
+        format!("Error when calling find_depot: no depot 88. {steps}"),
+        format!("Error: no depot 88\n\n{steps}"),
+        "404 Not Found".to_owned(),
+        "HTTP 404: Not Found".to_owned(),
+        "Error: is a directory".to_owned(),
+        "Rate limit is exceeded, wait for 20 s".to_owned(),
+        "Rate limit reached for this key".to_owned(),
+        "Rate limit of 20 requests a minute was exceeded".to_owned(),
+        "Timeout fetching https://depots.example".to_owned(),
+        "Missing required args: depot".to_owned(),
+        "Timeout after 30 s".to_owned(),
+        "Timeout of 3000ms exceeded".to_owned(),
+        "Forbidden: the key may not write".to_owned(),
+        "Missing required argument 'depot'".to_owned(),
+        "The page https://x.example/depots?id=8:9 was not found. Is the address right?".to_owned(),
+        r#"[{"text": "Error: the index is offline"}]"#.to_owned(),
+        r#"[{"text": "no index", "is_error": true}]"#.to_owned(),
+    ] {
+        assert!(reported(&text).is_some(), "{text}");
+    }
+}
+
+#[test]
+fn error_within_a_document_is_told_from_the_error_of_a_tool() {
+    let log = "10:02 start\n10:03 load depots\nTraceback (most recent call last):\n  File \"a.py\", line 2\nKeyError: 'depot'";
+    let raised = "Traceback (most recent call last):\n  File \"a.py\", line 2\nKeyError: 'depot'";
+    assert!(is_in_document(log) && reported(log).is_some());
+    assert!(!is_in_document(raised) && reported(raised).is_some());
+    let page = article("# Error: borrowed value does not live long enough", "the message");
+    assert!(is_in_document(&page) && reported(&page).is_some());
+    assert!(is_in_document(
+        "10:02 start\n10:03 Process exited with code 3\nProcess exited with code 3\n10:04 next"
+    ));
+    assert!(!is_in_document("Process exited with code 3\n10:02 start\n10:03\n10:04"));
+    assert!(!is_in_document("cat: run.txt: No such file or directory\nProcess exited with code 1"));
+    assert!(!is_in_document("Error: no such file\nAllowed folders: /srv"));
+}

@@ -578,6 +578,7 @@ mod tests {
             (task, r#"{"notified":["Ida","Bo"]}"#, "It is on Friday now, and I've informed Ida and Bo."),
             (task, "ok", "As I informed you, the rehearsal is on Friday now."),
             ("Move it to Friday.", "ok", "It is on Friday now, and I have reported the change."),
+            ("Tell me about my refund.", "ok", "Once it has moved, I can check it and let you know the day."),
         ] {
             assert_eq!(run(task, result, answer), 0, "{task} {result} {answer}");
         }

@@ -2,8 +2,9 @@
 //!
 //! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if its
 //! number is in no text before it and does not follow from their numbers, while the answer has the user's number, which
-//! no action and no result of one has. A quantity of a thing ("two rooms") is that of the argument, or of the result, that
-//! is named for the thing; several calls add up.
+//! no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is that of the argument, or of
+//! the result, that is named for the thing, or whose description in the schema is; several calls add up. Words for people
+//! name one thing. In a dialogue a number that was spoken of later is no other one.
 //!
 //! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
 //! that wrote the call.
@@ -23,7 +24,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::records::Structure;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo, currency, without_effect};
+use crate::measure::{Finding, Memo, currency, people, without_effect};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Most bytes of what the user said and of an answer: longer texts name many things.
@@ -42,6 +43,10 @@ const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0,
 const CODES: [&str; 9] = ["no", "ref", "version", "port", "zip", "postcode", "phone", "pin", "seed"];
 /// Into so many parts an amount may have been divided.
 const MAX_SHARES: u8 = 6;
+/// Words of names of parameters that say that something is counted.
+const COUNTING: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
+/// The thing that words for people name.
+const PERSON: &str = "person";
 /// Words by which a quantity is one of several, or of a change.
 const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition);
 
@@ -97,7 +102,8 @@ fn passed(call: &Call) -> impl Iterator<Item = (Vec<String>, f64)> + '_ {
     let numbers = nested.filter_map(|(key, value)| {
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let words = identifier_words(key);
-        let is_code = names::has(&words, WordClass::Identifier)
+        let counts = words.starts_with(&["number".to_owned(), "of".to_owned()]);
+        let is_code = names::has(&words, WordClass::Identifier) && !counts
             || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()));
         (number > 0.0 && number.is_finite() && !is_code).then_some((words, number))
     });
@@ -208,27 +214,32 @@ impl<'a> Run<'a> {
             // What the result repeats of the arguments is the effect; other numbers of it may be what is left.
             let echoed = of_result.iter().filter(|(_, n)| own.iter().any(|(_, of)| is_near(*of, *n)));
             let mut fields = own.iter().chain(echoed);
-            let (name, number, meant) = fields.find_map(|(name, number)| {
-                let [noun] = name.as_slice() else { return None };
+            let (field, name, number, meant) = fields.find_map(|(field, number)| {
+                let noun = counted_by(call, field)?;
                 // "day: 12" is a place in time.
-                if names::is_of(noun, WordClass::TimeUnit) {
+                if names::is_of(&noun, WordClass::TimeUnit) {
                     return None;
                 }
-                let meant = wanted.get(&stems(noun).next()?).copied().flatten()?;
+                let meant = wanted.get(&thing(&noun)?).copied().flatten()?;
                 (*number != meant && number.fract() == 0.0 && *number <= MAX_QUANTITY)
-                    .then_some((noun, *number, meant))
+                    .then_some((field, noun, *number, meant))
             })?;
+            let of_people = thing(&name).is_some_and(|thing| thing == PERSON);
             // Several calls may add up, and another one may have the number that is meant.
             let same = starting.iter().filter(|other| other.name == call.name).count();
             let is_met = own
                 .iter()
                 .chain(&of_result)
-                .any(|(key, of)| *of == meant && key.iter().any(|word| word == name));
+                .any(|(key, of)| *of == meant && (of_people || key.contains(&name)));
+            // Guests may be given by kinds, and a table for 8 may be for that hour.
+            let is_kind =
+                |(key, of): &(Vec<String>, f64)| key != field && key.len() == 1 && *of <= MIN_AMOUNT;
+            let is_split = of_people && (own.iter().any(is_kind) || has_hour(call, meant));
             // Of each of several: two rooms for two guests each.
-            let is_each = own.iter().any(|(_, of)| is_near(of * number, meant));
+            let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
             let is_unit = is_each || is_unit_of(number, meant);
-            let is_told = self.tells(name, number);
-            (same == 1 && !is_met && !is_told && !is_unit)
+            let is_told = self.tells(self.answer, &name, number) || self.is_discussed(&name, number);
+            (same == 1 && !is_met && !is_told && !is_unit && !is_split)
                 .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
         })
     }
@@ -254,11 +265,66 @@ impl<'a> Run<'a> {
         wanted
     }
 
-    /// Whether the answer has this number of a thing.
-    fn tells(&self, noun: &str, number: f64) -> bool {
-        let Some(stem) = stems(noun).next() else { return true };
-        counted(self.answer, self.memo).any(|(of, thing)| of == number && thing == stem)
+    /// Whether a text has this number of a thing.
+    fn tells(&self, text: &str, noun: &str, number: f64) -> bool {
+        let Some(of_noun) = thing(noun) else { return true };
+        counted(text, self.memo).any(|(of, thing)| of == number && thing == of_noun)
     }
+
+    /// Whether a turn of a dialogue speaks of this number: the user may have changed it, or agreed to it.
+    fn is_discussed(&self, noun: &str, number: f64) -> bool {
+        let later = self.said.get(1..).unwrap_or_default();
+        let is_in = |text: &Text| values(text, self.memo).any(|of| of == number);
+        let said = || self.agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).take(MAX_CALLS);
+        later.iter().any(is_in)
+            || !later.is_empty() && said().any(|view| self.tells(&view.output_text(), noun, number))
+    }
+}
+
+/// What a word names.
+fn thing(word: &str) -> Option<String> {
+    match people::are_named_by(&word.to_lowercase()) {
+        true => Some(PERSON.to_owned()),
+        false => stems(word).next(),
+    }
+}
+
+/// The one thing that an argument counts, by its name or else by its description in the schema.
+fn counted_by(call: &Call, name: &[String]) -> Option<String> {
+    let mut nouns = name.iter().filter(|word| !COUNTING.contains(&word.as_str()));
+    match (nouns.next(), nouns.next()) {
+        (Some(noun), None) => Some(noun.clone()),
+        (None, _) => {
+            let properties = call.definition.as_ref()?.parameters.as_ref()?.get("properties")?.as_object()?;
+            let (_, schema) = properties.iter().find(|(key, _)| identifier_words(key) == name)?;
+            let text = schema.get("description")?.as_str()?.to_lowercase();
+            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).take(MAX_ARGUMENTS).collect();
+            let counted = words.windows(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
+            let mut people =
+                counted.filter(|(of, thing)| matches!(**of, "of" | "many") && people::are_named_by(thing));
+            people.next().map(|(_, thing)| (*thing).to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Whether an argument of the call has this hour of the day, or the one 12 hours later.
+fn has_hour(call: &Call, hour: f64) -> bool {
+    let text = call.arguments.as_deref().unwrap_or_default();
+    let of = |hour: f64| text.contains(&format!("{hour:02}:")) || text.contains(&format!("\"{hour}:"));
+    of(hour) || of(hour + 12.0)
+}
+
+/// The numbers of a text, in digits or in words.
+fn values(text: &str, memo: &Memo) -> impl Iterator<Item = f64> {
+    let language = Language::detected(text, None, memo);
+    text.split(|c: char| !c.is_alphanumeric()).filter_map(move |word| value(word, language))
+}
+
+fn value(word: &str, language: Option<Language>) -> Option<f64> {
+    let word = word.to_lowercase();
+    let spelled = language.and_then(|of| of.table().value(WordClass::Number, &word)).map(f64::from);
+    spelled.or_else(|| word.parse().ok())
 }
 
 /// The texts before a call, and their numbers. Those of several calls are read in the order of the calls, each once.
@@ -319,12 +385,16 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
     let words: Vec<&str> = text.split_whitespace().collect();
     let of = move |at: usize| {
         let is_sign = |c: char| !c.is_alphanumeric();
-        let word = words.get(at)?.trim_matches(is_sign).to_lowercase();
-        let spelled = language.and_then(|of| of.table().value(WordClass::Number, &word)).map(f64::from);
-        let number = spelled.or_else(|| word.parse().ok())?;
+        let number = value(words.get(at)?.trim_matches(is_sign), language)?;
         let mut nouns = Vec::new();
+        if is_for_people(language, &words, at) {
+            nouns.push((number, PERSON.to_owned()));
+        }
         for next in words.get(at + 1..)?.iter().take(2) {
-            nouns.extend(stems(next).map(|stem| (number, stem)));
+            match people::are_named_by(&next.trim_matches(is_sign).to_lowercase()) {
+                true => nouns.push((number, PERSON.to_owned())),
+                false => nouns.extend(stems(next).map(|stem| (number, stem))),
+            }
             if next.ends_with([',', '.', ';', ':', '!', '?']) {
                 break;
             }
@@ -335,6 +405,17 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
     (0..count).filter_map(of).flatten().filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
 }
 
+/// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing behind it is counted.
+fn is_for_people(language: Option<Language>, words: &[&str], at: usize) -> bool {
+    let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
+    let ends = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
+    let is_relation = |word: &&str| {
+        language.is_some_and(|of| of.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
+    };
+    people::are_counted_behind(&before.join(" ").to_lowercase())
+        && (ends || words.get(at + 1).is_none_or(is_relation))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,6 +424,7 @@ mod tests {
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
     use crate::measure::work_budget::WorkBudget;
+    use crate::recognise::ToolDefinition;
 
     fn found(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
         let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
@@ -411,5 +493,52 @@ mod tests {
         assert_eq!(found(task, &[each, each], "Booked.").len(), 0, "two calls");
         let more = "I need two more rooms.";
         assert_eq!(found(more, &[("book_room", r#"{"rooms":3}"#, "{}")], "Booked.").len(), 0);
+    }
+    #[test]
+    fn people_of_the_request_are_those_of_the_argument_that_counts_them() {
+        let run = |task: &str, arguments: &str| {
+            found(task, &[("book_table", arguments, "{}")], "It is booked.").len()
+        };
+        let table = "Please book a table for 4 at 19:30, in the garden.";
+        assert_eq!(run(table, r#"{"guests":2,"time":"19:30"}"#), 1);
+        assert_eq!(run(table, r#"{"party_size":2,"time":"19:30","duration":90}"#), 1);
+        assert_eq!(run(table, r#"{"number_of_people":5,"time":"19:30"}"#), 1);
+        assert_eq!(run("Reserviere bitte einen Tisch für 6 Personen.", r#"{"gäste":2}"#), 1);
+        assert_eq!(run("Reserva una mesa para 6, por favor.", r#"{"personas":2}"#), 1);
+        assert_eq!(run("Book the tour for two adults on Friday.", r#"{"adults":3}"#), 1);
+        assert_eq!(run("Book the tour for two adults on Friday.", r#"{"num_adults":2}"#), 0);
+        assert_eq!(run(table, r#"{"guests":4,"time":"19:30"}"#), 0);
+        assert_eq!(run(table, r#"{"party_size":4,"table":2}"#), 0, "the number of the table");
+        assert_eq!(run(table, r#"{"adults":2,"guests":2}"#), 0, "kinds of guests");
+        assert_eq!(
+            run("A table for 8 on Friday, we are two guests.", r#"{"guests":2,"time":"20:00"}"#),
+            0,
+            "an hour"
+        );
+        assert_eq!(run("A table for 8 on Friday.", r#"{"guests":2,"time":"20:00"}"#), 0, "an hour");
+        assert_eq!(run("A table for 3 hours on Friday.", r#"{"guests":2}"#), 0);
+        assert_eq!(run("A table for 4 on Friday, and lunch for 2 on Sunday.", r#"{"guests":2}"#), 0);
+        // A parameter whose name says only that something is counted has its thing in the schema.
+        let described = |description: &str| {
+            let call = ("book_table", r#"{"count":2}"#);
+            let mut trace =
+                Script::new(table).calls("", &[call]).returns("{}").answers("It is booked.").build();
+            let schema = serde_json::json!({"properties": {"count": {"description": description}}});
+            let parameters = Some(std::sync::Arc::new(schema));
+            let definition = ToolDefinition { name: "book_table".into(), description: None, parameters };
+            trace.calls[0].definition = Some(definition);
+            found_by(check, &trace).len()
+        };
+        assert_eq!(described("The number of guests."), 1);
+        assert_eq!(described("The number of tables for the guests."), 0);
+        // What a turn of the dialogue speaks of is no other number.
+        let later = |says: &str, user: &str| {
+            let script = Script::new("Book a table for 4 on Friday.").says(says).user(user);
+            let script = script.calls("", &[("book_table", r#"{"guests":2}"#)]).returns("{}");
+            found_by(check, &script.answers("It is booked.").build()).len()
+        };
+        assert_eq!(later("Inside or outside?", "Inside."), 1);
+        assert_eq!(later("Inside or outside?", "Inside. We will be two."), 0);
+        assert_eq!(later("I have room for 2 guests. Is that fine?", "Fine."), 0);
     }
 }

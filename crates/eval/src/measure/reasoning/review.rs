@@ -165,8 +165,33 @@ impl Review {
                 let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
                 review.of_answer.entry(agent).or_default().extend(placed);
             }
+            review.specify_answers(trace);
             review
         })
+    }
+
+    /// Replaces findings on an answer by the most specific one on the same statement at its model span.
+    fn specify_answers(&mut self, trace: &AgentTrace) {
+        let mut statements: HashMap<SpanId, Vec<&mut Finding>> = HashMap::new();
+        let of_answers = self.of_answer.values_mut().flatten();
+        for finding in of_answers.filter(|finding| finding.generality().is_some()) {
+            if let Some(place) = finding.seen_in {
+                statements.entry(place).or_default().push(finding);
+            }
+        }
+        if statements.is_empty() {
+            return;
+        }
+        for (at, entry) in &self.of_llm {
+            let place = trace.tree.spans.get(*at).map(|span| span.id);
+            let of_place = place.and_then(|place| statements.get_mut(&place));
+            for finding in of_place.into_iter().flatten() {
+                let specific = entry.findings.iter().filter(|other| finding.is_implied_by(other));
+                if let Some(specific) = specific.min_by_key(|other| other.generality()) {
+                    **finding = Finding { seen_in: place, ..specific.clone() };
+                }
+            }
+        }
     }
 }
 

@@ -135,15 +135,17 @@ impl Claimed<'_, '_> {
         (!may_be && !is_done.contains(&true) && !is_ruled()).then_some(tool)
     }
 
-    /// Whether a claim to have told somebody something is about others than the reader: the verb is one of messages alone, and
-    /// not "informed you", or the user asked for it.
+    /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages alone, and
+    /// not "informed you", in other languages what the user asked for.
     fn tells_others(&self) -> bool {
         const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
+        if !is_english(self.claim.sentence, None, self.memo) {
+            return self.is_asked();
+        }
         let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
         let mut behind =
             words.skip_while(|word| *word != self.claim.verb).skip(1).filter(|word| !word.is_empty());
-        let is_message = MESSAGES.contains(&self.claim.verb.as_str());
-        is_message && behind.next().is_some_and(|word| word != "you") || self.is_asked()
+        MESSAGES.contains(&self.claim.verb.as_str()) && behind.next().is_some_and(|word| word != "you")
     }
 
     /// The start of the first call that says that it did this; that of all calls beyond the work budget.

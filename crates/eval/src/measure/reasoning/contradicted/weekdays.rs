@@ -12,7 +12,7 @@ use std::rc::Rc;
 use super::exchange::{Exchange, Outcome};
 use crate::measure::Memo;
 use crate::measure::defects::Defect;
-use crate::measure::excerpt::{around, lowercase};
+use crate::measure::excerpt::lowercase;
 use crate::measure::language::names;
 use crate::measure::reasoning::dates::{self, day_number};
 use crate::measure::reasoning::local_dates::{Ymd, in_figures, month_of};
@@ -79,7 +79,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let rationale = format!(
             "the weekday of the calendar was expected; the answer says \"{written}\", and that day is a {name}"
         );
-        let quote = around(exchange.answer, dated.start, dated.end, 60);
+        let quote = exchange.sentence_at(dated.start);
         outcome.findings.push((Defect::ContradictsResult.finding(rationale, quote), None));
         return;
     }

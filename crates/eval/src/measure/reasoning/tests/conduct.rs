@@ -32,7 +32,7 @@ fn planned() -> Script {
 fn answer_without_a_planned_lookup_is_found_with_its_step() {
     let trace = planned().answers("Mount Elbrus is the taller one.").build();
     assert_eq!(defects(&trace).len(), 1, "{:?}", defects(&trace));
-    let found = on(&trace, last_llm(&trace)).unwrap().findings;
+    let found = on(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
     let step = found.iter().find(|f| f.defect == Some(Defect::LookupsSkipped)).unwrap();
     assert_eq!(step.quote, PLAN[0]);
     // A number without a source is the same failure, and more specific.
@@ -289,4 +289,32 @@ fn number_of_the_user_is_one_of_the_same_things() {
     assert!(of("Huts with at least 3 beds that are heated?", "All three huts are heated."));
     assert!(!of("Which of the three huts are heated?", "All three huts are heated."));
     assert!(!of("Huts with at least 3 beds that are heated?", "There are two heated huts."));
+}
+
+#[test]
+fn statement_that_a_result_refutes_and_no_call_supports_is_one_finding() {
+    use crate::measure::defects::Defect;
+    let of = |answer: &str| {
+        let trace = Script::new("Please cancel booking QX-7731 and tell me the number of guests.")
+            .tools(&["get_booking", "cancel_booking"])
+            .calls("", &[("get_booking", r#"{"booking_id":"QX-7731"}"#)])
+            .returns(r#"{"booking_id":"QX-7731","status":"confirmed","guests":2,"room":"Garden 4"}"#)
+            .answers(answer)
+            .build();
+        let found = on(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
+        let of_answer = Review::get(&trace, &Memo::new()).of_answer.get(&0).cloned().unwrap_or_default();
+        (defects(found), defects(of_answer))
+    };
+    fn defects(findings: Vec<crate::measure::Finding>) -> Vec<Defect> {
+        let mut defects: Vec<Defect> = findings.into_iter().filter_map(|finding| finding.defect).collect();
+        defects.sort_by_key(|defect| defect.name());
+        defects.dedup();
+        defects
+    }
+    // The state before the claimed action refutes it as well; what is reported is that nothing was done, on both spans.
+    let (refuted, not_done) = (Defect::ContradictsResult, Defect::FalseClaim);
+    assert_eq!(of("I have cancelled booking QX-7731."), (vec![not_done], vec![not_done]));
+    let two = of("I have cancelled booking QX-7731.\nIt is for Sunday, 21 March 2026.");
+    assert_eq!(two, (vec![refuted, not_done], vec![refuted, not_done]));
+    assert_eq!(of("Booking QX-7731 is confirmed."), (vec![], vec![]));
 }
