@@ -28,6 +28,7 @@ mod renamed;
 mod row_scope;
 mod row_values;
 mod rows;
+mod series;
 mod shares;
 mod shifted;
 mod sources;
@@ -68,7 +69,7 @@ const OF_THEIR_OWN: usize = 18;
 type Check = fn(&Exchange<'_>, &mut Outcome);
 /// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
 /// only what has a digit.
-const CHECKS: [(Check, bool, bool); 26] = [
+const CHECKS: [(Check, bool, bool); 27] = [
     (states::check, true, false),
     (labels::check, true, false),
     (other_things::check, true, true),
@@ -94,6 +95,7 @@ const CHECKS: [(Check, bool, bool); 26] = [
     (asked_row::check, true, true),
     (keyed::check, false, true),
     (bound::check, true, true),
+    (series::check, true, true),
     (times::check, true, true),
     (shifted::check, false, true),
 ];

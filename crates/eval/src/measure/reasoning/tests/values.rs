@@ -291,6 +291,29 @@ fn total_within_a_sentence_is_the_sum_of_its_parts() {
 }
 
 #[test]
+fn bound_of_a_series_is_refuted_by_one_value() {
+    let readings = r#"{"readings":[{"t":"02:00","c":-74.1},{"t":"02:40","c":-69.2},{"t":"03:10","c":-73.0},{"t":"04:00","c":-73.9}]}"#;
+    check(
+        "Was freezer F3 warmer than -70 °C last night?",
+        &[("get_readings", r#"{"freezer":"F3"}"#, readings)],
+        &["No, F3 stayed below -70 °C all night.", "The freezer never exceeded -70 °C."],
+        &[
+            "F3 stayed below -65 °C all night.",
+            "F3 stayed below -70 °C except at 02:40.",
+            "F3 never fell below -75 °C.",
+            "Yes, F3 went above -70 °C once.",
+        ],
+    );
+    let load = r#"[{"host":"a","cpu":71,"memory":40},{"host":"b","cpu":66,"memory":93},{"host":"c","cpu":52,"memory":61}]"#;
+    check(
+        "How were the hosts last week?",
+        &[("get_load", "{}", load)],
+        &["Memory remained under 90 % on all hosts.", "The CPU stayed above 55 %."],
+        &["The CPU remained under 80 % on all hosts.", "Load stayed below 90 %."],
+    );
+}
+
+#[test]
 fn what_is_pending_is_neither_approved_nor_a_confirmed_booking() {
     let result = r#"{"reference":"K-2291","status":"pending"}"#;
     check(
