@@ -26,7 +26,7 @@ pub(super) use super::written_moments::{days, is_relative, is_zoned, times};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, is_english};
+use crate::measure::language::{Action, Language, WordClass, WordClasses, classes};
 use crate::measure::tool_purpose::{ToolPurpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -42,6 +42,10 @@ const MAX_DAYS: i64 = 366;
 /// Most bytes between a day and its weekday: "Friday, the 12th of December".
 const BESIDE: usize = 8;
 
+/// Words by which a request may mean another day than its weekday.
+const OTHER_TIMES: WordClasses = classes!(
+    RelativeDay Sequence Before Bound Alternative Condition Repetition Comparison Month Exception Quantifier
+);
 /// Words before a thing that has a moment of its own: "the 22:30 flight", "my train at 9:15".
 const ARTICLES: [&str; 4] = ["a", "an", "the", "this"];
 const OWNERS: [&str; 15] = [
@@ -71,14 +75,17 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             proposed.push(view.output_text().into_owned());
         }
     }
-    let is_english = is_english(task, None, memo);
+    let language = Language::detected(task, None, memo);
     let task = said.as_str();
     if task.len() > 2 * MAX_TASK {
         return None;
     }
     let request = Request { trace, memo, agent, task, proposed, calls };
-    let in_english = || is_english.then(|| request.of_another_moment()).flatten();
-    let (call, meant, passed) = swapped_ends::find(task, &request.calls, memo).or_else(in_english)?;
+    let other = || match language? {
+        Language::English => request.of_another_moment(),
+        language => request.of_another_weekday(language),
+    };
+    let (call, meant, passed) = swapped_ends::find(task, &request.calls, memo).or_else(other)?;
     let rationale =
         format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)
@@ -147,6 +154,22 @@ impl<'a> Request<'a> {
             _ => None,
         };
         of_day().or_else(of_two).or_else(|| self.other_time(&lengths))
+    }
+
+    /// A call with one day only, of another weekday than the only one of a request that is not English, and that names no other
+    /// time.
+    fn of_another_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
+        let places = language.places(self.task, self.memo);
+        if !places.all().has(WordClass::Weekday)
+            || places.all().has_any(OTHER_TIMES)
+            || !days(self.task).is_empty()
+        {
+            return None;
+        }
+        let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
+        let (place, None) = (named.next()?, named.next()) else { return None };
+        let weekday = usize::from(place.value).checked_sub(1)?;
+        self.other_day(&Meant::Weekday(weekday), &place.at, &[])
     }
 
     /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday to
@@ -306,7 +329,10 @@ impl<'a> Request<'a> {
         let is_of_day =
             |words: Vec<String>| matches!(words.last().map(String::as_str), Some("date" | "day" | "time"));
         let is_zoned = call.arguments.as_deref().is_none_or(is_zoned);
-        !is_zoned && (is_booked || purpose.is_query() && keys.any(is_of_day))
+        // What is made for a date: `create_reservation`. A "birth date" is another one.
+        let makes = matches!(purpose.actions.first(), Some(Action::Create | Action::Add));
+        let is_made = |words: Vec<String>| words.len() == 1 && is_of_day(words);
+        !is_zoned && (is_booked || purpose.is_query() && keys.any(is_of_day) || makes && keys.any(is_made))
     }
 
     /// Whether the instructions or an earlier result say something; true beyond the work budget.
@@ -366,6 +392,33 @@ mod tests {
             ("List my meetings on 12 December.", "list_meetings", r#"{"start_date":"2025-12-13"}"#),
         ] {
             assert_eq!(found(task, tool, &[arguments]).len(), 1, "{task} {arguments}");
+        }
+    }
+
+    #[test]
+    fn weekdays_are_read_in_every_language() {
+        let run = |task: &str, date: &str| {
+            let arguments = format!(r#"{{"date":"{date}","time":"20:30"}}"#);
+            let script = Script::new(task).tools(&["create_reservation"]);
+            let script = script.calls("", &[("create_reservation", &arguments)]).returns(r#"{"ok":true}"#);
+            found_by(check, &script.answers("ok").build()).len()
+        };
+        for task in [
+            "Buenas, mesa para 4 este viernes a las 20:30, a nombre de Iker Zubia.",
+            "Einen Tisch für vier Personen am Freitag um 20:30 Uhr, bitte, auf den Namen Brandt.",
+            "Bonjour, une table pour quatre personnes vendredi à 20h30, au nom de Perrin.",
+            "Buonasera, un tavolo per quattro persone venerdì alle 20:30, a nome Conti.",
+            "Olá, uma mesa para quatro pessoas na sexta-feira às 20h30, em nome de Moura.",
+        ] {
+            assert_eq!(run(task, "2026-05-16"), 1, "{task}");
+            assert_eq!(run(task, "2026-05-15"), 0, "{task}");
+        }
+        for task in [
+            "Buenas, mesa para 4 el viernes o el sábado a las 20:30, a nombre de Iker Zubia.",
+            "Einen Tisch für vier am Tag nach dem Freitag, bitte, oder später, auf den Namen Brandt.",
+            "Bonjour, une table pour quatre personnes, si vendredi est complet un autre jour.",
+        ] {
+            assert_eq!(run(task, "2026-05-16"), 0, "{task}");
         }
     }
 

@@ -16,8 +16,10 @@ regex!(
 // Words before a total within a sentence.
 regex!(
     TOGETHER,
-    r"(?i)\b(?:together|altogether|in total|in all|totall?ing|total(?: of| is| comes to)?|adds? up to|sum of)\b[^\d.;!?]{0,20}$"
+    r"(?i)\b(?:together|altogether|in total|in all|totall?ing|total(?: of| is| comes to)?|adds? up to|sum of)\b"
 );
+/// Most bytes between these words and the total.
+const MAX_BETWEEN: usize = 20;
 /// Most numbers that may explain a difference.
 const MAX_ADJUSTMENTS: usize = 200;
 /// Most parts of a total.
@@ -53,18 +55,24 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 /// numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.prose;
-    for sentence in sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end)) {
+    for word in TOGETHER.find_iter(prose) {
+        let of_word = |(start, end): &(usize, usize)| (*start..*end).contains(&word.start());
+        let Some((start, end)) = sentences(prose).into_iter().find(of_word) else { continue };
+        let sentence = prose.get(start..end).unwrap_or_default();
         let numbers = numbers::all(sentence);
         let is_amount = |n: &Number| n.fractional && !n.in_identifier && !is_in_date(sentence, n);
-        let is_total = |n: &Number| TOGETHER.is_match(sentence.get(..n.start).unwrap_or_default());
-        let Some(at) = numbers.iter().position(|n| is_amount(n) && is_total(n)) else { continue };
+        let at = numbers.iter().position(|n| start + n.start >= word.end()).unwrap_or(numbers.len());
         let (parts, rest) = numbers.split_at(at);
-        let Some(total) = rest.first().filter(|_| parts.len() > 1 && parts.iter().all(is_amount)) else {
+        let Some(total) = rest.first().filter(|total| is_amount(total) && parts.len() > 1) else { continue };
+        let is_near =
+            prose.get(word.end()..start + total.start).is_some_and(|text| text.len() <= MAX_BETWEEN);
+        if !is_near || !parts.iter().all(is_amount) {
             continue;
-        };
+        }
         outcome.examined = true;
         if !adds_up(exchange, parts, total) {
             outcome.findings.push((wrong_total(parts, total, sentence), None));
+            return;
         }
     }
 }
