@@ -145,7 +145,18 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     let is_reason = |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
     // A result of flags and reasons describes no thing: a participle is what was not done, `posted`.
     let mut fields = parsed.records.iter().flat_map(|record| &record.fields);
-    let is_pure = fields.all(|of| matches!(of.value, Scalar::Bool(_)) || of.name.iter().any(is_reason));
+    // What ends something leaves it so: `subscribed: false`.
+    let makes = action.is_some_and(|of| {
+        use Action::{Add, Book, Create, Notify, Order, Pay, Refund, Schedule, Send, Submit, Transfer};
+        matches!(
+            of,
+            Add | Book | Create | Notify | Order | Pay | Refund | Schedule | Send | Submit | Transfer
+        )
+    });
+    let says_true = own().any(|record| record.fields.iter().any(|of| of.value == Scalar::Bool(true)));
+    let is_pure = makes
+        && !says_true
+        && fields.all(|of| matches!(of.value, Scalar::Bool(_)) || of.name.iter().any(is_reason));
     own().any(|record| {
         let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
         flags.any(|flag| {
@@ -164,7 +175,7 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
     }
     let structure = Structure::of(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
-    let mut states = states(parsed);
+    let mut states = states(parsed).map(|(_, state)| state);
     let is_asked = |state: &str| asks_for(call, state, memo);
     let takes_effect = |word: &String| {
         use Action::{Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update};
@@ -182,7 +193,8 @@ pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
         text.len() <= MAX_DENIAL && words.into_iter().any(|word| contains_ignoring_case(text, word))
     };
     let structure = Structure::of(call.result.as_ref().filter(waits)?, memo)?;
-    let mut states = states(structure.0.as_ref()?);
+    let mut states =
+        states(structure.0.as_ref()?).filter(|(name, _)| name.len() == 1).map(|(_, state)| state);
     let state = states.find(|state| {
         let words = identifier_words(state);
         let has = |of: &[&str]| words.iter().any(|word| of.contains(&word.as_str()));
@@ -192,12 +204,13 @@ pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
 }
 
 /// The states of the thing that a result is about.
-fn states(parsed: &Records) -> impl Iterator<Item = &str> {
+fn states(parsed: &Records) -> impl Iterator<Item = (&[String], &str)> {
     let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
     // What contains it comes first.
     let own = parsed.records.iter().take(2).filter(|record| record.list.is_none());
     let fields = own.flat_map(|record| &record.fields);
-    fields.filter(move |field| field.name.last().is_some_and(is_state)).filter_map(|field| field.text())
+    let states = fields.filter(move |field| field.name.last().is_some_and(is_state));
+    states.filter_map(|field| Some((&*field.name, field.text()?)))
 }
 
 /// Whether the arguments of a call ask for the state of a refusal: by its word, or by a "no".

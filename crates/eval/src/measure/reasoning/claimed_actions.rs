@@ -142,6 +142,13 @@ fn unsent(tool: &str) -> String {
     format!("{tool} was never called, and no call or result says that anything was sent")
 }
 
+/// The words of a text with a sign between letters or digits, as names of files have: "cart.py", "src/main".
+fn paths(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"' | '(' | ')' | ','));
+    let words = words.map(|word| word.trim_end_matches(['.', ':', ';', '!', '?']));
+    words.filter(|word| word.contains(char::is_alphabetic) && word.contains(['.', '/', '_']))
+}
+
 /// Whether one of two actions makes a thing and the other one ends it.
 fn are_opposite(one: Action, other: Action) -> bool {
     use Action::{Add, Book, Cancel, Create, Delete, Order, Refund, Return, Schedule};
@@ -212,7 +219,8 @@ impl Claimed<'_, '_> {
         }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
-            if !outside || !is_offered || !self.effects.whole {
+            // The answer to a question is a report.
+            if !outside || !is_offered || !self.effects.whole || self.is_question() && !self.is_asked() {
                 return None;
             }
             let uncalled = || self.uncalled(action).filter(|_| self.is_asked());
@@ -384,11 +392,25 @@ impl Claimed<'_, '_> {
             return None;
         }
         let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let results: Vec<&Text> = made.filter_map(|call| call.result.as_ref()).collect();
-        let bytes: usize = results.iter().map(|text| text.len()).sum();
-        let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));
-        let is_clear = self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
+        // What changed something may have done it on the way, by its arguments or with a file that the claim names.
+        let acts = |call: &Call| self.effects.tools.get(&*call.name).is_some_and(|of| !of.purpose.is_query());
+        let passed = |call: &'_ Call| call.arguments.as_ref().filter(|_| acts(call)).cloned();
+        let texts: Vec<Text> = made.flat_map(|call| [call.result.clone(), passed(call)]).flatten().collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        let paths: Vec<&str> = paths(self.claim.sentence).collect();
+        let mentions = |text: &Text| {
+            wanted.iter().all(|thing| contains_ignoring_case(text, thing))
+                || paths.iter().any(|path| text.contains(path))
+        };
+        let is_clear = self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !texts.iter().any(mentions);
         is_clear.then_some(tool)
+    }
+
+    /// Whether the user asked a question.
+    fn is_question(&self) -> bool {
+        let agent = self.trace.owner.get(self.at).copied().flatten();
+        let said = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();
+        said.iter().any(|text| text.contains(['?', '\u{ff1f}']))
     }
 
     /// Whether the user named the claimed action.
@@ -577,11 +599,25 @@ mod tests {
         for (task, result, answer) in [
             (task, r#"{"notified":["Ida","Bo"]}"#, "It is on Friday now, and I've informed Ida and Bo."),
             (task, "ok", "As I informed you, the rehearsal is on Friday now."),
+            (task, r#"{"told":"Ida, Bo"}"#, "It is on Friday now, and I've informed Ida and Bo."),
             ("Move it to Friday.", "ok", "It is on Friday now, and I have reported the change."),
             ("Tell me about my refund.", "ok", "Once it has moved, I can check it and let you know the day."),
         ] {
             assert_eq!(run(task, result, answer), 0, "{task} {result} {answer}");
         }
+    }
+
+    #[test]
+    fn action_with_the_name_or_the_file_of_a_claim_supports_it() {
+        let run = |tool: &str, arguments: &str, answer: &str| {
+            let run = asked(&["transfer_money", "send_message", "apply_patch", "delete_file"]);
+            unsupported(run.calls("", &[(tool, arguments)]).returns("ok").answers(answer)).len()
+        };
+        let sent = "I've sent 200 euros to Ana.";
+        assert_eq!(run("transfer_money", r#"{"to":"Ana","amount":200}"#, sent), 0);
+        assert_eq!(run("transfer_money", r#"{"to":"Bo","amount":50}"#, "I've sent the message to Ana."), 1);
+        let patch = r#"{"path":"cart.py","patch":"-import os"}"#;
+        assert_eq!(run("apply_patch", patch, "I deleted the unused import from the file cart.py."), 0);
     }
 
     #[test]
@@ -601,7 +637,7 @@ mod tests {
         let before = work::counted();
         assert_eq!(find(&trace, &memo, &attempts).len(), CALLS + 1);
         let work = work::counted() - before;
-        assert!(work <= 128 * CALLS as u64, "{work} names and comparisons");
+        assert!(work <= 256 * CALLS as u64, "{work} names and comparisons");
     }
 
     /// The work on the claims of a text, with how many of them are unsupported.
@@ -629,6 +665,8 @@ mod tests {
         let text = "Your table for 6 is now reserved under the name Okafor.";
         let looked = |result: &str| asked(tools).calls("", &[("check_table", "{}")]).returns(result);
         assert_eq!(unsupported(looked("{\"available\":true}").answers(text)).len(), 1);
+        let report = Script::new("Is my table noted?").tools(tools).calls("", &[("check_table", "{}")]);
+        assert!(unsupported(report.returns("{\"held_for\":\"Okafor\"}").answers(text)).is_empty());
         assert!(unsupported(looked("{\"state\":\"reserved\"}").answers(text)).is_empty());
         let made = looked("{\"available\":true}").calls("", &[("reserve_table", "{}")]).returns("ok");
         assert!(unsupported(made.answers(text)).is_empty());

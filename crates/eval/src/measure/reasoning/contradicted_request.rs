@@ -46,17 +46,31 @@ const PLAIN: [&str; 16] = [
 /// Words of a flag's name that negate its property.
 const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
 /// Words before a property that exclude it, besides negations.
-const EXCLUDES: [&str; 4] = ["non", "avoid", "except", "excluding"];
+const EXCLUDES: [&str; 10] =
+    ["non", "avoid", "except", "excluding", "skip", "omit", "drop", "remove", "out", "no"];
 const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
 /// Words before a property that state it.
 const STATES: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
 /// Words after a property that is not before a noun.
-const NO_NOUN: [&str; 22] = [
-    "in", "on", "at", "for", "from", "to", "until", "and", "or", "if", "now", "by", "then", "today", "as",
-    "when", "with", "also", "is", "are", "too", "nor",
+const NO_NOUN: [&str; 38] = [
+    "isn't", "aren't", "not", "i", "we", "you", "please", "this", "that", "can", "will", "was", "were",
+    "has", "have", "isnt", "in", "on", "at", "for", "from", "to", "until", "and", "or", "if", "now", "by",
+    "then", "today", "as", "when", "with", "also", "is", "are", "too", "nor",
 ];
 /// Words with which a request leaves the property open.
-const OPEN: [&str; 6] = ["including", "even", "regardless", "whether", "either", "both"];
+const OPEN: [&str; 11] = [
+    "including",
+    "even",
+    "regardless",
+    "whether",
+    "either",
+    "both",
+    "if",
+    "unless",
+    "otherwise",
+    "first",
+    "again",
+];
 /// Most bytes of a request: a longer one contains other texts.
 const MAX_TASK: usize = 4000;
 /// Most calls and plans of an agent that are compared, and flags of each.

@@ -34,6 +34,8 @@ const MAX_CALLS: usize = 64;
 const MAX_BYTES: usize = 8_000;
 /// Most identifiers of a list.
 const MAX_LISTED: usize = 8;
+/// Most bytes between two identifiers of a list.
+const MAX_GAP: usize = 12;
 /// Shorter words of a part are no mention of it.
 const MIN_WORD: usize = 5;
 
@@ -174,7 +176,7 @@ fn of_list(trace: &AgentTrace, memo: &Memo, task: &str, texts: &[&str]) -> Optio
     let first = listed.first()?;
     let is_list =
         (2..=MAX_LISTED).contains(&listed.len()) && listed.iter().all(|id| shape(id) == shape(first));
-    if !is_list || excepts(task, memo) {
+    if !is_list || !is_enumerated(task, &listed) || excepts(task, memo) {
         return None;
     }
     let acts = |call: &&Call| purpose(trace, memo, call) == Purpose::Action;
@@ -202,6 +204,23 @@ struct Mentions<'t> {
     texts: &'t [&'t str],
     answer: &'t str,
     looked_up: Vec<&'t str>,
+}
+
+/// Whether only commas and conjunctions stand between identifiers: others are compared.
+fn is_enumerated(task: &str, ids: &[String]) -> bool {
+    let lower = task.to_ascii_lowercase();
+    let mut from = 0;
+    let mut gaps = ids.iter().enumerate().map(|(nth, id)| {
+        let at = lower.get(from..)?.find(id.as_str())? + from;
+        let gap = lower.get(from..at)?;
+        from = at + id.len();
+        Some(
+            nth == 0
+                || gap.len() <= MAX_GAP
+                    && gap.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count() <= 1,
+        )
+    });
+    gaps.all(|near| near == Some(true))
 }
 
 /// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
@@ -338,6 +357,7 @@ mod tests {
         assert_eq!(run(task, &["W-4411", "W-4412"], "Done, but W-4413 has left."), 0);
         assert_eq!(run("Cancel W-4411, not W-4412.", &["W-4411"], "It is cancelled."), 0);
         assert_eq!(run(task, &[], "What is the reason?"), 0);
+        assert_eq!(run("Refund W-4411, as you did for the order W-4412.", &["W-4411"], "It is refunded."), 0);
     }
 
     #[test]

@@ -37,6 +37,9 @@ const BEHIND: usize = 16;
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
+// Behind an amount and its unit: for each of several things.
+regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao|a|an|every)\b)");
+
 /// What an amount above a limit is not allowed without, or that it is not allowed.
 const DEMANDS: WordClasses = classes!(Negation Restriction Barrier);
 /// By these a limit holds sometimes.
@@ -105,13 +108,19 @@ impl Sentence<'_> {
         let is_demand = classes_of(self.words).has_any(DEMANDS);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
-            let is_limit = bound == AT_MOST || bound == ABOVE && is_demand;
+            let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand) && !self.is_for_one(&n);
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
             Some(Limit { most: n.value, unit, about: about.clone(), actions: actions.clone(), sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
+    }
+
+    /// Whether an amount is for one of several things: "150 EUR per night".
+    fn is_for_one(&self, n: &Number) -> bool {
+        let behind = self.text.get(n.end..).unwrap_or_default();
+        PER.is_match(behind)
     }
 
     /// The value of the bound directly before a number, or after it and its unit in a language that puts it there.
@@ -180,7 +189,7 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[Limit]) -> Option<(Idx,
     if ToolPurpose::of_call(trace, memo, call).is_query() || is_of_kind("prepares", &words) {
         return None;
     }
-    let about = limits.iter().filter(|limit| is_about(&words, limit));
+    let about = limits.iter().filter(|limit| is_about(&words, limit) && !is_lifted(call, limit));
     let highest = about.filter_map(|limit| Some((limit, amount(conduct, call, &limit.unit)?)));
     let (limit, (shown, amount)) = highest.max_by(|(a, _), (b, _)| a.most.total_cmp(&b.most))?;
     (amount > limit.most * (1.0 + 1e-9)).then_some(())?;
@@ -190,6 +199,24 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[Limit]) -> Option<(Idx,
         call.name.trim()
     );
     conduct.finding(Defect::ExceedsLimit, rationale, call)
+}
+
+/// Whether a call is in another currency than the limit, or passes an approval.
+fn is_lifted(call: &Call, limit: &Limit) -> bool {
+    let arguments = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
+    arguments.take(MAX_ARGUMENTS).any(|(key, value)| {
+        let words = identifier_words(key);
+        let is_given = !value.is_null() && value.as_bool() != Some(false);
+        let of = |word: &str| {
+            let word = lowercase(word);
+            currency::of(&word).map_or(word, str::to_owned)
+        };
+        let is_currency = limit.unit == Unit::Money && words.iter().any(|word| word == "currency");
+        let is_sign = |c: char| c.is_whitespace() || c.is_ascii_digit() || matches!(c, ',' | '.');
+        let is_same = |own: &str| limit.sentence.split(is_sign).any(|word| of(word) == of(own));
+        let is_other = is_currency && value.as_str().is_some_and(|own| !is_same(own));
+        is_other || is_given && is_of_kind("asks", &words)
+    })
 }
 
 /// Whether a limit is about what a tool does: its sentence has the action, where that is one of its own, or else
@@ -342,6 +369,27 @@ mod tests {
         ] {
             assert_eq!(run(read, arguments), 0, "{read} {arguments}");
         }
+    }
+
+    #[test]
+    fn limits_for_one_thing_other_currencies_and_approvals_are_none() {
+        for (system, tool, arguments) in [
+            (
+                "Hotels above 150 EUR per night need a manager.",
+                "book_hotel",
+                r#"{"nights":3,"total_price":396}"#,
+            ),
+            ("Refunds above 200 EUR need a manager.", "issue_refund", r#"{"amount":1500,"currency":"SEK"}"#),
+            (
+                "Refunds above 200 EUR need a manager's approval code.",
+                "issue_refund",
+                r#"{"amount":300,"approval_code":"AP-77"}"#,
+            ),
+        ] {
+            assert_eq!(found(system, &[(tool, arguments, OK)]), 0, "{system}");
+        }
+        let euros = r#"{"amount":300,"currency":"EUR"}"#;
+        assert_eq!(found("Refunds above 200 EUR need a manager.", &[("issue_refund", euros, OK)]), 1);
     }
 
     #[test]

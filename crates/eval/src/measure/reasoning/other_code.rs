@@ -17,6 +17,7 @@ use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::records::Structure;
+use crate::measure::tool_purpose::action_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
@@ -34,6 +35,10 @@ const MIN_NAME: usize = 3;
 const BEHIND: usize = 12;
 /// Words of keys that say only that a thing is identified.
 const PLAIN: [&str; 5] = ["id", "number", "no", "code", "nr"];
+
+/// Words before a noun that is a verb as well: "my order 55218".
+const NOUN_FOLLOWS: [&str; 12] =
+    ["my", "our", "the", "of", "for", "from", "this", "that", "with", "on", "in", "refund"];
 
 regex!(TAG, r"\b[a-z]{2,3}-[A-Z]{2}\b");
 
@@ -53,13 +58,15 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let said = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
     passed.iter().find_map(|(call, key, value)| {
         let meant = match is_number(value) {
-            true => number_of(&said, key, value.len())?,
-            false => only(TAG.find_iter(&said).map(|found| found.as_str()))?,
+            true => number_of(&said, key, value.len()).filter(|meant| !(is_year(meant) && is_year(value)))?,
+            // Another language may be named in a word.
+            false => only(TAG.find_iter(&said).map(|found| found.as_str()))
+                .filter(|tag| base(tag) == base(value))?,
         };
         let is_other = meant != value && !contains_ignoring_case(&said, value);
         let is_told = || conduct.agent.answer.as_deref().is_none_or(|text| text.contains(&**value));
         let is_corrected = || passed.iter().any(|(.., other)| other == meant);
-        if !is_other || is_told() || is_corrected() || is_same_thing(conduct, value, meant)? {
+        if !is_other || is_told() || is_corrected() || is_same_thing(conduct, call, value, meant)? {
             return None;
         }
         let rationale = format!(
@@ -93,6 +100,11 @@ fn number_of<'s>(said: &'s str, key: &str, len: usize) -> Option<&'s str> {
     (name.len() >= MIN_NAME).then_some(())?;
     let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {
         let (before, behind) = (lower.get(..at)?, said.get(at + name.len()..)?);
+        // "Order 2000 envelopes" asks for something.
+        let last = before.split_whitespace().next_back().unwrap_or_default();
+        if action_of(name).is_some() && !NOUN_FOLLOWS.contains(&last) {
+            return None;
+        }
         // "Orders 55218 and 55219".
         let is_several = behind.starts_with(['s', 'S']);
         let behind = behind.get(usize::from(is_several)..)?;
@@ -116,12 +128,30 @@ fn only<'s>(values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// Whether a record of a result has both values; `None` beyond the work budget.
-fn is_same_thing(conduct: &Conduct<'_>, value: &str, meant: &str) -> Option<bool> {
-    let mut results = conduct.calls(MAX_CALLS).filter_map(|(_, call)| call.result.as_ref());
-    results.try_fold(false, |is, result| {
-        if is || !result.contains(value) || !result.contains(meant) {
+/// The language of a tag without its region.
+fn base(tag: &str) -> &str {
+    tag.split('-').next().unwrap_or(tag)
+}
+
+fn is_year(number: &str) -> bool {
+    number.len() == 4 && matches!(number.get(..2), Some("19" | "20"))
+}
+
+/// Whether an earlier call shows that both values mean one thing: a record of its result has both, it was asked for the right
+/// one and returned the other, or it made the other; `None` beyond the work budget.
+fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> Option<bool> {
+    let earlier = conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= of.start);
+    let mut results = earlier.filter_map(|call| Some((call, call.result.as_ref()?)));
+    results.try_fold(false, |is, (call, result)| {
+        if is || !result.contains(value) {
             return Some(is);
+        }
+        let is_asked = call.arguments.as_deref().is_some_and(|text| text.contains(meant));
+        if call.start < of.start && (is_asked || conduct.is_action(call)) {
+            return Some(true);
+        }
+        if !result.contains(meant) {
+            return Some(false);
         }
         let structure = Structure::of(result, conduct.memo)?;
         // What has no structure may say anything.
@@ -169,6 +199,13 @@ mod tests {
             (ship, &[(r#"{"berth":"1234567"}"#, "ok")], "Done."),
             ("Orders 55218 and order 55219.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
             ("Order 55218, not order 77218.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
+            ("Order 55218 envelopes.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
+            ("Plan fiscal year 2026.", &[(r#"{"year":2025}"#, "ok")], "Done."),
+            (
+                "The page is there in en-US, translate it into German.",
+                &[(r#"{"to":"de-DE"}"#, "ok")],
+                "Done.",
+            ),
             ("In order to pay, send 55218.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
             ("Translate it from de-DE to es-MX.", &[(r#"{"to":"fr-FR"}"#, "ok")], "Done."),
         ] {

@@ -84,7 +84,9 @@ impl Effects {
             match has_run && without_effect::reports_none(call, memo) {
                 true => {
                     let purpose = ToolPurpose::of_call(trace, memo, call);
-                    if let Some(action) = purpose.actions.first().filter(|_| !purpose.is_query()) {
+                    if let Some(action) =
+                        purpose.actions.first().filter(|of| !purpose.is_query() && **of != Action::Execute)
+                    {
                         effects.denied.entry(*action).or_default().push(i);
                     }
                 }

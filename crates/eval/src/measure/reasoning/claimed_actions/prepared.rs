@@ -16,7 +16,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::{classes, classes_in, is_english};
 use crate::measure::reasoning::history::end_of;
 use crate::measure::records::{Field, Scalar, Structure};
-use crate::measure::tool_purpose::{ToolPurpose, action_of};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::without_effect;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Call, Text};
@@ -73,7 +73,7 @@ impl Claimed<'_, '_> {
         let mut words = answer.split(|c: char| !c.is_alphanumeric());
         // Approval has words in every language, a place in a queue has not.
         let says = words.any(|word| begins(word, "wait") || of_state.iter().any(|of| begins(word, of)))
-            || classes.has_any(classes!(Barrier Confirmation))
+            || classes.has_any(classes!(Barrier Confirmation Sequence))
             || state.contains("waitlist") && !is_english(&answer, None, self.memo);
         (!says).then_some((call, state))
     }
@@ -129,10 +129,40 @@ impl Claimed<'_, '_> {
             let sends = [Action::Send, Action::Notify, Action::Execute, Action::Submit];
             actions.is_empty() || sends.iter().any(|action| actions.contains(action))
         });
+        if !self.says_thing(Action::Send) && self.is_of_change(end) {
+            return None;
+        }
         let is_done = [Action::Send, action].map(|of| self.first_done(of).is_some_and(|start| start <= end));
         let rules = ["automatic", "sent", "notif"];
         let is_ruled = || rules.iter().any(|word| self.is_ruled(&[(*word).to_owned()]));
         (!may_be && !is_done.contains(&true) && !is_ruled()).then_some(tool)
+    }
+
+    /// Whether the claim names the thing that an offered tool of this action is for.
+    fn says_thing(&self, action: Action) -> bool {
+        let said: Vec<String> = stems(self.claim.sentence).collect();
+        let named = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
+        named.into_iter().any(|named| named.things.iter().all(|thing| said.contains(thing)))
+    }
+
+    /// Whether a call that changed something has a name or a number of the claim: "I've sent 200 euros to Ana" is that of a
+    /// transfer to her. True beyond the work budget.
+    fn is_of_change(&self, end: u64) -> bool {
+        let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).skip(1);
+        let is_name = |word: &&str| {
+            word.chars().count() > 2
+                && word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit())
+        };
+        let names: Vec<&str> = words.filter(is_name).collect();
+        let acts = |call: &&Call| {
+            call.start <= end && self.effects.tools.get(&*call.name).is_some_and(|of| !of.purpose.is_query())
+        };
+        let made = self.trace.calls.iter().take(MAX_CALLS).filter(acts);
+        let texts: Vec<&Text> =
+            made.flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()]).flatten().collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + names.len()))
+            || names.iter().any(|name| texts.iter().any(|text| text.contains(name)))
     }
 
     /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages alone, and

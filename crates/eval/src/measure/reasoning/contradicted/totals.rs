@@ -66,7 +66,18 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let Some(total) = rest.first().filter(|total| is_amount(total) && parts.len() > 1) else { continue };
         let is_near =
             prose.get(word.end()..start + total.start).is_some_and(|text| text.len() <= MAX_BETWEEN);
-        if !is_near || !parts.iter().all(is_amount) {
+        // A share, a part that is a sum of others, and a total of another unit are no parts and no total.
+        let unit = |n: &Number| unit_behind(sentence, n);
+        let is_mixed = parts.iter().chain([total]).any(|n| unit(n) == "%")
+            || parts
+                .iter()
+                .any(|part| !unit(part).is_empty() && !unit(total).is_empty() && unit(part) != unit(total));
+        let is_subtotal = (2..parts.len()).any(|at| {
+            let (before, rest) = parts.split_at(at);
+            let sum: f64 = before.iter().map(|part| part.value).sum();
+            rest.first().is_some_and(|part| (part.value - sum).abs() < 0.011)
+        });
+        if !is_near || is_mixed || is_subtotal || !parts.iter().all(is_amount) || is_multiple(parts, total) {
             continue;
         }
         outcome.examined = true;
@@ -75,6 +86,24 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
     }
+}
+
+/// The unit directly behind a number.
+fn unit_behind<'s>(sentence: &'s str, n: &Number) -> &'s str {
+    let behind = sentence.get(n.end..).unwrap_or_default().trim_start();
+    let end = behind
+        .find(|c: char| c.is_whitespace() || matches!(c, ',' | '.' | ';' | ')' | ':'))
+        .unwrap_or(behind.len());
+    let unit = behind.get(..end).unwrap_or_default();
+    let is_word = unit.len() > 3 || matches!(unit, "and" | "the" | "for" | "in" | "on" | "is" | "to");
+    if is_word { "" } else { unit }
+}
+
+/// Whether a total is that of several times: of nights, months or people.
+fn is_multiple(parts: &[Number], total: &Number) -> bool {
+    let sum: f64 = parts.iter().map(|part| part.value).sum();
+    let times = if sum.abs() < 0.01 { 1.0 } else { total.value / sum };
+    times > 1.5 && (times - times.round()).abs() * sum.abs() < 0.02 && times < 366.0
 }
 
 fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {

@@ -286,6 +286,9 @@ fn total_within_a_sentence_is_the_sum_of_its_parts() {
             "Flights (412.50 EUR) and the hotel (380.00 EUR) add up to 792.50 EUR.",
             "Flights are 412.50, the hotel 380.00 and the taxi 46.20; without the taxi that is 792.50 in total.",
             "The hotel is 380.00 for 2 nights.",
+            "Flights are 412.50 and the hotel 380.00 for each of you, together 1,585.00.",
+            "Flights (412.50) and hotel (380.00) are 792.50 and 12.44 of discount, in total 780.06.",
+            "The bags weigh 2.5 kg and 1.5 kg, together 8.8 lb.",
         ],
     );
 }
