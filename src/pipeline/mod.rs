@@ -8,7 +8,7 @@
 //! | `schedule` | closed traces: inline, on blocking threads, or after judges have answered |
 //! | `evaluate`, `ask_judges` | assesses, judges and encodes a closed trace |
 //! | `deliver` | stores verdicts, exports spans and events |
-//! | `delivery` | the spans that are exported on arrival, by mode |
+//! | `forwarding` | the spans that are exported on arrival, by mode |
 //! | `store`, `kafka_store` | the journal, no storage, or records of Kafka |
 //! | `recover` | recovery from the journal at start |
 //! | `speculate`, `harmful_calls` | questions and reports about open traces |

@@ -14,7 +14,7 @@
 //! The feature `internals` adds modules for the service and commands of the product, which are built from the same
 //! revision. They have no stability promise.
 
-// What is public for `internals` only is not used without it.
+// Modules that only the feature exports are unused and unreachable without it; both lints are checked with the feature.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]

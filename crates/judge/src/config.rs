@@ -223,7 +223,7 @@ impl JudgingConfig {
     /// The judges of this name: itself, or those of a cascade, in the order in which they are asked.
     pub fn members<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
         let (mut names, mut judges) = (vec![name], Vec::new());
-        // Validation refuses circles; with the bounds they end.
+        // Validation rejects cycles; with the bounds they end.
         while let Some(name) = names.pop().filter(|_| judges.len() <= MAX_MEMBERS) {
             match self.cascades.get(name).filter(|_| names.len() <= MAX_MEMBERS) {
                 Some(cascade) => names.extend([cascade.then.as_str(), &cascade.first]),

@@ -8,7 +8,7 @@
 //!   offered cannot succeed later, so the success of any tool counts. A model call that failed recovers by
 //!   a later one, and one that wrote a wrong call by a later call; what a model call states, no later
 //!   sentence recovers. (That another tool succeeded, or that the user went on, makes the failure minor:
-//!   `measure::recovery`.)
+//!   `measure::reasoning::recovery`.)
 //! - It is minor (severity low) and not on the span that gave the answer.
 //! - It concerns the process and not the result (`tool_abuse`, `plan_efficiency`, ...).
 //!

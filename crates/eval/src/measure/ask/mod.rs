@@ -15,7 +15,7 @@
 //! | `plans` | plans with their triggers, and segments between plans |
 //! | `topology`, `utc` | which agents call which, as observed; when the run began |
 //! | `origins` | whose content a text is, where spans of several services repeat it |
-//! | `piece`, `content`, `sanitize`, `prompt_page` | untrusted content, cleaned and fenced |
+//! | `content`, `prompt_page` | untrusted content, cleaned (`measure::sanitize`) and fenced |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
 //! | `outcome` | the last question about a trace: what its failures meant |
 //! | `whole_trace` | a baseline: one question about a whole trace |

@@ -16,7 +16,6 @@
 //! | `order` | PC-KTC | eq. 5 |
 //! | `refinement` | PC+HLR | section 4 |
 //! | `score` | prefix criticality, harmful-call rate, efficiency; all scores, weighted mean, dominance | eq. 6 to 8, appendix B |
-//! | `harm_reason` | why a call is harmful | |
 //! | `limits` | rules on amounts and times: registers in addition to the automaton | |
 //! | `task`, `prompt_pattern` | the agents a task applies to, and its failure conditions | |
 //! | `matching`, `run_walk` | a task's agents in a trace; their calls as a walk | 2.1 |

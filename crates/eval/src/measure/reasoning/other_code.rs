@@ -2,8 +2,9 @@
 //!
 //! Principle: where the request gives one number under a name, and a call passes another one of the same length under that
 //! name, the call is about another thing, also if a result has that number. The same holds of the only tag of a language in
-//! the request: "es-MX", and `locale: "es-ES"`. What the user named as well, what another call corrects, what a result puts
-//! into one record with the right one, and what the answer tells is none.
+//! the request: "es-MX", and `locale: "es-ES"`. It is no finding if the user
+//! named the passed value as well, another call passes the right one, an earlier call shows that both mean one thing, or the
+//! answer states the passed value.
 //!
 //! In: what the user said, and the successful calls of an agent. Out: one finding for each agent, on the model span that
 //! wrote the call.

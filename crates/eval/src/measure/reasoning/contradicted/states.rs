@@ -93,7 +93,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             outcome.examined = true;
             let exception =
                 || (of_all && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten();
-            if let Some(fact) = refuted(exchange, &facts, predicate, claimed, sentence).or_else(exception) {
+            if let Some(fact) =
+                refuted(exchange, &facts, predicate, claimed, sentence, is_mixed).or_else(exception)
+            {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
                 outcome.contradicts(&returned, fact.source.call, sentence);
                 break;
@@ -109,11 +111,16 @@ fn refuted<'f, 'a>(
     predicate: &Predicate,
     claimed: bool,
     sentence: &str,
+    is_mixed: bool,
 ) -> Option<&'f Fact<'a>> {
     let words = words_of(sentence);
     let named = |fact: &&&Fact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
     let about: Vec<&&Fact<'_>> = facts.iter().filter(named).collect();
     if about.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.asked()) {
+        return None;
+    }
+    // An answer that says both is about several things or times: "It is closed now. It is open again on Monday."
+    if about.is_empty() && is_mixed {
         return None;
     }
     let is_general = || facts.iter().all(|fact| fact.holds != claimed);
