@@ -129,7 +129,10 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let action = identifier_words(&call.name).iter().find_map(|word| action_of(word));
     let is_done = |word: &String| DONE.contains(&word.as_str());
-    let is_own = |word: &String| action.is_some() && word.ends_with("ed") && action_of(word) == action;
+    // A switch is off after `disable`.
+    let is_own = |word: &String| {
+        action.is_some_and(|of| of != Action::Update) && word.ends_with("ed") && action_of(word) == action
+    };
     let is_passed = |name: &[String]| {
         let keys = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)

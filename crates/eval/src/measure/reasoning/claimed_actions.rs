@@ -24,7 +24,9 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes};
+use crate::measure::language::{
+    Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes, classes_in,
+};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
@@ -220,7 +222,7 @@ impl Claimed<'_, '_> {
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
             // The answer to a question is a report.
-            if !outside || !is_offered || !self.effects.whole || self.is_question() && !self.is_asked() {
+            if !outside || !is_offered || !self.effects.whole || self.is_question() {
                 return None;
             }
             let uncalled = || self.uncalled(action).filter(|_| self.is_asked());
@@ -406,11 +408,15 @@ impl Claimed<'_, '_> {
         is_clear.then_some(tool)
     }
 
-    /// Whether the user asked a question.
+    /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one.
     fn is_question(&self) -> bool {
         let agent = self.trace.owner.get(self.at).copied().flatten();
         let said = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();
-        said.iter().any(|text| text.contains(['?', '\u{ff1f}']))
+        let asks = |text: &Text| {
+            let classes = classes_in(text, None, self.memo);
+            text.contains(['?', '\u{ff1f}']) && !classes.is_some_and(|of| of.has(WordClass::Modal))
+        };
+        said.iter().any(asks)
     }
 
     /// Whether the user named the claimed action.

@@ -169,6 +169,13 @@ impl<'a> Request<'a> {
         let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
         let (place, None) = (named.next()?, named.next()) else { return None };
         let weekday = usize::from(place.value).checked_sub(1)?;
+        // An answer that names the other day says what was done: "el miércoles, para que esté el viernes".
+        let answer = language.places(self.agent.answer.as_deref()?, self.memo);
+        let mut said = answer.iter().filter(|of| of.classes.has(WordClass::Weekday)).peekable();
+        said.peek()?;
+        if said.any(|of| of.value != place.value) {
+            return None;
+        }
         self.other_day(&Meant::Weekday(weekday), &place.at, &[])
     }
 
@@ -397,28 +404,39 @@ mod tests {
 
     #[test]
     fn weekdays_are_read_in_every_language() {
-        let run = |task: &str, date: &str| {
+        let run = |task: &str, answer: &str, date: &str| {
             let arguments = format!(r#"{{"date":"{date}","time":"20:30"}}"#);
             let script = Script::new(task).tools(&["create_reservation"]);
             let script = script.calls("", &[("create_reservation", &arguments)]).returns(r#"{"ok":true}"#);
-            found_by(check, &script.answers("ok").build()).len()
+            found_by(check, &script.answers(answer).build()).len()
         };
-        for task in [
-            "Buenas, mesa para 4 este viernes a las 20:30, a nombre de Iker Zubia.",
-            "Einen Tisch für vier Personen am Freitag um 20:30 Uhr, bitte, auf den Namen Brandt.",
-            "Bonjour, une table pour quatre personnes vendredi à 20h30, au nom de Perrin.",
-            "Buonasera, un tavolo per quattro persone venerdì alle 20:30, a nome Conti.",
-            "Olá, uma mesa para quatro pessoas na sexta-feira às 20h30, em nome de Moura.",
+        for (task, answer) in [
+            ("Buenas, mesa para 4 este viernes a las 20:30, a nombre de Iker.", "Mesa para 4 este viernes."),
+            (
+                "Einen Tisch für vier Personen am Freitag um 20:30 Uhr, bitte.",
+                "Der Tisch ist am Freitag für Sie da.",
+            ),
+            (
+                "Bonjour, une table pour quatre personnes vendredi à 20h30.",
+                "La table est réservée pour vendredi.",
+            ),
+            (
+                "Buonasera, un tavolo per quattro persone venerdì alle 20:30.",
+                "Il tavolo è prenotato per venerdì.",
+            ),
+            ("Olá, uma mesa para quatro pessoas na sexta-feira às 20h30.", "A mesa é para sexta-feira."),
         ] {
-            assert_eq!(run(task, "2026-05-16"), 1, "{task}");
-            assert_eq!(run(task, "2026-05-15"), 0, "{task}");
+            assert_eq!(run(task, answer, "2026-05-16"), 1, "{task}");
+            assert_eq!(run(task, answer, "2026-05-15"), 0, "{task}");
         }
+        let early = "El lote tiene que estar en Lyon el viernes; crea el envío.";
+        assert_eq!(run(early, "Sale el miércoles y está en Lyon el viernes.", "2026-05-13"), 0);
         for task in [
             "Buenas, mesa para 4 el viernes o el sábado a las 20:30, a nombre de Iker Zubia.",
             "Einen Tisch für vier am Tag nach dem Freitag, bitte, oder später, auf den Namen Brandt.",
             "Bonjour, une table pour quatre personnes, si vendredi est complet un autre jour.",
         ] {
-            assert_eq!(run(task, "2026-05-16"), 0, "{task}");
+            assert_eq!(run(task, "Viernes. Freitag. Vendredi.", "2026-05-16"), 0, "{task}");
         }
     }
 

@@ -19,6 +19,7 @@ use crate::measure::records::{Field, Scalar, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::without_effect;
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
 /// Most bytes of a result, and arguments, that are read.
@@ -148,9 +149,10 @@ impl Claimed<'_, '_> {
     /// Whether a call that changed something has a name or a number of the claim: "I've sent 200 euros to Ana" is that of a
     /// transfer to her. True beyond the work budget.
     fn is_of_change(&self, end: u64) -> bool {
-        let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).skip(1);
+        let words = self.claim.sentence.split_whitespace().skip(1);
+        let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
         let is_name = |word: &&str| {
-            word.chars().count() > 2
+            word.chars().count() > 1
                 && word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit())
         };
         let names: Vec<&str> = words.filter(is_name).collect();
@@ -162,7 +164,7 @@ impl Claimed<'_, '_> {
             made.flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()]).flatten().collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + names.len()))
-            || names.iter().any(|name| texts.iter().any(|text| text.contains(name)))
+            || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
     }
 
     /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages alone, and
