@@ -95,7 +95,7 @@ impl Weights {
     }
 
     /// In the order of [`PlanPart::ALL`].
-    pub fn to_array(&self) -> [f64; 7] {
+    pub fn to_array(self) -> [f64; 7] {
         [
             self.tool_prompt_alignment,
             self.format,
