@@ -140,7 +140,7 @@ fn own_action(name: &str) -> Option<(Action, String)> {
 const LIGHT: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
-fn unsent(tool: &str) -> String {
+fn never_sent(tool: &str) -> String {
     format!("{tool} was never called, and no call or result says that anything was sent")
 }
 
@@ -202,8 +202,8 @@ impl Claimed<'_, '_> {
         let is_in_text = || !self.offers.change && IN_TEXTS.contains(&self.claim.verb.as_str());
         let is_of_text = || is_in_text() || action == Order && self.arranges();
         if action == Action::Notify && !is_offered {
-            // A message tells somebody something.
-            return self.unsent().map(|tool| Some(self.finding(&unsent(tool))));
+            // Messages have a recipient.
+            return self.unsent().map(|tool| Some(self.finding(&never_sent(tool))));
         }
         if !is_offered && (!outside || is_of_text()) {
             return None;
@@ -241,7 +241,7 @@ impl Claimed<'_, '_> {
             return Some(Some(self.finding(&why)));
         }
         if let Some(tool) = self.unsent() {
-            return Some(Some(self.finding(&unsent(tool))));
+            return Some(Some(self.finding(&never_sent(tool))));
         }
         if let Some(tool) = self.uncalled(action) {
             return Some(Some(
@@ -395,8 +395,7 @@ impl Claimed<'_, '_> {
         }
         let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         // What changed something may have done it on the way, by its arguments or with a file that the claim names.
-        let acts = |call: &Call| self.effects.tools.get(&*call.name).is_some_and(|of| !of.purpose.is_query());
-        let passed = |call: &'_ Call| call.arguments.as_ref().filter(|_| acts(call)).cloned();
+        let passed = |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
         let texts: Vec<Text> = made.flat_map(|call| [call.result.clone(), passed(call)]).flatten().collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         let paths: Vec<&str> = paths(self.claim.sentence).collect();
@@ -408,30 +407,32 @@ impl Claimed<'_, '_> {
         is_clear.then_some(tool)
     }
 
-    /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one.
-    fn is_question(&self) -> bool {
+    /// What the user said, which is read for each claim; `None` beyond the work budget.
+    fn said(&self) -> Option<Vec<Text>> {
         let agent = self.trace.owner.get(self.at).copied().flatten();
         let said = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();
+        let bytes: usize = said.iter().map(|text| text.len()).sum();
+        work::count(bytes);
+        self.memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(said)
+    }
+
+    /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one. So beyond the work
+    /// budget.
+    fn is_question(&self) -> bool {
         let asks = |text: &Text| {
             let classes = classes_in(text, None, self.memo);
             text.contains(['?', '\u{ff1f}']) && !classes.is_some_and(|of| of.has(WordClass::Modal))
         };
-        said.iter().any(asks)
+        self.said().is_none_or(|said| said.iter().any(asks))
     }
 
     /// Whether the user named the claimed action.
     fn is_asked(&self) -> bool {
-        let Some(agent) = self.trace.owner.get(self.at).copied().flatten() else { return false };
-        let said = said_by_user(self.trace, self.memo, agent);
-        let bytes: usize = said.iter().map(|text| text.len()).sum();
-        if !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) {
-            return false;
-        }
-        work::count(bytes);
-        said.iter().any(|text| {
+        let names = |text: &Text| {
             let language = Language::detected(text, None, self.memo);
             language.is_some_and(|language| verbs(text, language).contains(&self.claim.action))
-        })
+        };
+        self.said().is_some_and(|said| said.iter().any(names))
     }
 
     /// Whether a text of the instructions has all of these words, or the work budget is exceeded. A text may claim the
@@ -476,8 +477,10 @@ impl Claimed<'_, '_> {
         }
         // The user's number of a thing is not always the one that the tool was called with.
         let made = || self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let acts = |call: &&Call| self.effects.tools.get(&*call.name).is_some_and(|t| !t.purpose.is_query());
-        let passed: Vec<&Text> = made().filter(acts).filter_map(|call| call.arguments.as_ref()).collect();
+        let passed: Vec<&Text> = made()
+            .filter(|call| self.effects.changes(call))
+            .filter_map(|call| call.arguments.as_ref())
+            .collect();
         let bytes: usize = passed.iter().map(|text| text.len()).sum();
         let is_passed = |code: &str| {
             self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)

@@ -11,6 +11,8 @@
 //! the model span that wrote the first of them. A request states a property before a noun or after a word such as "with"
 //! or "only"; a question about a property ("is it available?") states nothing.
 
+use std::cell::OnceCell;
+
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
@@ -21,8 +23,9 @@ use crate::measure::language::{Action, Language, WordClass};
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{Record, Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
-use crate::recognise::{Agent, AgentTrace, Call, json_keys};
+use crate::recognise::{Agent, AgentTrace, Call, Text, json_keys};
 
 /// Words of a flag's name that name no property.
 const PLAIN: [&str; 16] = [
@@ -93,15 +96,18 @@ struct Step<'a> {
 }
 
 fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
     let planned = agent.plans.iter().take(MAX_STEPS).filter(|(_, plan)| plan.text.starts_with('{'));
     let planned = planned.filter_map(|(at, plan)| {
         let flags = flags(&json_keys::parse(&plan.text)?);
         Some(Step { wrote: Some(*at), at: *at, name: "the plan", text: &plan.text, flags })
     });
+    let results = OnceCell::new();
     let called = agent.calls.iter().take(MAX_STEPS).filter_map(|&c| {
         let call = trace.calls.get(c)?;
         let mut flags = flags(call.parsed.as_ref()?);
-        flags.extend(chosen(trace, memo, agent, call));
+        let results = results.get_or_init(|| results_with_flags(trace, memo, agent));
+        flags.extend(chosen(trace, memo, results, call));
         // What is set is what the request's verb says of the property: "stop all marketing mails".
         if !flags.is_empty()
             && ToolPurpose::of_call(trace, memo, call).actions.first() == Some(&Action::Update)
@@ -111,9 +117,8 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         Some(Step { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
     });
     let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
-    let task = agent_index::task(trace, i).filter(|t| !steps.is_empty() && t.len() <= MAX_TASK)?;
     // Where a property stands, and what excludes it or leaves it open, is read in English.
-    if Language::detected(task, None, memo) != Some(Language::English) {
+    if steps.is_empty() || Language::detected(task, None, memo) != Some(Language::English) {
         return None;
     }
     let request = Request::of(task);
@@ -148,9 +153,17 @@ fn flags(arguments: &Value) -> Vec<(String, bool)> {
     arguments.iter().chain(nested).filter_map(flag).take(MAX_FLAGS).collect()
 }
 
+/// The results of an agent's calls that may have flags of both values, read once; none beyond the work budget.
+fn results_with_flags<'t>(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Vec<(u64, &'t Text)> {
+    let calls = agent.calls.iter().take(MAX_STEPS).filter_map(|at| trace.calls.get(*at));
+    let results = calls.filter_map(|call| Some((call.start, call.result.as_ref()?)));
+    let within = results.take_while(|(_, result)| memo.budget.spend(1 + result.len() / BYTES_PER_STEP));
+    within.filter(|(_, result)| result.contains("true") && result.contains("false")).collect()
+}
+
 /// The flags of the thing in a list of an earlier result that an action names, those in which another thing of the list
 /// differs.
-fn chosen(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Vec<(String, bool)> {
+fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call) -> Vec<(String, bool)> {
     let mut flags = Vec::new();
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let named: Vec<&str> =
@@ -158,15 +171,12 @@ fn chosen(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Vec<(S
     if named.is_empty() || purpose(trace, memo, call) != Purpose::Action {
         return flags;
     }
-    let calls = agent.calls.iter().take(MAX_STEPS).filter_map(|at| trace.calls.get(*at));
-    let earlier =
-        calls.take_while(|other| other.start < call.start).filter_map(|other| other.result.as_ref());
-    for result in earlier.filter(|result| result.contains("true") && result.contains("false")) {
-        let Some(structure) = Structure::of(result, memo) else { return Vec::new() };
-        let Structure(Some(parsed)) = &*structure else { continue };
-        if !memo.budget.spend(parsed.records.len() * (1 + named.len())) {
+    for (_, result) in results.iter().take_while(|(start, _)| *start < call.start) {
+        if !memo.budget.spend((1 + result.len() / BYTES_PER_STEP) * named.len()) {
             return Vec::new();
         }
+        let Some(structure) = Structure::of(result, memo) else { return Vec::new() };
+        let Structure(Some(parsed)) = &*structure else { continue };
         let is_named = |record: &&Record| {
             record.list.is_some() && record.fields.iter().any(|field| named.contains(&field.shown()))
         };
@@ -174,6 +184,9 @@ fn chosen(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Vec<(S
         let rows = || parsed.records.iter().filter(|row| row.list == record.list).take(MAX_STEPS);
         for field in record.fields.iter().take(MAX_FLAGS) {
             let Scalar::Bool(value) = field.value else { continue };
+            if !memo.budget.spend(1 + result.len() / BYTES_PER_STEP) {
+                return Vec::new();
+            }
             let differs = |row: &Record| {
                 row.fields.iter().any(|of| of.name == field.name && of.value == Scalar::Bool(!value))
             };

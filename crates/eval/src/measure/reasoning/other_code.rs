@@ -17,7 +17,7 @@ use super::conduct::Conduct;
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
-use crate::measure::records::Structure;
+use crate::measure::records::{Record, Structure};
 use crate::measure::tool_purpose::action_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -144,6 +144,7 @@ fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> 
     let earlier = conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= of.start);
     let mut results = earlier.filter_map(|call| Some((call, call.result.as_ref()?)));
     results.try_fold(false, |is, (call, result)| {
+        conduct.memo.budget.spend(1 + result.len() / BYTES_PER_STEP).then_some(())?;
         if is || !result.contains(value) {
             return Some(is);
         }
@@ -157,10 +158,8 @@ fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> 
         let structure = Structure::of(result, conduct.memo)?;
         // What has no structure may say anything.
         let Structure(Some(parsed)) = &*structure else { return Some(true) };
-        let has = |fields: &[_], of: &str| {
-            fields.iter().any(|field: &crate::measure::records::Field| field.shown() == of)
-        };
-        Some(parsed.records.iter().any(|record| has(&record.fields, value) && has(&record.fields, meant)))
+        let has = |record: &Record, of: &str| record.fields.iter().any(|field| field.shown() == of);
+        Some(parsed.records.iter().any(|record| has(record, value) && has(record, meant)))
     })
 }
 

@@ -52,6 +52,9 @@ pub(super) struct Effects {
     pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
     /// By action, the start of the first call that says that it did more than prepare it.
     pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
+    /// By model call and action, the only call that may have done it, with the state by which it waits, see
+    /// [`Claimed::awaited`](super::Claimed::awaited).
+    pub(super) awaited: RefCell<HashMap<(Idx, Action), Option<(usize, String)>>>,
     /// Whether the instructions of a model call have words.
     pub(super) ruled: RefCell<HashMap<(Idx, String), bool>>,
 }
@@ -124,6 +127,11 @@ impl Effects {
         *first = start.min(*first);
         self.starts.push(start);
         true
+    }
+
+    /// Whether a call is one of a tool that changes something.
+    pub(super) fn changes(&self, call: &Call) -> bool {
+        self.tools.get(&*call.name).is_some_and(|tool| !tool.purpose.is_query())
     }
 
     /// Whether a tool that may do this was called before `end`.

@@ -54,18 +54,31 @@ impl Claimed<'_, '_> {
         if !matches!(self.claim.action, Book | Cancel | Delete | Pay | Refund | Transfer | Update) {
             return None;
         }
+        // An answer may claim the same many times.
+        let key = (self.at, self.claim.action);
+        let known = self.effects.awaited.borrow().get(&key).cloned();
+        let (call, state) = known.unwrap_or_else(|| {
+            let found = self.find_awaited();
+            self.effects.awaited.borrow_mut().insert(key, found.clone());
+            found
+        })?;
+        Some((self.trace.calls.get(call)?, state))
+    }
+
+    fn find_awaited(&self) -> Option<(usize, String)> {
         let end = end_of(self.trace, self.at);
-        let acts = |call: &&Call| {
+        let acts = |(_, call): &(usize, &Call)| {
             let tool = self.effects.tools.get(&*call.name);
             tool.is_some_and(|tool| !tool.purpose.is_query() && tool.purpose.may_do(self.claim.action))
         };
         self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP).then_some(())?;
-        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let mut acting = made.filter(acts);
-        let call = acting.next()?;
+        let made = self.trace.calls.iter().enumerate().take_while(|(_, call)| call.start <= end);
+        let mut acting = made.take(MAX_CALLS).filter(acts);
+        let (at, call) = acting.next()?;
         // Another call may have done it.
         let state = without_effect::awaited(call, self.memo).filter(|_| acting.next().is_none())?;
         let answer = self.trace.views.get(self.at)?.output_text();
+        self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
         let classes = classes_in(&answer, None, self.memo)?;
         let of_state = identifier_words(&state);
         let begins = |word: &str, with: &str| {
@@ -76,7 +89,7 @@ impl Claimed<'_, '_> {
         let says = words.any(|word| begins(word, "wait") || of_state.iter().any(|of| begins(word, of)))
             || classes.has_any(classes!(Barrier Confirmation Sequence))
             || state.contains("waitlist") && !is_english(&answer, None, self.memo);
-        (!says).then_some((call, state))
+        (!says).then_some((at, state))
     }
 
     /// The offered tool that does what is claimed, where the calls only made what it takes: `create_draft`, and a
@@ -156,9 +169,7 @@ impl Claimed<'_, '_> {
                 && word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit())
         };
         let names: Vec<&str> = words.filter(is_name).collect();
-        let acts = |call: &&Call| {
-            call.start <= end && self.effects.tools.get(&*call.name).is_some_and(|of| !of.purpose.is_query())
-        };
+        let acts = |call: &&Call| call.start <= end && self.effects.changes(call);
         let made = self.trace.calls.iter().take(MAX_CALLS).filter(acts);
         let texts: Vec<&Text> =
             made.flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()]).flatten().collect();

@@ -3,6 +3,8 @@
 //! The parts are the last numbers of the lines before the total, or in a table the numbers of its column. A total that a
 //! result gives is right, and so is one that differs by an amount or a percentage that the answer or a result mentions.
 
+use std::ops::Range;
+
 use super::exchange::{Exchange, Outcome};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
@@ -55,37 +57,55 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 /// numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.prose;
-    for word in TOGETHER.find_iter(prose) {
-        let of_word = |(start, end): &(usize, usize)| (*start..*end).contains(&word.start());
-        let Some((start, end)) = sentences(prose).into_iter().find(of_word) else { continue };
+    if !TOGETHER.is_match(prose) {
+        return;
+    }
+    for (start, end) in sentences(prose) {
         let sentence = prose.get(start..end).unwrap_or_default();
-        let numbers = numbers::all(sentence);
-        let is_amount = |n: &Number| n.fractional && !n.in_identifier && !is_in_date(sentence, n);
-        let at = numbers.iter().position(|n| start + n.start >= word.end()).unwrap_or(numbers.len());
-        let (parts, rest) = numbers.split_at(at);
-        let Some(total) = rest.first().filter(|total| is_amount(total) && parts.len() > 1) else { continue };
-        let is_near =
-            prose.get(word.end()..start + total.start).is_some_and(|text| text.len() <= MAX_BETWEEN);
-        // A share, a part that is a sum of others, and a total of another unit are no parts and no total.
-        let unit = |n: &Number| unit_behind(sentence, n);
-        let is_mixed = parts.iter().chain([total]).any(|n| unit(n) == "%")
-            || parts
-                .iter()
-                .any(|part| !unit(part).is_empty() && !unit(total).is_empty() && unit(part) != unit(total));
-        let is_subtotal = (2..parts.len()).any(|at| {
-            let (before, rest) = parts.split_at(at);
-            let sum: f64 = before.iter().map(|part| part.value).sum();
-            rest.first().is_some_and(|part| (part.value - sum).abs() < 0.011)
-        });
-        if !is_near || is_mixed || is_subtotal || !parts.iter().all(is_amount) || is_multiple(parts, total) {
+        let mut words = TOGETHER.find_iter(sentence).peekable();
+        if words.peek().is_none() {
             continue;
         }
-        outcome.examined = true;
-        if !adds_up(exchange, parts, total) {
-            outcome.findings.push((wrong_total(parts, total, sentence), None));
-            return;
+        let numbers = numbers::all(sentence);
+        for word in words {
+            if !exchange.spends(1 + numbers.len()) {
+                return;
+            }
+            let Some((parts, total)) = parts_of(sentence, &numbers, word.range()) else { continue };
+            outcome.examined = true;
+            if !adds_up(exchange, parts, total) {
+                outcome.findings.push((wrong_total(parts, total, sentence), None));
+                return;
+            }
         }
     }
+}
+
+/// The amounts before the words for a total, and the one behind them, if it can be their sum.
+fn parts_of<'n>(
+    sentence: &str,
+    numbers: &'n [Number],
+    word: Range<usize>,
+) -> Option<(&'n [Number], &'n Number)> {
+    let is_amount = |n: &Number| n.fractional && !n.in_identifier && !is_in_date(sentence, n);
+    let at = numbers.iter().position(|n| n.start >= word.end)?;
+    let (parts, rest) = numbers.split_at(at);
+    let total = rest.first().filter(|total| is_amount(total) && parts.len() > 1)?;
+    let is_near = sentence.get(word.end..total.start).is_some_and(|text| text.len() <= MAX_BETWEEN);
+    // A share, a part that is a sum of others, and a total of another unit are no parts and no total.
+    let unit = |n: &Number| unit_behind(sentence, n);
+    let is_other =
+        |part: &Number| !unit(part).is_empty() && !unit(total).is_empty() && unit(part) != unit(total);
+    let is_mixed = parts.iter().chain([total]).any(|n| unit(n) == "%") || parts.iter().any(is_other);
+    let mut sum = 0.0;
+    let is_subtotal = parts.iter().enumerate().any(|(nth, part)| {
+        let before = sum;
+        sum += part.value;
+        nth > 1 && (part.value - before).abs() < 0.011
+    });
+    let is_sum =
+        is_near && !is_mixed && !is_subtotal && parts.iter().all(is_amount) && !is_multiple(parts, total);
+    is_sum.then_some((parts, total))
 }
 
 /// The unit directly behind a number.
