@@ -21,6 +21,9 @@ use crate::recognise::{AgentTrace, Call, Part};
 /// Bytes of the arguments and of the result of one call that are read.
 pub(super) const MAX_BYTES: usize = 16 << 10;
 
+/// The index of a call, and the state by which it waits.
+pub(super) type Awaited = (usize, String);
+
 pub(super) struct CalledTool {
     pub(super) purpose: Rc<ToolPurpose>,
     /// Start of the first call.
@@ -54,7 +57,7 @@ pub(super) struct Effects {
     pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
     /// By model call and action, the only call that may have done it, with the state by which it waits, see
     /// [`Claimed::awaited`](super::Claimed::awaited).
-    pub(super) awaited: RefCell<HashMap<(Idx, Action), Option<(usize, String)>>>,
+    pub(super) awaited: RefCell<HashMap<(Idx, Action), Option<Awaited>>>,
     /// Whether the instructions of a model call have words.
     pub(super) ruled: RefCell<HashMap<(Idx, String), bool>>,
 }

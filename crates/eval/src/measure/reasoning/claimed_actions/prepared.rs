@@ -9,6 +9,7 @@
 
 use verdict_otlp::work;
 
+use super::effects::Awaited;
 use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, Tense, things};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
@@ -65,7 +66,7 @@ impl Claimed<'_, '_> {
         Some((self.trace.calls.get(call)?, state))
     }
 
-    fn find_awaited(&self) -> Option<(usize, String)> {
+    fn find_awaited(&self) -> Option<Awaited> {
         let end = end_of(self.trace, self.at);
         let acts = |(_, call): &(usize, &Call)| {
             let tool = self.effects.tools.get(&*call.name);
