@@ -269,7 +269,8 @@ fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
     sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
+/// The description of the tool of a call.
+pub(crate) fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
     let own = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
     own.or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
 }

@@ -288,7 +288,10 @@ const COUNTED: [&str; 9] =
     ["iterations", "steps", "turns", "operations", "calls", "rounds", "loops", "tokens", "recursion"];
 
 /// Pairs of words that name a cause together, for texts without a phrase.
-pub(super) const PAIRS: [(Defect, &str, &str); 3] = [
+pub(super) const PAIRS: [(Defect, &str, &str); 6] = [
+    (Defect::WrongArguments, "invalid", "must be format"),
+    (Defect::WrongArguments, "invalid", "expected format"),
+    (Defect::WrongArguments, "invalid", "must be in the format"),
     (Defect::InvalidCode, "code", "parsed"),
     (Defect::InvalidCode, "import", "not allowed"),
     (Defect::InvalidCode, "import", "forbidden"),

@@ -7,6 +7,7 @@
 //! paragraph") are claims only where a tool for them was offered.
 
 mod effects;
+mod passed_on;
 mod prepared;
 
 use foldhash::HashSet;
@@ -33,7 +34,7 @@ use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
 use effects::{CalledTool, Effects, MAX_BYTES};
-pub(super) use prepared::is_form_of;
+pub(super) use prepared::{is_form_of, says_done};
 
 /// Words by which a claim is about a part of the things.
 const PARTS: WordClasses = classes!(Exception Restriction Bound);
@@ -203,7 +204,9 @@ impl Claimed<'_, '_> {
         let is_of_text = || is_in_text() || action == Order && self.arranges();
         if action == Action::Notify && !is_offered {
             // Messages have a recipient.
-            return self.unsent().map(|tool| Some(self.finding(&never_sent(tool))));
+            let unsent = self.unsent().map(|tool| never_sent(tool));
+            let lacking = || Some(format!("no call has its words: {}", self.not_passed_on()?));
+            return unsent.or_else(lacking).map(|why| Some(self.finding(&why)));
         }
         if !is_offered && (!outside || is_of_text()) {
             return None;
@@ -605,6 +608,12 @@ mod tests {
         assert_eq!(run(task, "ok", "It is on Friday now, and I've informed Ida and Bo."), 1);
         let spanish = "Cambia el ensayo al viernes; hay que avisar al reparto.";
         assert_eq!(run(spanish, "ok", "He cambiado el ensayo al viernes y he avisado a Ida y Bo."), 1);
+        let weekday = "It is on Friday now, and I've informed Ida and Bo about it.";
+        assert_eq!(run("Move it to Friday and let them know.", r#"{"to":"Friday"}"#, weekday), 1);
+        let imperative = "Cambia el ensayo al viernes y avisa al reparto.";
+        assert_eq!(run(imperative, "ok", "He cambiado el ensayo al viernes y he avisado al reparto."), 1);
+        let japanese = "コピー機の修理を依頼して、佐藤さんにも知らせてください。";
+        assert_eq!(run(japanese, "ok", "修理を依頼し、佐藤さんにもお知らせしておきました。"), 1);
         for (task, result, answer) in [
             (task, r#"{"notified":["Ida","Bo"]}"#, "It is on Friday now, and I've informed Ida and Bo."),
             (task, "ok", "As I informed you, the rehearsal is on Friday now."),

@@ -61,6 +61,13 @@ impl<'a> Conduct<'a> {
         dialogue::said_by_user(self.trace, self.memo, self.i)
     }
 
+    /// The texts of the agent that the user answered.
+    pub(super) fn turns(&self) -> impl Iterator<Item = String> + '_ {
+        let replies = dialogue::Replies::of(self.trace, self.memo);
+        let answered = self.agent.llms.iter().filter(move |at| replies.to(**at).is_some());
+        answered.filter_map(|at| Some(self.trace.views.get(*at)?.output_text().into_owned()))
+    }
+
     /// The first `max` calls, each with its index.
     pub(super) fn calls(&self, max: usize) -> impl Iterator<Item = (usize, &'a Call)> + use<'a> {
         let trace = self.trace;

@@ -5,8 +5,7 @@
 //! missing, and neither the answer nor the result of an action mentions it, nor a lookup that it was done. Where a part names the action and the thing of an offered
 //! tool ("update my emergency contact", `update_emergency_contact`), calls of the same action on other things are not it;
 //! a call whose arguments name the thing may be. In a dialogue the user may only have agreed, and what the agent said to
-//! them is read as well. Of things of one kind that the request lists by their identifiers, each has to be in a call, a
-//! result or the answer, if another one was acted on.
+//! them is read as well.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! gave the answer.
@@ -14,16 +13,17 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
-use super::claimed_actions::is_form_of;
+use super::claimed_actions::{is_form_of, says_done};
 use super::conduct::Conduct;
-use super::same_thing::{identifiers, shape};
+use super::skipped_step::verbs;
 use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Said, WordClasses, classes, classes_in, is_english};
+use crate::measure::language::{Action, Language, Said, WordClass, WordClasses, classes, classes_in};
+use crate::measure::numbers::has_digit;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
@@ -32,10 +32,6 @@ const MAX_TASK: usize = 400;
 /// Most calls of a trace, and bytes of their results and of an answer, that are read.
 const MAX_CALLS: usize = 64;
 const MAX_BYTES: usize = 8_000;
-/// Most identifiers of a list.
-const MAX_LISTED: usize = 8;
-/// Most bytes between two identifiers of a list.
-const MAX_GAP: usize = 12;
 /// Shorter words of a part are no mention of it.
 const MIN_WORD: usize = 5;
 
@@ -46,22 +42,19 @@ regex!(
 );
 // A time, on which nothing depends: "to next Monday".
 regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
-/// Words by which not all that is listed is meant.
-const EXCEPTS: WordClasses = classes!(Negation Exception Alternative Condition Already);
+/// The same in other languages.
+const DEPENDENT: WordClasses =
+    classes!(Negation Condition Alternative Modal Obligation Sequence Probability Already);
 // Words of a question that only offers further help.
 regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.
-const FILLERS: [&str; 5] = ["please", "also", "then", "kindly", "afterwards"];
+const FILLERS: [&str; 9] =
+    ["please", "also", "then", "kindly", "afterwards", "bitte", "außerdem", "puis", "poi"];
 /// Words behind the verb of a part: its object begins.
 const OBJECTS: [&str; 21] = [
     "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
     "these", "both", "all", "one", "another", "everyone",
 ];
-
-/// Whether a request does not mean all that it names.
-pub(super) fn excepts(task: &str, memo: &Memo) -> bool {
-    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCEPTS))
-}
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -79,12 +72,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     {
         return None;
     }
-    let turns: Vec<String> = agent
-        .llms
-        .iter()
-        .filter(|at| replies.to(**at).is_some())
-        .filter_map(|at| Some(trace.views.get(*at)?.output_text().into_owned()))
-        .collect();
+    let turns: Vec<String> = conduct.turns().collect();
     let only_agrees = |at: &Idx| {
         let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
         Some(Said::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
@@ -102,63 +90,111 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
         return None;
     }
-    let all: Vec<&str> = looked_up().chain(texts.iter().copied()).collect();
-    if let Some(id) = of_list(trace, memo, task, &all) {
-        let rationale = format!(
-            "a call for {id}, or the reason why there is none, was expected, since the request lists it"
-        );
-        return Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)));
-    }
-    // Most requests ask for nothing that is looked for below.
-    let asks = || split(task, |_| true).iter().any(|part| asked(part).is_some());
-    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) && !asks() {
+    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) {
         return None;
     }
-    let parts = split(task, is_independent);
-    if parts.len() < 2 || !is_english(task, None, memo) {
+    let language = Language::detected(task, None, memo).filter(|language| language.is_spaced())?;
+    let parts = split(task, language);
+    if parts.len() < 2 {
         return None;
     }
     let said = Said::new(answer, Some(task), memo);
-    if let Some((part, tool)) = of_tool(
-        trace,
-        i,
-        &parts,
-        &Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect() },
-    )
-    .filter(|_| !explains(answer, &said))
-    {
-        let rationale = format!(
-            "a call of {tool}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; \
-             nothing mentions it",
-            part.trim()
-        );
-        return Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)));
-    }
-    let (part, action) = parts.iter().find_map(|part| {
-        let action = asked(part)?;
-        let mut tools =
-            offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
-        let does = tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action));
-        let made = trace.calls.iter().any(|call| ToolPurpose::of_call(trace, memo, call).may_do(action));
-        (does && !made).then_some((part, action))
-    })?;
-    let others = || parts.iter().filter(|other| *other != part);
-    let nouns: Vec<String> =
-        stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
-    let is_own =
-        |stem: &String| nouns.contains(stem) && !others().any(|other| stems(other).any(|of| of == *stem));
-    let mentions = |text: &&str| says_done(text, action);
-    let names = |text: &&str| stems(text).any(|stem| is_own(&stem));
-    if all.iter().any(mentions) || texts.iter().any(names) || explains(answer, &said) {
-        return None;
-    }
+    let mentions =
+        Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect(), memo, language };
+    let missing = of_tool(trace, i, &parts, &mentions).filter(|_| language == Language::English);
+    let missing = missing.map(|(part, tool)| (part, format!("of {tool}")));
+    let missing = missing.or_else(|| {
+        let (part, action) = of_action(trace, i, &parts, &mentions)?;
+        Some((part, format!("to {}", action.as_str())))
+    });
+    let (part, call) = missing.filter(|_| !explains(answer, &said))?;
     let rationale = format!(
-        "a call to {}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
+        "a call {call}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
          mentions it",
-        action.as_str(),
         part.trim()
     );
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
+}
+
+/// A part that asks for an action of an offered tool, if no call was one of it, and neither a call, a result nor an answer
+/// mentions the action or the own words of the part.
+fn of_action<'p>(
+    trace: &AgentTrace,
+    agent: usize,
+    parts: &'p [String],
+    mentions: &Mentions<'_>,
+) -> Option<(&'p str, Action)> {
+    let asked = parts.iter().filter_map(|part| Some((part, asked(part, mentions.language)?)));
+    let does = |action: Action| {
+        let mut tools =
+            offered(trace, agent).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+        tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
+    };
+    let mut missing = asked.filter(|(part, action)| {
+        let others: Vec<&String> = parts.iter().filter(|other| other != part).collect();
+        does(*action)
+            && !mentions.may_include(trace, *action)
+            && !mentions.mentions(trace, part, &others, *action)
+    });
+    missing.next().map(|(part, action)| (part.as_str(), action))
+}
+
+impl Mentions<'_> {
+    /// Whether a call may have been the action, or have included it.
+    fn may_include(&self, trace: &AgentTrace, action: Action) -> bool {
+        let purposes = || trace.calls.iter().map(|call| ToolPurpose::of_call(trace, self.memo, call));
+        let may_be = |tool: &ToolPurpose| {
+            tool.actions.is_empty() || tool.actions.contains(&action) || {
+                let first = tool.actions.first().copied();
+                tool.may_do(action) && !first.is_some_and(|made| are_distinct(made, action))
+            }
+        };
+        // A cancellation may include the refund, of which the answer then gives the amount.
+        let is_included = || {
+            action == Action::Refund
+                && purposes().any(|tool| tool.may_do(action))
+                && speaks_of_amount(self.answer, self.language)
+        };
+        purposes().any(|tool| may_be(&tool)) || is_included()
+    }
+
+    /// Whether a call, a result or a text mentions the action, or a word that only this part has.
+    fn mentions(&self, trace: &AgentTrace, part: &str, others: &[&String], action: Action) -> bool {
+        let nouns: Vec<String> =
+            stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
+        let is_own = |stem: &String| {
+            nouns.contains(stem) && !others.iter().any(|other| stems(other).any(|of| of == *stem))
+        };
+        let names = |text: &str| stems(text).any(|stem| is_own(&stem));
+        let arguments = self.made.iter().filter_map(|call| call.arguments.as_deref());
+        // So does a call that was not read, beyond the work budget.
+        let is_done = |call: &Call| says_done(call, action, self.memo) != Some(false);
+        trace.calls.iter().any(is_done)
+            || says_verb(self.answer, action, self.language)
+            || self.texts.iter().copied().chain(arguments).any(names)
+    }
+}
+
+/// Whether an action that was carried out is another one than the one that is asked for, although tools of both are alike.
+fn are_distinct(made: Action, asked: Action) -> bool {
+    use Action::{Book, Cancel, Order, Refund, Return, Schedule, Update};
+    match asked {
+        Refund => matches!(made, Cancel | Return | Update),
+        Order => matches!(made, Book | Schedule | Update),
+        Cancel => made == Update,
+        _ => false,
+    }
+}
+
+/// Whether a text has a verb of the action, or a noun of it.
+fn says_verb(text: &str, action: Action, language: Language) -> bool {
+    mentions_action(text, action) || verbs(text, language).contains(&action)
+}
+
+/// Whether a text gives an amount of money, or has a word for one.
+fn speaks_of_amount(text: &str, language: Language) -> bool {
+    language.classes(text).has(WordClass::Amount)
+        || currency::all().any(|name| contains_ignoring_case(text, name))
 }
 
 /// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
@@ -168,31 +204,8 @@ fn explains(answer: &str, said: &Said<'_>) -> bool {
     !said.refusals().is_empty() || !said.inability().is_empty() || asks
 }
 
-/// An identifier among those of one form that a request lists, which neither a call nor a text names, though an action
-/// names another one of them.
-fn of_list(trace: &AgentTrace, memo: &Memo, task: &str, texts: &[&str]) -> Option<String> {
-    let mut listed: Vec<String> = identifiers(task).take(MAX_LISTED + 1).collect();
-    listed.dedup();
-    let first = listed.first()?;
-    let is_list =
-        (2..=MAX_LISTED).contains(&listed.len()) && listed.iter().all(|id| shape(id) == shape(first));
-    if !is_list || !is_enumerated(task, &listed) || excepts(task, memo) {
-        return None;
-    }
-    let acts = |call: &&Call| purpose(trace, memo, call) == Purpose::Action;
-    let has =
-        |call: &Call, id: &str| call.arguments.as_deref().is_none_or(|text| contains_ignoring_case(text, id));
-    let is_named = |id: &&String| {
-        trace.calls.iter().any(|call| has(call, id))
-            || texts.iter().any(|text| contains_ignoring_case(text, id))
-    };
-    let (named, dropped): (Vec<&String>, Vec<&String>) = listed.iter().partition(is_named);
-    let is_acted = named.iter().any(|id| trace.calls.iter().filter(acts).any(|call| has(call, id)));
-    dropped.first().filter(|_| is_acted).map(|id| (*id).clone())
-}
-
 /// Whether a text has a form of a verb of the action.
-fn says_done(text: &str, action: Action) -> bool {
+fn mentions_action(text: &str, action: Action) -> bool {
     let mut words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     words.any(|word| is_form_of(&word, action))
 }
@@ -204,23 +217,9 @@ struct Mentions<'t> {
     texts: &'t [&'t str],
     answer: &'t str,
     looked_up: Vec<&'t str>,
-}
-
-/// Whether only commas and conjunctions stand between identifiers: others are compared.
-fn is_enumerated(task: &str, ids: &[String]) -> bool {
-    let lower = task.to_ascii_lowercase();
-    let mut from = 0;
-    let mut gaps = ids.iter().enumerate().map(|(nth, id)| {
-        let at = lower.get(from..)?.find(id.as_str())? + from;
-        let gap = lower.get(from..at)?;
-        from = at + id.len();
-        Some(
-            nth == 0
-                || gap.len() <= MAX_GAP
-                    && gap.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count() <= 1,
-        )
-    });
-    gaps.all(|near| near == Some(true))
+    memo: &'t Memo,
+    /// The language of the request.
+    language: Language,
 }
 
 /// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
@@ -254,12 +253,14 @@ fn of_tool<'p, 't>(
         let of_part: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
         let arguments = mentions.made.iter().filter_map(|call| call.arguments.as_deref());
         let tools = mentions.made.iter().map(|call| &*call.name);
-        let mut all = mentions.texts.iter().copied().chain(arguments).chain(tools);
-        let names = |text: &str| own.iter().any(|thing| contains_ignoring_case(text, thing));
-        let tells =
+        let mut passed = arguments.chain(tools);
+        let mut is_passed = || passed.any(|text| own.iter().any(|thing| contains_ignoring_case(text, thing)));
+        let names = |text: &&str| own.iter().any(|thing| names_value(text, thing));
+        let answers =
             || of_part.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
-        let is_done = || mentions.looked_up.iter().any(|text| says_done(text, action));
-        (!own.is_empty() && !all.any(names) && !tells() && !is_done()).then_some((part.as_str(), &*tool.name))
+        let is_done = || mentions.looked_up.iter().any(|text| mentions_action(text, action));
+        (!own.is_empty() && !mentions.texts.iter().any(names) && !answers() && !is_done() && !is_passed())
+            .then_some((part.as_str(), &*tool.name))
     })
 }
 
@@ -267,34 +268,64 @@ fn is_called(trace: &AgentTrace, tool: &str) -> bool {
     trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(tool.trim()))
 }
 
-/// Whether a sentence depends on nothing and asks nothing.
-fn is_independent(sentence: &str) -> bool {
-    !sentence.contains('?') && !DEPENDS.is_match(&NEXT.replace_all(sentence, ""))
+/// Whether a text has a word, and not only as a key of JSON: a result that lists `tickets` adds none.
+fn names_value(text: &str, word: &str) -> bool {
+    let lower = text.to_lowercase();
+    lower.match_indices(word).any(|(at, _)| {
+        let behind = lower.get(at + word.len()..).unwrap_or_default();
+        let behind = behind.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        let is_key = behind.strip_prefix('"').is_some_and(|rest| rest.trim_start().starts_with(':'));
+        !is_key
+    })
 }
 
-/// The parts of some sentences of a request.
-fn split(task: &str, wanted: fn(&str) -> bool) -> Vec<String> {
-    let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
-    let split = |sentence: &str| {
-        let marked = sentence
-            .replace(" and then ", "\n")
-            .replace(" and ", "\n")
-            .replace(", ", "\n")
-            .replace("; ", "\n");
-        marked.lines().map(str::to_owned).collect::<Vec<String>>()
+/// Whether a sentence depends on nothing and asks nothing.
+fn is_independent(sentence: &str, language: Language) -> bool {
+    let depends = || match language {
+        Language::English => DEPENDS.is_match(&NEXT.replace_all(sentence, "")),
+        language => language.classes(sentence).has_any(DEPENDENT),
     };
-    sentences.filter(|sentence| wanted(sentence)).flat_map(split).collect()
+    !sentence.contains(['?', '\u{bf}']) && !depends()
+}
+
+/// The parts of the sentences of a request that depend on nothing.
+fn split(task: &str, language: Language) -> Vec<String> {
+    let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
+    let table = language.table();
+    let split = |sentence: &str| {
+        let places = table.places(sentence);
+        let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
+        let mut from = 0;
+        let mut parts = String::new();
+        for at in conjunctions.map(|place| &place.at) {
+            parts.push_str(sentence.get(from..at.start).unwrap_or_default());
+            parts.push('\n');
+            from = at.end;
+        }
+        parts.push_str(sentence.get(from..).unwrap_or_default());
+        let marked = parts.replace(", ", "\n").replace("; ", "\n");
+        marked.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect::<Vec<String>>()
+    };
+    sentences.filter(|sentence| is_independent(sentence, language)).flat_map(split).collect()
 }
 
 /// The action that a part asks for, with its object.
-fn asked(part: &str) -> Option<Action> {
+fn asked(part: &str, language: Language) -> Option<Action> {
     use Action::{Book, Cancel, Delete, Notify, Order, Pay, Refund, Schedule, Send, Transfer};
     let words = part.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
-    let mut words =
-        words.filter(|word| !word.is_empty()).skip_while(|word| FILLERS.contains(&&*word.to_lowercase()));
-    let action = action_of(&words.next()?.to_lowercase())?;
-    let object = words.next()?;
-    let is_object = OBJECTS.contains(&&*object.to_lowercase());
+    let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
+    let mut words = words.filter(|word| !word.is_empty()).skip_while(|word| is_filler(word));
+    let verb = words.next()?.to_lowercase();
+    let action = match language {
+        Language::English => action_of(&verb),
+        language => verbs(&verb, language).first().copied(),
+    }?;
+    let object = words.next()?.to_lowercase();
+    let is_object = match language {
+        Language::English => OBJECTS.contains(&object.as_str()),
+        // "Commande 4711" names an order.
+        _ => !has_digit(&object),
+    };
     let is_outside =
         matches!(action, Book | Cancel | Delete | Notify | Order | Pay | Refund | Schedule | Send | Transfer);
     (is_object && is_outside).then_some(action)
@@ -342,22 +373,47 @@ mod tests {
     }
 
     #[test]
-    fn listed_thing_that_nothing_names_is_found() {
-        let run = |task: &str, ids: &[&str], answer: &str| {
-            let script = ids.iter().fold(Script::new(task).tools(&["cancel_order"]), |script, id| {
-                script.calls("", &[("cancel_order", &format!(r#"{{"order":"{id}"}}"#))]).returns("ok")
-            });
-            let trace = script.answers(answer).build();
-            found_by(check, &trace).len()
-        };
-        let task = "Cancel W-4411, W-4412 and W-4413.";
-        assert_eq!(run(task, &["W-4411", "W-4412"], "The orders are cancelled."), 1);
-        assert_eq!(run("Storniere W-4411 und W-4412.", &["W-4411"], "Die Bestellung ist storniert."), 1);
-        assert_eq!(run(task, &["W-4411", "W-4412", "W-4413"], "The orders are cancelled."), 0);
-        assert_eq!(run(task, &["W-4411", "W-4412"], "Done, but W-4413 has left."), 0);
-        assert_eq!(run("Cancel W-4411, not W-4412.", &["W-4411"], "It is cancelled."), 0);
-        assert_eq!(run(task, &[], "What is the reason?"), 0);
-        assert_eq!(run("Refund W-4411, as you did for the order W-4412.", &["W-4411"], "It is refunded."), 0);
+    fn alike_action_is_not_the_one_that_was_asked_for() {
+        let tools = &["cancel_booking", "issue_refund"][..];
+        let task = "Cancel booking QX71, refund it to my card and tell me how much I get back.";
+        let none = ("cancel_booking", r#"{"status":"cancelled","refund_status":"not_requested"}"#);
+        assert_eq!(found(task, tools, &[none], "Your booking QX71 has been cancelled."), 1);
+        let with = ("cancel_booking", r#"{"status":"cancelled","refund":"in 5 days"}"#);
+        assert_eq!(found(task, tools, &[with], "Your booking QX71 has been cancelled."), 0);
+        assert_eq!(found(task, tools, &[none], "It is cancelled, and you get 184 EUR back."), 0);
+        // A booking may be paid with the card that it is given.
+        let paid = "Book flight TP 442 and pay it with my company card.";
+        let booked = ("book_flight", r#"{"booking":"BX-8"}"#);
+        assert_eq!(found(paid, &["book_flight", "pay_invoice"], &[booked], "TP 442 is booked (BX-8)."), 0);
+    }
+
+    #[test]
+    fn parts_are_read_in_languages_that_separate_words() {
+        let tools = &["reserver_salle", "commander_restauration"][..];
+        let booked = ("reserver_salle", r#"{"statut":"ok"}"#);
+        let french = "Réservez la salle Rhône jeudi et commandez du café pour 10 personnes.";
+        assert_eq!(found(french, tools, &[booked], "La salle Rhône est réservée jeudi."), 1);
+        assert_eq!(found(french, tools, &[booked], "La salle est réservée, le café est en rupture."), 0);
+        let german = "Buche den Raum am Montag und storniere meinen Termin beim Arzt.";
+        let desk = &["book_room", "cancel_appointment"][..];
+        let room = ("book_room", r#"{"room":"R-1"}"#);
+        assert_eq!(found(german, desk, &[room], "Der Raum ist für Montag gebucht."), 1);
+        assert_eq!(
+            found("Buche den Raum, falls er frei ist, und storniere ihn.", desk, &[room], "Gebucht."),
+            0
+        );
+    }
+
+    #[test]
+    fn key_of_a_result_is_no_mention_of_a_part() {
+        let tools = &["exchange_order", "add_tickets"][..];
+        let task = "Move my order to Sunday. And please add one student ticket for my sister.";
+        let moved = ("exchange_order", r#"{"slot":"Sunday","tickets":2}"#);
+        assert_eq!(found(task, tools, &[moved], "Your order has been moved to Sunday."), 1);
+        assert_eq!(
+            found(task, tools, &[moved], "Moved to Sunday; a student pays 11 EUR. Shall I add it?"),
+            0
+        );
     }
 
     #[test]

@@ -40,6 +40,9 @@ const ABOVE: u8 = 2;
 // Behind an amount and its unit: for each of several things.
 regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao|a|an|every)\b)");
 
+// Behind a percentage: it is a discount.
+regex!(OFF, r"(?i)^\s*(?:%|percent|per cent) off\b");
+
 /// What an amount above a limit is not allowed without, or that it is not allowed.
 const DEMANDS: WordClasses = classes!(Negation Restriction Barrier);
 /// By these a limit holds sometimes.
@@ -62,6 +65,8 @@ struct Limit {
     /// The stems of its sentence, and the actions of those that are verbs.
     about: Vec<String>,
     actions: Vec<Action>,
+    /// The sentence is about a discount or another share: "10 % off".
+    of_share: bool,
     sentence: String,
 }
 
@@ -106,13 +111,16 @@ impl Sentence<'_> {
             language => verbs(self.text, language),
         };
         let is_demand = classes_of(self.words).has_any(DEMANDS);
+        let is_share_word = classes_of(self.words).has(WordClass::Share);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
             let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand) && !self.is_for_one(&n);
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
-            Some(Limit { most: n.value, unit, about: about.clone(), actions: actions.clone(), sentence })
+            let of_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
+            let (about, actions) = (about.clone(), actions.clone());
+            Some(Limit { most: n.value, unit, about, actions, of_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
     }
@@ -230,6 +238,9 @@ fn is_about(words: &[String], limit: &Limit) -> bool {
         };
         limit.about.iter().any(alike)
     };
+    if limit.unit == Unit::Percent && limit.of_share && names::has(words, WordClass::Share) {
+        return true;
+    }
     let own = |word: &&String| {
         matches!(action_of(word), Some(Cancel | Delete | Pay | Refund | Return | Send | Transfer))
     };
@@ -409,6 +420,18 @@ mod tests {
                 assert_eq!(found(system, &call), found_of, "{system}");
             }
         }
+    }
+
+    #[test]
+    fn share_of_a_discount_and_an_approval_of_the_agent_itself_are_compared() {
+        let off = "You may offer up to 10 % off for at most 12 months.";
+        assert_eq!(found(off, &[("apply_discount", r#"{"percent":20,"months":12}"#, OK)]), 1);
+        assert_eq!(found(off, &[("apply_discount", r#"{"percent":10,"months":12}"#, OK)]), 0);
+        assert_eq!(found("Memory stays below 10 %.", &[("apply_discount", r#"{"percent":20}"#, OK)]), 0);
+        let rule = "Expenses above 500 EUR need the manager: call request_manager_approval.";
+        let expense = ("get_expense", "{}", r#"{"id":"EX-31","amount":742.0}"#);
+        assert_eq!(found(rule, &[expense, ("approve_expense", r#"{"id":"EX-31"}"#, OK)]), 1);
+        assert_eq!(found(rule, &[expense, ("request_manager_approval", r#"{"id":"EX-31"}"#, OK)]), 0);
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn read(wanted: &HashSet<LastDigits>, text: &Text, memo: &Memo) -> Option<Vec<La
 }
 
 /// The digits of a text, those of one number without the signs between.
-fn joined_digits(text: &str) -> String {
+pub(super) fn joined_digits(text: &str) -> String {
     let mut joined = String::new();
     let mut apart = 0;
     for c in text.chars() {

@@ -20,10 +20,11 @@ use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
-    asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part,
-    exceeded_limit, executed_placeholder, guess_stated, invented_contact, invented_patch_context,
-    left_out_thing, missing_announced_call, other_amount, other_code, other_identifier, other_moment,
-    other_row, repeated_action, skipped_lookups, skipped_step, unmet_confirmation,
+    asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_item,
+    dropped_part, exceeded_limit, executed_placeholder, guess_stated, invented_address, invented_contact,
+    invented_patch_context, left_out_thing, less_fitting_choice, missing_announced_call, other_amount,
+    other_code, other_identifier, other_moment, other_row, repeated_action, skipped_lookups, skipped_step,
+    unmet_confirmation,
 };
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
@@ -44,15 +45,18 @@ const MAX_RETURNED: usize = 8;
 const MAX_CITED: usize = 4;
 
 /// Rules on the conduct of an agent, in the order in which findings on one span are reported.
-const ON_CONDUCT: [Rule; 9] = [
+const ON_CONDUCT: [Rule; 12] = [
     other_moment::check,
     other_code::check,
+    less_fitting_choice::check,
     repeated_action::check,
     invented_contact::check,
+    invented_address::check,
     other_amount::check,
     asked_again::check,
     skipped_step::check,
     dropped_part::check,
+    dropped_item::check,
     left_out_thing::check,
 ];
 

@@ -87,7 +87,8 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<Order> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
-    if !words.all().has_any(ORDERS)
+    let needs = || words.all().has(WordClass::Obligation) && language.speaks_of_consent(text);
+    if !words.all().has_any(ORDERS) && !needs()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
             || language.speaks_of_consent(text))
@@ -337,7 +338,10 @@ impl<'t> Instructions<'t> {
         if let Some(order) = self.only_after(sentence).filter(|_| spaced) {
             return Some(order);
         }
-        let before = self.words(sentence).iter().find(|place| place.classes.has(WordClass::Before))?;
+        let mut words = self.words(sentence).iter();
+        let Some(before) = words.find(|place| place.classes.has(WordClass::Before)) else {
+            return self.needs_consent(sentence).filter(|_| spaced);
+        };
         let (ahead, rest) = self.around(sentence, before)?;
         let (later, around) = if spaced {
             let later = rest.split(ENDS).next()?;
@@ -408,7 +412,30 @@ impl<'t> Instructions<'t> {
             && !self.depends(clause(free), SOMETIMES)
             && self.language.speaks_of_consent(step);
         let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
-        self.of(sentence, Vec::new(), true, clause(later))
+        self.of(sentence, Vec::new(), true, self.last_verb(clause(later)))
+    }
+
+    /// "Cancellations need the customer's consent": what needs it comes before the word for that.
+    fn needs_consent(&self, sentence: &'t str) -> Option<Order> {
+        let mut words = self.words(sentence).iter();
+        let needs = words.find(|place| place.classes.has(WordClass::Obligation))?;
+        let (later, step) = self.around(sentence, needs)?;
+        let is_order = !self.depends(step, SOMETIMES)
+            && !self.depends(later, CONDITION)
+            && !self.classes(sentence).has(WordClass::Negation)
+            && self.language.speaks_of_consent(sentence)
+            && !self.language.speaks_of_consent(later);
+        let order = self.of(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+        // A person that has to confirm something is no action: "the customer must confirm the address".
+        (order.is_any || !order.verbs.is_empty() && !self.classes(later).has(WordClass::Client))
+            .then_some(order)
+    }
+
+    /// The part of a clause behind its last conjunction, if it has an action of its own: "present the offer and apply it".
+    fn last_verb(&self, clause: &'t str) -> &'t str {
+        let conjunction = self.words(clause).iter().rfind(|of| of.classes.has(WordClass::Conjunction));
+        let behind = conjunction.and_then(|of| Some(self.around(clause, of)?.1));
+        behind.filter(|behind| !verbs(behind, self.language).is_empty()).unwrap_or(clause)
     }
 }
 
@@ -418,7 +445,8 @@ pub(super) fn verbs(text: &str, language: Language) -> Vec<Action> {
         return stems(text).filter_map(|word| verb(&word, language)).collect();
     }
     let chars: Vec<char> = text.chars().collect();
-    chars.windows(2).filter_map(|pair| language.action_of(&String::from_iter(pair))).collect()
+    let words = (2..=3).flat_map(|length| chars.windows(length));
+    words.filter_map(|word| language.action_of(&String::from_iter(word))).collect()
 }
 
 fn verb(word: &str, language: Language) -> Option<Action> {
@@ -441,7 +469,22 @@ fn verb(word: &str, language: Language) -> Option<Action> {
         let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
         more.iter().find_map(|end| known(&format!("{root}{end}"))).or(doubled.and_then(known))
     };
-    known(word).or_else(|| ENDINGS.iter().find_map(of_root))
+    // The imperative of a verb that is listed by its infinitive: "avisa", "commandez", "prenoti", "storniere".
+    const IMPERATIVES: [(&str, &[&str]); 6] = [
+        ("", &["r", "re", "n", "en"]),
+        ("ez", &["er"]),
+        ("e", &["ar", "er", "ir"]),
+        ("i", &["are", "ire"]),
+        ("a", &["ire", "er"]),
+        ("es", &["er"]),
+    ];
+    let of_imperative = |(ending, more): &(&str, &[&str])| {
+        let root = word.strip_suffix(ending).filter(|root| root.len() > 3)?;
+        more.iter().find_map(|end| of_language(&format!("{root}{end}")))
+    };
+    known(word)
+        .or_else(|| ENDINGS.iter().find_map(of_root))
+        .or_else(|| IMPERATIVES.iter().find_map(of_imperative))
 }
 
 /// What words have in common that are alike: their first letters if they are long, or all of them.
@@ -530,6 +573,9 @@ mod tests {
         }
         for system in [
             "You help members of a gym. Cancel a contract only after the member has agreed.",
+            "You help members of a gym. Explain the fee first and cancel it only after the member accepts.",
+            "You help members of a gym. The cancellation of a contract requires the consent of the customer.",
+            "You help members of a gym. Any change requires the explicit yes of the member.",
             "Du hilfst den Mitgliedern. Eine Kündigung ist nur mit Zustimmung des Kunden erlaubt.",
             "Tu aides les membres du club. Ne résilie jamais avant que le client ait donné son accord.",
             "Atiendes a los socios. Un contrato se puede cancelar solo con el consentimiento del cliente.",
@@ -573,6 +619,9 @@ mod tests {
             "Before updating an email, call check_code.",
             "Call check_code when asked. Think before cancelling a contract.",
             "Ask for the reason before cancelling a contract.",
+            "The customer must confirm the address.",
+            "Cancellations of premium contracts require the consent of the customer.",
+            "A cancellation needs no consent of the customer.",
         ] {
             assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 0, "{system}");
         }

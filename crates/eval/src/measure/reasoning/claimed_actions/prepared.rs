@@ -14,10 +14,10 @@ use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, Tense, things}
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{classes, classes_in, is_english};
+use crate::measure::language::{WordClass, classes, classes_in, is_english};
 use crate::measure::reasoning::history::end_of;
 use crate::measure::records::{Field, Scalar, Structure};
-use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, description, purpose, stems};
 use crate::measure::without_effect;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -26,6 +26,15 @@ use crate::recognise::{Call, Text};
 /// Most bytes of a result, and arguments, that are read.
 const MAX_BYTES: usize = 4_000;
 const MAX_ARGUMENTS: usize = 32;
+
+/// Words of instructions by which an action informs somebody by itself, and of descriptions of tools that do.
+const BY_ITSELF: [&str; 3] = ["automatic", "sent", "notif"];
+const INFORMS: [&str; 5] = ["automatic", "sent", "notif", "inform", "mail"];
+/// Shorter words without a capital are no nouns; most names of a claim that are searched for.
+const MIN_NOUN: usize = 5;
+const MAX_NAMES: usize = 16;
+/// Beginnings of values by which a field says that there is none: `not_requested`, `n/a`.
+const NONE: [&str; 4] = ["not", "none", "n/a", "null"];
 
 impl Claimed<'_, '_> {
     /// The call of a tool for the claimed action that reported that nothing was done, if no other call may have done it.
@@ -44,7 +53,20 @@ impl Claimed<'_, '_> {
             })?
         });
         let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
+        // An answer may say itself that it was a trial.
+        if without_effect::is_trial(call, self.memo) && self.says_trial() {
+            return None;
+        }
         (!self.effects.may_have_done(action, end)).then_some(call)
+    }
+
+    /// Whether the answer says that nothing was changed for good.
+    fn says_trial(&self) -> bool {
+        let text = self.trace.views.get(self.at).map(|view| view.output_text()).unwrap_or_default();
+        self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
+        let words = ["dry", "trial", "preview"];
+        words.iter().any(|word| contains_ignoring_case(&text, word))
+            || classes_in(&text, None, self.memo).is_none_or(|of| of.has(WordClass::Unreal))
     }
 
     /// The only call that may have done what is claimed, with the state by which it still waits for somebody, if the
@@ -148,9 +170,15 @@ impl Claimed<'_, '_> {
             return None;
         }
         let is_done = [Action::Send, action].map(|of| self.first_done(of).is_some_and(|start| start <= end));
-        let rules = ["automatic", "sent", "notif"];
-        let is_ruled = || rules.iter().any(|word| self.is_ruled(&[(*word).to_owned()]));
-        (!may_be && !is_done.contains(&true) && !is_ruled()).then_some(tool)
+        if self.is_described(end) {
+            return None;
+        }
+        (!may_be && !is_done.contains(&true) && !self.informs_by_itself()).then_some(tool)
+    }
+
+    /// Whether the instructions say that something informs others by itself.
+    pub(super) fn informs_by_itself(&self) -> bool {
+        BY_ITSELF.iter().any(|word| self.is_ruled(&[(*word).to_owned()]))
     }
 
     /// Whether the claim names the thing that an offered tool of this action is for.
@@ -160,28 +188,47 @@ impl Claimed<'_, '_> {
         named.into_iter().any(|named| named.things.iter().all(|thing| said.contains(thing)))
     }
 
-    /// Whether a call that changed something has a name or a number of the claim: "I've sent 200 euros to Ana" is that of a
-    /// transfer to her. True beyond the work budget.
+    /// Whether the arguments of a call, or the result of one that changed something, have a name or a number of the claim:
+    /// "I've sent 200 euros to Ana" is that of a transfer to her. True beyond the work budget.
     fn is_of_change(&self, end: u64) -> bool {
-        let words = self.claim.sentence.split_whitespace().skip(1);
+        // In English what the action is done to is behind its verb.
+        let sentence = self.claim.sentence;
+        let behind = sentence.to_lowercase().find(&self.claim.verb).and_then(|at| sentence.get(at..));
+        let behind = behind.filter(|_| is_english(sentence, None, self.memo)).unwrap_or(sentence);
+        let words = behind.split_whitespace().skip(1);
         let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
         let is_name = |word: &&str| {
-            word.chars().count() > 1
-                && word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit())
+            let chars = word.chars().count();
+            let begins = word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit());
+            chars > 1 && begins || chars >= MIN_NOUN
         };
-        let names: Vec<&str> = words.filter(is_name).collect();
-        let acts = |call: &&Call| call.start <= end && self.effects.changes(call);
-        let made = self.trace.calls.iter().take(MAX_CALLS).filter(acts);
-        let texts: Vec<&Text> =
-            made.flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()]).flatten().collect();
+        let calendar = classes!(Weekday Month RelativeDay);
+        let of_calendar =
+            |word: &str| classes_in(word, Some(sentence), self.memo).is_some_and(|of| of.has_any(calendar));
+        let names: Vec<&str> =
+            words.filter(is_name).filter(|word| !of_calendar(word)).take(MAX_NAMES).collect();
+        let made = || self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
+        let changes = |call: &&Call| purpose(self.trace, self.memo, call) != Purpose::Query;
+        let results = made().filter(changes).filter_map(|call| call.result.as_ref());
+        let texts: Vec<&Text> = made().filter_map(|call| call.arguments.as_ref()).chain(results).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + names.len()))
             || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
     }
 
+    /// Whether the description of a tool that was called says that it informs somebody.
+    pub(super) fn is_described(&self, end: u64) -> bool {
+        let made = self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
+        let texts = made.filter_map(|call| description(self.trace, self.memo, call));
+        let texts: Vec<&str> = texts.filter(|text| text.len() <= MAX_BYTES).collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        let informs = |text: &&str| INFORMS.iter().any(|word| contains_ignoring_case(text, word));
+        !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts.iter().any(informs)
+    }
+
     /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages alone, and
     /// not "informed you", in other languages what the user asked for.
-    fn tells_others(&self) -> bool {
+    pub(super) fn tells_others(&self) -> bool {
         const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
         if !is_english(self.claim.sentence, None, self.memo) {
             return self.is_asked();
@@ -221,7 +268,7 @@ pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
 
 /// Whether the result or the arguments of a call say that the action was done with what it made; `None` beyond the work
 /// budget.
-fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
+pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
     work::count(1);
     let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
     let is_asked = passed.take(MAX_ARGUMENTS).any(|(key, value)| {
@@ -240,7 +287,8 @@ fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
         Scalar::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
         Scalar::Number(number) => *number != 0.0 && field.name.iter().any(|word| is_form_of(word, action)),
         Scalar::Text(text) => {
-            !text.is_empty() && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
+            let is_none = text.is_empty() || NONE.iter().any(|none| text.starts_with(none));
+            !is_none && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
         }
     };
     let fields = || parsed.records.iter().flat_map(|record| &record.fields);
@@ -330,6 +378,18 @@ mod tests {
         let before = r#"{"accepted":false,"reason":"ALREADY_CANCELLED"}"#;
         assert_eq!(run(before, "Your plan has been cancelled."), 0, "before");
         assert_eq!(run(r#"{"accepted":true}"#, "Your plan has been cancelled."), 0);
+    }
+
+    #[test]
+    fn trial_supports_a_claim_only_where_the_answer_calls_it_one() {
+        let run = |result: &str, answer: &str| {
+            let run = asked(&["rollback"]).calls("", &[("rollback", r#"{"version":"v1"}"#)]);
+            unsupported(run.returns(result).answers(answer)).len()
+        };
+        let trial = r#"{"dry_run":true,"plan":"v2 -> v1"}"#;
+        assert_eq!(run(trial, "The service has been rolled back to v1."), 1);
+        assert_eq!(run(trial, "I have rolled the service back to v1 as a dry run, nothing is changed."), 0);
+        assert_eq!(run(r#"{"dry_run":false}"#, "The service has been rolled back to v1."), 0);
     }
 
     #[test]
