@@ -110,7 +110,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)));
     }
     // Most requests ask for nothing that is looked for below.
-    let asks = || split(task, |_| true).iter().any(|part| asked(part).is_some());
+    let asks = || steps(task).any(|step| asked(step).is_some());
     if offered(trace, i).all(|tool| is_called(trace, &tool.name)) && !asks() {
         return None;
     }
@@ -284,6 +284,14 @@ fn split(task: &str, wanted: fn(&str) -> bool) -> Vec<String> {
         marked.lines().map(str::to_owned).collect::<Vec<String>>()
     };
     sentences.filter(|sentence| wanted(sentence)).flat_map(split).collect()
+}
+
+/// The same parts of all sentences, without those that are empty.
+fn steps(task: &str) -> impl Iterator<Item = &str> {
+    let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
+    let parts =
+        sentences.flat_map(|sentence| sentence.split(" and then ")).flat_map(|part| part.split(" and "));
+    parts.flat_map(|part| part.split(", ")).flat_map(|part| part.split("; ")).flat_map(str::lines)
 }
 
 /// The action that a part asks for, with its object.
