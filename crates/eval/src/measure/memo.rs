@@ -20,7 +20,16 @@ use crate::recognise::Text;
 type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 
 /// Values by their type and the hash of the text that they belong to, with the text.
-type OfContent = HashMap<(TypeId, u64), (Box<str>, Rc<dyn Any>)>;
+type OfContent = HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
+
+/// Those that were asked for last, by [`slot`]: most texts are asked for several times, and to compare two costs less
+/// than to hash one.
+type RecentContent = [Option<(TypeId, Rc<str>, Rc<dyn Any>)>; SLOTS];
+const SLOTS: usize = 16;
+
+fn slot(text: &str) -> usize {
+    text.len() % SLOTS
+}
 
 /// Most bytes of texts that are kept with a value for their content; the values of others are computed at each use.
 const MAX_CONTENT: usize = 2 << 20;
@@ -36,6 +45,7 @@ pub(crate) type SendValues = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 pub struct Memo {
     of_text: RefCell<OfText>,
     of_content: RefCell<OfContent>,
+    recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     of_trace: RefCell<OfTrace>,
     send_values: RefCell<SendValues>,
@@ -102,20 +112,31 @@ impl Memo {
     /// The value of type `T` for any text of this content, computed once: for texts that are not interned, such as
     /// parts of others.
     pub(crate) fn of_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
-        let known = self.of_content.borrow();
-        let key = (TypeId::of::<T>(), known.hasher().hash_one(text));
-        if let Some((of, value)) = known.get(&key)
-            && **of == *text
+        let of = TypeId::of::<T>();
+        if let Some((known, text_of, value)) = &self.recent_content.borrow()[slot(text)]
+            && *known == of
+            && **text_of == *text
             && let Ok(value) = value.clone().downcast::<T>()
         {
             return value;
+        }
+        let known = self.of_content.borrow();
+        let key = (of, known.hasher().hash_one(text));
+        if let Some((text_of, value)) = known.get(&key)
+            && **text_of == *text
+            && let Ok(made) = value.clone().downcast::<T>()
+        {
+            self.recent_content.borrow_mut()[slot(text)] = Some((of, text_of.clone(), value.clone()));
+            return made;
         }
         drop(known);
         let made = Rc::new(work());
         let bytes = self.content_bytes.get() + text.len();
         if bytes <= MAX_CONTENT {
             self.content_bytes.set(bytes);
-            self.of_content.borrow_mut().insert(key, (text.into(), made.clone()));
+            let text_of: Rc<str> = text.into();
+            self.recent_content.borrow_mut()[slot(text)] = Some((of, text_of.clone(), made.clone()));
+            self.of_content.borrow_mut().insert(key, (text_of, made.clone()));
         }
         made
     }

@@ -293,6 +293,6 @@ impl Claims {
     }
 
     fn action(&self, form: &str, verb: &str) -> Option<Action> {
-        self.verbs.get(form)?.iter().find(|(_, pattern)| pattern.is_match(verb)).map(|(action, _)| *action)
+        self.verbs.get(form)?.iter().find(|(_, pattern)| pattern.is_whole(verb)).map(|(action, _)| *action)
     }
 }

@@ -150,6 +150,11 @@ impl Pattern {
         self.anywhere.get_or_init(|| self.compile("\\A(?s-u:.)*?")).is_match(words.as_bytes())
     }
 
+    /// As [`Pattern::is_match`], of a pattern that begins with an anchor.
+    pub(super) fn is_whole(&self, words: &str) -> bool {
+        self.get().is_match(words.as_bytes())
+    }
+
     /// The first match.
     pub(super) fn find(&self, words: &str) -> Option<Range<usize>> {
         self.get().find(words.as_bytes()).map(|found| found.range())

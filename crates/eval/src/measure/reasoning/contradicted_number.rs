@@ -12,9 +12,9 @@ use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{plain_text, prompt_texts};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
-use crate::measure::identifier::identifier_words;
 use crate::measure::language::{WordClass, names};
 use crate::measure::numbers::{self, Number};
+use crate::measure::records::KeyNames;
 use crate::measure::{Finding, Memo, currency};
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
@@ -61,13 +61,14 @@ fn of_call(
     let from_user: Vec<&Text> =
         users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
-    let is_money = |key: &str| names::has(&identifier_words(key), WordClass::Amount);
+    let keys = KeyNames::shared(memo);
+    let is_money = |key: &str| names::has(&keys.of(key), WordClass::Amount);
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
-        let mut name = identifier_words(key);
-        name.retain(|word| !PLAIN.contains(&word.as_str()));
+        let name: Vec<String> =
+            keys.of(key).iter().filter(|word| !PLAIN.contains(&word.as_str())).cloned().collect();
         // "month: 6" is a place in time, and "12 months" a duration.
         let Some((noun, [])) = name.split_last().filter(|(noun, _)| !names::is_of(noun, WordClass::TimeUnit))
         else {

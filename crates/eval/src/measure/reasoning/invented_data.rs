@@ -162,10 +162,13 @@ impl Written<'_> {
             let is_call = matches!(part, Part::Call(_));
             let comments = comments(text, is_call);
             let prose = if is_call { "" } else { text };
+            if prose.is_empty() && comments.is_empty() {
+                continue;
+            }
             let said = self.said(prose);
             let in_prose = said.inventions().into_iter();
-            let of_code = said.answered_by(&comments, self.memo);
-            let in_code = of_code.inventions();
+            let of_code = || said.answered_by(&comments, self.memo).inventions();
+            let in_code = if comments.is_empty() { Vec::new() } else { of_code() };
             let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
             let of_text = OnceCell::new();
             for Invention { sentence, is_assumption } in found {

@@ -19,6 +19,7 @@ use super::statements::{contains_words, words_of};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
+use crate::measure::excerpt::lowercase;
 use crate::measure::language::{Language, Said, WordClass};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -126,9 +127,29 @@ fn texts(call: &Call) -> impl Iterator<Item = (&str, &str)> {
 
 /// The words of a text in lower case, with its commas and full stops as words of their own.
 fn words_with_signs(text: &str) -> String {
-    let apart =
-        text.replace(',', " , ").replace(['.', '!', '?', ';', ':', '\n'], " . ").replace(['(', ')'], " ");
-    format!(" {} . ", apart.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" "))
+    let mut out = String::with_capacity(text.len() + text.len() / 4 + 4);
+    let end_word = |out: &mut String| {
+        if !out.ends_with(' ') {
+            out.push(' ');
+        }
+    };
+    out.push(' ');
+    for c in text.chars().chain(['.']) {
+        let sign = match c {
+            ',' => Some(", "),
+            '.' | '!' | '?' | ';' | ':' | '\n' => Some(". "),
+            _ => None,
+        };
+        match sign {
+            Some(sign) => {
+                end_word(&mut out);
+                out.push_str(sign);
+            }
+            None if c.is_whitespace() || matches!(c, '(' | ')') => end_word(&mut out),
+            None => out.push(c),
+        }
+    }
+    lowercase(&out)
 }
 
 /// The single words that a request joins to one of the things, at least two of which it names.

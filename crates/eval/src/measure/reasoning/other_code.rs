@@ -57,9 +57,17 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let said = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
+    let lower = said.to_ascii_lowercase();
+    // Calls of one tool pass the same keys: what the text names by the last one.
+    let mut last: Option<(&str, usize, Option<&str>)> = None;
     passed.iter().find_map(|(call, key, value)| {
         let meant = match is_number(value) {
-            true => number_of(&said, key, value.len()).filter(|meant| !(is_year(meant) && is_year(value)))?,
+            true => {
+                let known = last.filter(|(of, len, _)| of == key && *len == value.len());
+                let named = || number_of(&said, &lower, key, value.len());
+                let (.., named) = *last.insert(known.unwrap_or_else(|| (*key, value.len(), named())));
+                named.filter(|meant| !(is_year(meant) && is_year(value)))?
+            }
             // Another language may be named in a word.
             false => only(TAG.find_iter(&said).map(|found| found.as_str()))
                 .filter(|tag| base(tag) == base(value))?,
@@ -92,12 +100,11 @@ fn is_number(value: &str) -> bool {
     value.len() >= MIN_DIGITS && value.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The only number of `len` digits that the text names by the noun of `key`.
-fn number_of<'s>(said: &'s str, key: &str, len: usize) -> Option<&'s str> {
+/// The only number of `len` digits that the text, which is `lower` in lower case, names by the noun of `key`.
+fn number_of<'s>(said: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
     let words = identifier_words(key);
     let name = words.iter().rev().find(|word| !PLAIN.contains(&word.as_str()))?;
     let is_word = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
-    let lower = said.to_ascii_lowercase();
     (name.len() >= MIN_NAME).then_some(())?;
     let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {
         let (before, behind) = (lower.get(..at)?, said.get(at + name.len()..)?);

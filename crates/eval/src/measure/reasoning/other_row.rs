@@ -79,7 +79,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     let asked = Words::of(task, memo).to_string() + &answers.concat();
     let detected = Language::detected(task, None, memo);
     let language = detected.unwrap_or(Language::English);
-    let is_of_others = speaks_of_others(task, language)
+    let is_of_others = speaks_of_others(task, language, memo)
         || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
     if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
@@ -106,9 +106,9 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
 
 /// Whether a request is about something else than what it names, or says of another thing that it is not meant: "Ana, not
 /// Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
-fn speaks_of_others(task: &str, language: Language) -> bool {
+fn speaks_of_others(task: &str, language: Language, memo: &Memo) -> bool {
     let is_name = |word: &str| word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit());
-    language.table().places(task).iter().any(|place| {
+    language.places(task, memo).iter().any(|place| {
         let (before, behind) = task.split_at_checked(place.at.end).unwrap_or_default();
         let is_apart = || before.trim_end_matches(char::is_alphabetic).trim_end().ends_with(APART_FROM);
         let is_contrast = || is_apart() || behind.split_whitespace().take(NEGATED).any(is_name);

@@ -7,8 +7,9 @@
 
 use super::statements::words_of;
 use crate::measure::Memo;
-use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Language, Said, WordClass, names};
+use crate::measure::language::names::is_of;
+use crate::measure::language::{Language, Said, WordClass};
+use crate::measure::records::KeyNames;
 use crate::recognise::Call;
 
 /// A call, what was meant, and what it has.
@@ -16,8 +17,9 @@ pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
 pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<SwappedEnds<'a>> {
+    let names = KeyNames::shared(memo);
     let made: Vec<(&Call, (&str, &str))> =
-        calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
+        calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
     (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
     let said = Said::new(task, None, memo);
@@ -38,12 +40,12 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
 }
 
 /// The source and the target among the arguments of a call.
-fn ends(call: &Call) -> Option<(&str, &str)> {
+fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
     let map = call.parsed.as_deref()?.as_object()?;
     let end = |class: WordClass| {
         // Shorter words are parts of names: "fecha_de_inicio".
-        let is_end = |word: &String| (word.len() > 2 || word == "to") && names::is_of(word, class);
-        let mut found = map.iter().filter(|(key, _)| identifier_words(key).iter().any(is_end));
+        let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
+        let mut found = map.iter().filter(|(key, _)| names.of(key).iter().any(is_end));
         let (_, value) = found.next().filter(|_| found.next().is_none())?;
         value.as_str().filter(|value| value.len() > 2)
     };

@@ -8,7 +8,7 @@ use super::exchange::{Exchange, Outcome};
 use super::partial::says_part;
 use crate::measure::defects::Defect;
 use crate::measure::numbers::{self, Number};
-use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
 use crate::measure::records::{Field, Record};
 
 /// Most rows and columns of a list, and rows of a table of the answer.
@@ -39,7 +39,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
 }
 
 fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let is_of_them = |clause: &Clause<'_>| THEM.iter().any(|words| clause.has(words));
+    let is_of_them = |clause: &Clause<'_>| contains_any(&clause.words, &THEM);
     for pair in exchange.clauses.windows(2) {
         let [whole, part] = pair else { continue };
         if !is_of_them(part) || is_of_them(whole) || part.negated || whole.negated {
