@@ -27,7 +27,7 @@ mod error;
 mod exporter;
 mod file;
 mod grpc;
-mod hold;
+mod held_events;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -38,7 +38,7 @@ mod queue;
 mod response;
 mod retry;
 mod scores;
-mod sending;
+mod queue_config;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,7 @@ use consumer::{Consumer, Requests};
 use exporter::Hold;
 use file::FileClient;
 use grpc::GrpcClient;
-use hold::{Holders, SpanDeliveries};
+use held_events::{Holders, SpanDeliveries};
 use http::HttpClient;
 use scores::ScoresClient;
 use webhook::{RecentAlerts, WebhookClient};

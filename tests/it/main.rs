@@ -30,7 +30,7 @@ mod layers;
 mod kafka;
 #[cfg(feature = "kafka")]
 mod kafka_broker;
-mod leaving;
+mod interrupted;
 mod local_model;
 mod fuzz;
 mod model;

@@ -10,7 +10,9 @@
 #![deny(unreachable_pub)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod attribute_values;
 mod check;
+pub mod field_numbers;
 pub mod fields;
 mod intern;
 pub mod json;
@@ -18,11 +20,9 @@ mod label;
 pub mod logs;
 mod malformed;
 pub mod metrics;
-pub mod numbers;
 pub mod request;
 mod scan;
 mod signal;
-pub mod stated;
 #[rustfmt::skip]
 mod tags;
 pub mod trace;

@@ -25,8 +25,8 @@ use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::http::Api;
 use super::ids;
+use super::pending_scores::{Scores, Sent};
 use super::read::{Score, ScoreSubject};
-use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 use crate::export::response::{ExportResponse, ExportResult};
 

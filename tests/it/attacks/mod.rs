@@ -717,7 +717,7 @@ const FINDINGS: &[Finding] = &[
                 &["what_the_user_said_and_prompts_are_read_once_for_all_orders_and_calls"],
             ),
             (
-                "crates/eval/src/measure/reasoning/other_amount.rs",
+                "crates/eval/src/measure/reasoning/wrong_amount.rs",
                 &["texts_before_the_calls_are_read_once_for_all_their_numbers"],
             ),
             (
@@ -729,7 +729,7 @@ const FINDINGS: &[Finding] = &[
                 &["instructions_are_read_once_for_all_claims_of_a_text"],
             ),
             (
-                "crates/eval/src/measure/reasoning/claimed_actions/prepared.rs",
+                "crates/eval/src/measure/reasoning/claimed_actions/insufficient_calls.rs",
                 &[
                     "denied_calls_are_read_once_for_all_claims",
                     "instructions_and_calls_are_read_once_for_all_claims_of_what_was_prepared",

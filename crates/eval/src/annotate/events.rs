@@ -8,7 +8,7 @@
 //! crate, with an executor and a clock. The field numbers come from `proto/otlp.proto`; the tests decode
 //! the records with opentelemetry-proto.
 
-use verdict_otlp::numbers::{span, span_event};
+use verdict_otlp::field_numbers::{span, span_event};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use foldhash::HashMap;
 use verdict_otlp::Piece;
-use verdict_otlp::numbers::{instrumentation_scope, scope_logs};
+use verdict_otlp::field_numbers::{instrumentation_scope, scope_logs};
 use verdict_otlp::trace::{Envelope, EnvelopeFields, Span, Tree};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Item};

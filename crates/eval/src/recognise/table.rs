@@ -11,9 +11,9 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use verdict_otlp::trace::Kind;
 
 use super::control_tools::ControlTools;
-use super::ending::is_broken_json;
 use super::overrides::{EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
 use super::tool;
+use super::truncated_text::is_broken_json;
 use crate::pattern::contains_ignoring_case;
 
 macro_rules! built_in {

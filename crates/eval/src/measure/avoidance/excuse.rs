@@ -9,7 +9,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::Declined;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
-use crate::measure::calls::nothing::is_nothing;
+use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::failure_origin::is_of_others;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::has_digit;

@@ -14,7 +14,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::compiled::Compiled;
 use super::log::{LogSource, LogText, calls_within};
 use crate::measure::Memo;
-use crate::measure::calls::signs::of_call;
+use crate::measure::calls::error_signs::of_call;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
 use crate::measure::path::argument::same;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::known::Language;
+use super::supported::Language;
 use crate::measure::excerpt::push_lowercase;
 
 /// Bytes that are read.

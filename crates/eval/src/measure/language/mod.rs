@@ -12,7 +12,7 @@ mod claim;
 mod compiler;
 mod detect;
 mod gate;
-mod known;
+mod supported;
 mod lists;
 pub(crate) mod names;
 mod request;
@@ -21,10 +21,10 @@ mod word_class;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use gate::{Readable, classes_in, is_english, is_english_alone, readable};
-pub(crate) use known::Language;
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+pub(crate) use supported::Language;
 
 use compiler::Pattern;
 use lists::{List, Lists};

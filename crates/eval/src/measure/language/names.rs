@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use foldhash::HashMap;
 
-use super::known::Language;
+use super::supported::Language;
 use super::word_class::WordClass::{self, *};
 use super::word_class::WordClasses;
 

@@ -7,17 +7,17 @@
 //! paragraph") are claims only where a tool for them was offered.
 
 mod effects;
-mod prepared;
+mod insufficient_calls;
 
 use foldhash::HashSet;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::history::end_of;
+use super::linked_identifiers::{identifiers, is_known_otherwise, shape};
 use super::missing_announced_call::instructions;
-use super::other_moment;
-use super::same_thing::{identifiers, is_known_otherwise, shape};
 use super::skipped_step::verbs;
+use super::wrong_date_time;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
@@ -33,7 +33,7 @@ use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
 use effects::{CalledTool, Effects, MAX_BYTES};
-pub(super) use prepared::is_form_of;
+pub(super) use insufficient_calls::is_form_of;
 
 /// Words by which a claim is about a part of the things.
 const PARTS: WordClasses = classes!(Exception Restriction Bound);
@@ -297,11 +297,11 @@ impl Claimed<'_, '_> {
         if !is_first
             || !self.effects.whole
             || self.claim.tense != Tense::Done
-            || other_moment::is_relative(sentence)
+            || wrong_date_time::is_relative(sentence)
         {
             return None;
         }
-        let (days, times) = (other_moment::days(sentence), other_moment::times(sentence));
+        let (days, times) = (wrong_date_time::days(sentence), wrong_date_time::times(sentence));
         if days.len() > 1 || times.len() > 1 || days.is_empty() && times.is_empty() {
             return None;
         }
@@ -316,17 +316,17 @@ impl Claimed<'_, '_> {
         });
         let (call, None) = (acting.next()?, acting.next()) else { return None };
         let texts = [call.arguments.as_deref()?, call.result.as_deref()?];
-        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || other_moment::is_zoned(text))
+        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || wrong_date_time::is_zoned(text))
             && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
         let (of_arguments, known) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
         let other_day = || {
-            let passed = other_moment::days(of_arguments);
-            let known = other_moment::days(&known);
+            let passed = wrong_date_time::days(of_arguments);
+            let known = wrong_date_time::days(&known);
             days.first().is_some_and(|day| !passed.is_empty() && !known.iter().any(|of| of.is(*day)))
         };
         let other_time = || {
-            let passed = other_moment::times(of_arguments);
-            let known = other_moment::times(&known);
+            let passed = wrong_date_time::times(of_arguments);
+            let known = wrong_date_time::times(&known);
             times
                 .first()
                 .is_some_and(|time| !passed.is_empty() && !known.iter().any(|of| of % 720 == time % 720))

@@ -11,7 +11,7 @@ use super::arithmetic::{
     PRECISE, converts, named_units, near, pair_gives, product_gives, tolerance_of, triple_gives, within,
 };
 use super::dates;
-use super::moments::{self, Moments};
+use super::time_arithmetic::{self, Moments};
 use crate::measure::Memo;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{Name, Record, Records, Structure};
@@ -401,13 +401,14 @@ impl<'a> Evidence<'a> {
         if !self.read_moments() {
             return true;
         }
-        if let Some(total) = moments::durations(sentence).find(|d| d.has(n)).and_then(|d| d.total(n))
+        if let Some(total) = time_arithmetic::durations(sentence).find(|d| d.has(n)).and_then(|d| d.total(n))
             && self.supports(&total, false, &[]) != Support::None
         {
             return true;
         }
         let moments = &self.moments.0;
-        moments::clock_at(sentence, n).is_some() && moments.are_too_many() || moments.give(sentence, n)
+        time_arithmetic::clock_at(sentence, n).is_some() && moments.are_too_many()
+            || moments.give(sentence, n)
     }
 
     /// Whether a number of a sentence whose words are not read is a difference of the moments of the texts.

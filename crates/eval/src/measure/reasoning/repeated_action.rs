@@ -19,8 +19,8 @@ use verdict_otlp::work;
 
 use super::arithmetic::is_unit;
 use super::conduct::Conduct;
+use super::linked_identifiers::{identifiers, shape};
 use super::missing_announced_call::instructions;
-use super::same_thing::{identifiers, shape};
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::identifier_words;

@@ -7,7 +7,7 @@
 use super::answer::sentences;
 use super::dates;
 use super::evidence::{Evidence, Support};
-use super::phrase_facts::{PhraseFact, links, quotations};
+use super::links_and_quotations::{PhraseFact, links, quotations};
 use super::statements::{Prose, is_idle};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};

@@ -13,7 +13,7 @@ use verdict_otlp::work;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
-use crate::measure::reasoning::same_thing::identifiers;
+use crate::measure::reasoning::linked_identifiers::identifiers;
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Memo, without_effect};
 use crate::recognise::{AgentTrace, Call, Part};

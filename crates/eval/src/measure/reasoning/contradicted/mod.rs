@@ -6,37 +6,37 @@
 //! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue says to the user is compared in the same way, with the results before it.
 
-mod all;
+mod universal_claims;
 mod asked_row;
-mod bound;
-mod clock;
+mod request_bound;
+mod time_zones;
 mod counts;
-mod endings;
+mod last_digits;
 mod equations;
 mod exchange;
 mod extremes;
 mod identifiers;
-mod keyed;
+mod field_numbers;
 mod labels;
 mod named_rows;
-mod nothing;
-mod other_things;
+mod nothing_found;
+mod identifier_owner;
 mod other_unit;
-mod partial;
+mod partial_totals;
 mod predicates;
-mod renamed;
+mod altered_names;
 mod row_scope;
 mod row_values;
-mod rows;
-mod series;
-mod shares;
-mod shifted;
+mod misattributed_values;
+mod series_bound;
+mod subset_counts;
+mod decimal_shift;
 mod sources;
 mod states;
-mod subjects;
+mod clause_subject;
 mod sums;
 mod test_runs;
-mod times;
+mod times_of_day;
 mod totals;
 mod weekdays;
 
@@ -72,32 +72,32 @@ type Check = fn(&Exchange<'_>, &mut Outcome);
 const CHECKS: [(Check, bool, bool); 27] = [
     (states::check, true, false),
     (labels::check, true, false),
-    (other_things::check, true, true),
+    (identifier_owner::check, true, true),
     (counts::check, false, false),
     (totals::check, false, false),
     (extremes::check, true, false),
-    (nothing::check, true, false),
+    (nothing_found::check, true, false),
     (identifiers::check, false, true),
-    (endings::check, false, true),
-    (renamed::check, true, false),
+    (last_digits::check, false, true),
+    (altered_names::check, true, false),
     (weekdays::check, false, true),
-    (clock::check, false, true),
+    (time_zones::check, false, true),
     (equations::check, false, true),
     (test_runs::check, true, false),
-    (partial::check, true, true),
+    (partial_totals::check, true, true),
     (other_unit::check, false, true),
     (sums::check, false, true),
-    (shares::check, true, false),
+    (subset_counts::check, true, false),
     // What these find may be found above as well.
     (totals::check_sentences, true, true),
-    (all::check, true, false),
-    (rows::check, false, false),
+    (universal_claims::check, true, false),
+    (misattributed_values::check, false, false),
     (asked_row::check, true, true),
-    (keyed::check, false, true),
-    (bound::check, true, true),
-    (series::check, true, true),
-    (times::check, true, true),
-    (shifted::check, false, true),
+    (field_numbers::check, false, true),
+    (request_bound::check, true, true),
+    (series_bound::check, true, true),
+    (times_of_day::check, true, true),
+    (decimal_shift::check, false, true),
 ];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;

@@ -5,7 +5,7 @@
 //! the model had seen gives the number with that unit, or without one.
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::unstructured;
+use super::misattributed_values::unstructured;
 use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{Field, Record};

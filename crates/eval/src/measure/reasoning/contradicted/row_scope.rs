@@ -4,14 +4,14 @@
 //! does what stands behind the label of an item that names one. A sentence that names several rows, or compares
 //! them, speaks of no single one.
 
-use super::all::excepts;
 use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_state;
+use super::universal_claims::excepts;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::reasoning::written_moments::times;
 use crate::measure::records::Field;
 
 /// Longest label of a line.

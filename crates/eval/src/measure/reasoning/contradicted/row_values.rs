@@ -3,8 +3,8 @@
 use super::predicates::is_state_key;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::contains_words;
-use crate::measure::reasoning::written_moments::times;
 use crate::measure::records::{Field, Scalar};
 
 /// Shorter texts are no value of their own.

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::row_scope::measures;
 use super::sources::Source;
+use super::universal_claims::excepts;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -225,7 +225,7 @@ fn of_all<'a>(
             && !is_median()
             && !is_row()
             && !is_aggregate()
-            && !super::rows::unstructured(&exchange.sources).any(is_seen)
+            && !super::misattributed_values::unstructured(&exchange.sources).any(is_seen)
         {
             let sum = (sum * 100.0).round() / 100.0;
             return Some((format!("rows with a sum of {sum} as {}", column.name.join(" ")), clause.sentence));

@@ -5,8 +5,8 @@
 //! result named, and fails where the model made the identifier up. A run that answers with particulars although none of
 //! its lookups found anything fails where it answers (`reasoning::skipped_lookups`).
 
-use crate::measure::calls::nothing::is_nothing;
-use crate::measure::calls::signs::of_call;
+use crate::measure::calls::empty_result::is_nothing;
+use crate::measure::calls::error_signs::of_call;
 use crate::measure::defects::Defect;
 use crate::measure::provenance::Provenance;
 use crate::measure::reasoning::recovery;

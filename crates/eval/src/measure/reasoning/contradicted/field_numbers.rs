@@ -11,7 +11,7 @@ use std::ops::Range;
 use foldhash::HashMap;
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::unstructured;
+use super::misattributed_values::unstructured;
 use super::sources::Source;
 use crate::measure::currency;
 use crate::measure::language::{WordClasses, classes, classes_in};

@@ -5,7 +5,7 @@
 //! agree are no accident. An amount in hundredths or millionths, as its key says, is divided by nothing else.
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::unstructured;
+use super::misattributed_values::unstructured;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::Field;

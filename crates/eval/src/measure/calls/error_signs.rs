@@ -2,7 +2,7 @@
 
 use verdict_otlp::trace::Kind;
 
-use crate::measure::calls::as_data::is_data;
+use crate::measure::calls::errors_as_data::is_data;
 use crate::measure::defects::Defect;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::excerpt::head;

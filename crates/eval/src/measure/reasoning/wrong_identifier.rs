@@ -11,7 +11,7 @@
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
-use super::same_thing::{identifiers, shape};
+use super::linked_identifiers::{identifiers, shape};
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::provenance::Provenance;

@@ -16,7 +16,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::sentences;
 use super::claimed_actions::is_form_of;
 use super::conduct::Conduct;
-use super::same_thing::{identifiers, shape};
+use super::linked_identifiers::{identifiers, shape};
 use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;

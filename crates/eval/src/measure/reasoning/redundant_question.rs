@@ -10,8 +10,8 @@
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use super::same_thing::identifiers;
-use super::{local_dates, written_moments};
+use super::linked_identifiers::identifiers;
+use super::{dates_and_times, local_dates};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, Said, WordClass, WordClasses, classes, names};
@@ -98,7 +98,7 @@ fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Fi
     let words: Vec<&str> =
         lower.split_whitespace().map(|w| w.trim_matches(|c: char| !c.is_alphanumeric())).collect();
     let has_month = || words.iter().any(|word| local_dates::month_of(word).is_some());
-    let has_day = || !written_moments::days(&all).is_empty() || !written_moments::weekdays(&all).is_empty();
+    let has_day = || !dates_and_times::days(&all).is_empty() || !dates_and_times::weekdays(&all).is_empty();
     let is_name = |word: &&str| {
         word.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
             && word.contains(char::is_alphanumeric)
@@ -106,7 +106,7 @@ fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Fi
     let is_given = |(noun, unit): &(&str, Option<u8>)| match unit {
         Some(MONTH) => has_month() || has_day(),
         Some(DAY) => has_day(),
-        Some(TIME) => !written_moments::clocks(&all).is_empty(),
+        Some(TIME) => !dates_and_times::clocks(&all).is_empty(),
         _ => words.iter().enumerate().any(|(at, word)| {
             let beside =
                 [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| words.get(at));

@@ -6,8 +6,8 @@
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
+use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::Clause;
-use crate::measure::reasoning::written_moments::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::records::Field;
 
 // A time of day in words.

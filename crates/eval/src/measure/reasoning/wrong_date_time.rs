@@ -16,13 +16,13 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use super::missing_announced_call::instructions;
-use super::swapped_ends::{self, SwappedEnds};
-use super::written_moments::{
+use super::dates_and_times::{
     Clock, Day, MONTHS, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment,
     placed_clocks, today, weekdays, without_lengths,
 };
-pub(super) use super::written_moments::{days, is_relative, is_zoned, times};
+pub(super) use super::dates_and_times::{days, is_relative, is_zoned, times};
+use super::missing_announced_call::instructions;
+use super::swapped_source_target::{self, SwappedEnds};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
@@ -85,7 +85,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         Language::English => request.of_another_moment(),
         language => request.of_another_weekday(language),
     };
-    let (call, meant, passed) = swapped_ends::find(task, &request.calls, memo).or_else(other)?;
+    let (call, meant, passed) = swapped_source_target::find(task, &request.calls, memo).or_else(other)?;
     let rationale =
         format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)

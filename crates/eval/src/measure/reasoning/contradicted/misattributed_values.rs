@@ -6,17 +6,17 @@
 //! else that the model had seen has the value. The rows are those of a list, or the results of one tool for several
 //! things ([`super::named_rows`]).
 
-use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::named_rows::{Row, RowName, tables};
 use super::predicates::follows_verb;
 use super::row_scope::{Named, inherited, is_value, measures, mentions};
 use super::row_values::{Statement, has_value, is_state};
 use super::sources::{Source, Sources};
+use super::universal_claims::excepts;
 use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
-use crate::measure::reasoning::moments::Moments;
 use crate::measure::reasoning::statements::{Clause, words_of};
+use crate::measure::reasoning::time_arithmetic::Moments;
 use crate::measure::records::Field;
 
 /// Longest request that only asks.

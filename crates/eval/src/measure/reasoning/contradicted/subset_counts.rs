@@ -5,7 +5,7 @@
 //! that gives the number of all things and a total of theirs is refuted by the table of these things below it.
 
 use super::exchange::{Exchange, Outcome};
-use super::partial::says_part;
+use super::partial_totals::says_part;
 use crate::measure::defects::Defect;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};

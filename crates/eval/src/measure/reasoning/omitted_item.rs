@@ -14,7 +14,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use super::dropped_part::excepts;
+use super::omitted_action::excepts;
 use super::statements::{contains_words, words_of};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
