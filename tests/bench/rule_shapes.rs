@@ -7,8 +7,8 @@ use verdict_otlp::trace::Span;
 
 use super::{Shape, agent_with, call_with, chat_with, one_run, sentences, text, tool_with, user};
 
-/// Shapes with the number of spans, or of sentences or rows in a few spans, from which on they are compared: rules leave out
-/// traces with more calls than they read.
+/// Shapes with the number of spans, or of sentences or rows in a few spans, from which on they are compared: rules
+/// leave out traces with more calls than they read.
 pub const RULE_SHAPES: [(&str, u64, Shape); 17] = [
     ("rule: orders before actions", 30, orders_before_actions),
     ("rule: amounts of many calls", 8, amounts_of_many_calls),

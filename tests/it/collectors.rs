@@ -93,8 +93,8 @@ pub async fn serve(store: &Destination) -> String {
     address(store.serve().await)
 }
 
-/// Writes the configuration `text` of a container to `file`, with free ports of loopback in place of the container's `ports`;
-/// returns that of OTLP/gRPC.
+/// Writes the configuration `text` of a container to `file`, with free ports of loopback in place of the container's
+/// `ports`; returns that of OTLP/gRPC.
 fn relocated(text: &str, ports: &[&str], file: &Path) -> u16 {
     let (mut text, grpc) = (text.to_owned(), free_port());
     for port in ports {

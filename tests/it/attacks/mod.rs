@@ -8,8 +8,8 @@ mod clocks;
 mod poison;
 mod recovery;
 
-// Without a test: advisories on dependencies. Their database would have to be fetched, and `.ci/run` checks bans, licences
-// and sources only; `cargo deny check advisories` is run where there is a network (deny.toml).
+// Without a test: advisories on dependencies. Their database would have to be fetched, and `.ci/run` checks bans,
+// licences and sources only; `cargo deny check advisories` is run where there is a network (deny.toml).
 
 /// A finding, its bound, and its tests by file.
 type Finding = (&'static str, &'static str, &'static [(&'static str, &'static [&'static str])]);

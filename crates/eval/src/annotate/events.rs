@@ -64,8 +64,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The target of an evaluation: the agent, and the response and conversation of the span. If it is of the `whole` trace,
-/// the root may be a workflow around agent and conversation.
+/// The target of an evaluation: the agent, and the response and conversation of the span. If it is of the `whole`
+/// trace, the root may be a workflow around agent and conversation.
 fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, whole: bool) {
     let Some(view) = trace.views.get(at) else { return };
     let agent = || trace.agents.iter().filter(|_| whole).find_map(|agent| agent.name.as_deref());

@@ -200,8 +200,8 @@ impl<'a> RecordEnvelopes<'a> {
 }
 
 /// Requests of a trace's spans with their annotations, without those that were exported on arrival, and the
-/// number of spans whose `verdict.*` attributes were removed. `encoded` must be of a tree of the same spans. No request exceeds `max_size`
-/// bytes unless a single span does.
+/// number of spans whose `verdict.*` attributes were removed. `encoded` must be of a tree of the same spans. No request
+/// exceeds `max_size` bytes unless a single span does.
 pub fn apply(
     tree: &Tree,
     encoded: &EncodedAnnotations,

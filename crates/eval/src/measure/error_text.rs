@@ -23,8 +23,8 @@ pub(crate) fn reported(result: &str) -> Option<String> {
     object::reported(result.trim())
 }
 
-/// Whether the error that the result of a tool reports is a part of a document, which the tool returned: its title, or the
-/// end of a text that it is in.
+/// Whether the error that the result of a tool reports is a part of a document, which the tool returned: its title, or
+/// the end of a text that it is in.
 pub(crate) fn is_in_document(result: &str) -> bool {
     document::has_it_within(result.trim())
 }

@@ -1,8 +1,9 @@
-//! Results that speak of errors which are not the call's own: the record of a thing with its state, a log, and a document.
+//! Results that speak of errors which are not the call's own: the record of a thing with its state, a log, and a
+//! document.
 //!
-//! In: a lookup and its result. Out: whether what reads as an error is what was looked up. A record names the thing that the
-//! lookup asked for and says more of it than an error: one thing, or two if the error would explain why a call failed. A
-//! log has several lines. A document has the error as its title, or at the end of other text.
+//! In: a lookup and its result. Out: whether what reads as an error is what was looked up. A record names the thing
+//! that the lookup asked for and says more of it than an error: one thing, or two if the error would explain why a call
+//! failed. A log has several lines. A document has the error as its title, or at the end of other text.
 
 use serde_json::Value;
 

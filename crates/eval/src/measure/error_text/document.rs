@@ -1,7 +1,8 @@
 //! Documents that begin like an error report: an article about a status code, a story of an error, a page of a manual.
 //!
-//! In: a text, and the words at its beginning that an error report may begin with. Out: whether the text is a document. An
-//! error report is short, or has a structure or a trace; a document goes on in sentences. It names its subject again.
+//! In: a text, and the words at its beginning that an error report may begin with. Out: whether the text is a document.
+//! An error report is short, or has a structure or a trace; a document goes on in sentences. It names its subject
+//! again.
 
 use super::{headline, uncaught};
 use crate::measure::defects::clip;
@@ -50,8 +51,8 @@ pub(super) fn is_about(text: &str, found: &str) -> bool {
     }
 }
 
-/// Whether what reads as an error is a part of a document: its title, the end of what it quotes or logs, or the end of a run
-/// that it tells of. For a tool that returns documents.
+/// Whether what reads as an error is a part of a document: its title, the end of what it quotes or logs, or the end of
+/// a run that it tells of. For a tool that returns documents.
 pub(super) fn has_it_within(text: &str) -> bool {
     let before_end = || {
         let at = uncaught::at_end(text)?.as_ptr().addr() - text.as_ptr().addr();

@@ -215,8 +215,8 @@ impl Reading {
     }
 }
 
-/// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both only
-/// hints at counts if it is the same.
+/// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both
+/// only hints at counts if it is the same.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
     use detect::Detected::{In, TooFewWords, Unclear};
     let found = reading.language(text);

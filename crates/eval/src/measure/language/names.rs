@@ -1,8 +1,9 @@
-//! Single words of closed classes in all languages: names of months and of weekdays, and words of parameters and fields.
+//! Single words of closed classes in all languages: names of months and of weekdays, and words of parameters and
+//! fields.
 //!
 //! In: a word in lower case, whose language is not known. Out: what it is in any of them. The words are those of the
-//! closed classes, each of which is one line of a data file: they are read without the rest of it, since every number of
-//! a text may be a day, and every key of a result an amount.
+//! closed classes, each of which is one line of a data file: they are read without the rest of it, since every number
+//! of a text may be a day, and every key of a result an amount.
 
 use std::sync::LazyLock;
 

@@ -2,9 +2,10 @@
 //!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
 //! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
-//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
-//! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
-//! paragraph") are claims only where a tool for them was offered.
+//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What
+//! follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result reports
+//! as a state is no claim of the model's own. Actions that a text itself can be ("I have added a paragraph") are claims
+//! only where a tool for them was offered.
 
 mod effects;
 mod insufficient_calls;
@@ -334,7 +335,8 @@ impl Claimed<'_, '_> {
         (is_read && (other_day() || other_time())).then_some(call)
     }
 
-    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its class.
+    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its
+    /// class.
     fn is_reported(&self) -> bool {
         let Some(view) = self.trace.views.get(self.at) else { return true };
         if !self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP) {

@@ -4,12 +4,12 @@
 //! call has a flag that is named for this property, the flag says the same. Another call of the same tool with
 //! the requested value corrects it. A tool that sets a property may set it to either value.
 //!
-//! The same holds of the flags of a thing that an action chooses by its identifier from a list of a result, if another thing
-//! in the list has the other value: "a non-smoking room", and the room that is booked has `smoking: true`.
+//! The same holds of the flags of a thing that an action chooses by its identifier from a list of a result, if another
+//! thing in the list has the other value: "a non-smoking room", and the room that is booked has `smoking: true`.
 //!
 //! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
-//! the model span that wrote the first of them. A request states a property before a noun or after a word such as "with"
-//! or "only"; a question about a property ("is it available?") states nothing.
+//! the model span that wrote the first of them. A request states a property before a noun or after a word such as
+//! "with" or "only"; a question about a property ("is it available?") states nothing.
 
 use std::cell::OnceCell;
 

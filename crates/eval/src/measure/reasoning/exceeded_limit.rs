@@ -4,8 +4,8 @@
 //! Principle: a limit that the instructions set for an amount of something holds for the calls that are named for
 //! it. In: the instructions and the successful calls of an agent that change something. Out: findings on the
 //! model span that requested the call. The amount is an argument of the limit's unit, or else the amount that the
-//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a condition is not compared, the highest of several limits counts, and a
-//! call that asks for approval lifts them.
+//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a
+//! condition is not compared, the highest of several limits counts, and a call that asks for approval lifts them.
 
 use verdict_otlp::trace::Idx;
 

@@ -1,8 +1,8 @@
 //! Identifiers of one thing: an order, and the payment that its record names.
 //!
-//! In: an identifier, and which other ones are known. Out: whether a result names it together with a known one of another
-//! kind, in one record or in the record around it. The arguments of a lookup name the one thing that it returns.
-//! Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
+//! In: an identifier, and which other ones are known. Out: whether a result names it together with a known one of
+//! another kind, in one record or in the record around it. The arguments of a lookup name the one thing that it
+//! returns. Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
 
 use crate::measure::Memo;
 use crate::measure::records::{Field, Record, Structure};

@@ -2,11 +2,11 @@
 //!
 //! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
 //! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is
-//! missing, and neither the answer nor the result of an action mentions it, nor a lookup that it was done. Where a part names the action and the thing of an offered
-//! tool ("update my emergency contact", `update_emergency_contact`), calls of the same action on other things are not it;
-//! a call whose arguments name the thing may be. In a dialogue the user may only have agreed, and what the agent said to
-//! them is read as well. Of things of one kind that the request lists by their identifiers, each has to be in a call, a
-//! result or the answer, if another one was acted on.
+//! missing, and neither the answer nor the result of an action mentions it, nor a lookup that it was done. Where a part
+//! names the action and the thing of an offered tool ("update my emergency contact", `update_emergency_contact`), calls
+//! of the same action on other things are not it; a call whose arguments name the thing may be. In a dialogue the user
+//! may only have agreed, and what the agent said to them is read as well. Of things of one kind that the request lists
+//! by their identifiers, each has to be in a call, a result or the answer, if another one was acted on.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! gave the answer.

@@ -1,8 +1,8 @@
 //! Questions for what the user has already said: "What is the parcel number?" after "pickup for parcel JD0146002213".
 //!
-//! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one directly
-//! behind the name of this thing, and no other one behind it, and no call of the run has it. A call that had it may have shown
-//! that it is wrong, and a question that repeats it asks for a confirmation.
+//! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one
+//! directly behind the name of this thing, and no other one behind it, and no call of the run has it. A call that had
+//! it may have shown that it is wrong, and a question that repeats it asks for a confirmation.
 //!
 //! In: what the user said, the calls and the answer of an outermost agent. Out: one finding, on the model span of the
 //! answer.

@@ -2,14 +2,15 @@
 //!
 //! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
 //! causes it again. It is meant where the request counts or asks for more, or where another action stands between the
-//! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own say
-//! that there are two effects, and so does a later list with two rows for the one call: then neither a first result that
-//! was still pending nor one that timed out explains the second call. A call that takes one of them back, or an answer
-//! that names both, does.
+//! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own
+//! say that there are two effects, and so does a later list with two rows for the one call: then neither a first result
+//! that was still pending nor one that timed out explains the second call. A call that takes one of them back, or an
+//! answer that names both, does.
 //!
 //! Also: an action on a thing of which a result says that it cannot be done: `refundable: false`, and a refund.
 //!
-//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the call.
+//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the
+//! call.
 
 use std::collections::hash_map::Entry;
 
@@ -188,8 +189,8 @@ impl Several {
         Some(several)
     }
 
-    /// Whether the user may ask for more than one call with these arguments; what is passed as an amount or a date is no
-    /// number of calls. `None` beyond the work budget.
+    /// Whether the user may ask for more than one call with these arguments; what is passed as an amount or a date is
+    /// no number of calls. `None` beyond the work budget.
     fn is_asked(&self, arguments: &str, memo: &Memo) -> Option<bool> {
         if self.by_word || self.counts.is_empty() {
             return Some(self.by_word);

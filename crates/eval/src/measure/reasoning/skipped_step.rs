@@ -3,9 +3,9 @@
 //!
 //! Principle: instructions that name a tool, and what it comes before, are about the calls that are such an action. The
 //! action needs an earlier call of the tool, whatever it returned. A sentence with a condition or a choice is not
-//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that the
-//! step was done (`verified: true`) stands for it. A confirmation of the user is such a step as well: it needs a message of
-//! theirs before the action.
+//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that
+//! the step was done (`verified: true`) stands for it. A confirmation of the user is such a step as well: it needs a
+//! message of theirs before the action.
 //!
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
 //! model span that wrote the call.
@@ -36,8 +36,8 @@ const MAX_BYTES: usize = 32 << 10;
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
-/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most arguments
-/// of a call whose names are compared.
+/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most
+/// arguments of a call whose names are compared.
 const MAX_ORDERS: usize = 64;
 const MAX_SAID: usize = 64 << 10;
 const MAX_KEYS: usize = 64;
@@ -363,8 +363,8 @@ impl<'t> Instructions<'t> {
             let confirms = language.speaks_of_consent(step);
             return self.of(sentence, steps, confirms, later).filter(|_| is_order);
         }
-        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
-        // "May be called", but not "must be called".
+        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no
+        // condition. "May be called", but not "must be called".
         let has_condition = |part: &str| {
             let classes = self.classes(part);
             let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);

@@ -1,9 +1,9 @@
 //! Times and durations as values, where the figures of an answer follow from them and not from the digits.
 //!
-//! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of two
-//! dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another one, or
-//! the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number. Where the words
-//! are not read, the unit is not known: a difference in minutes, hours or days supports the number.
+//! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of
+//! two dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another
+//! one, or the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number. Where
+//! the words are not read, the unit is not known: a difference in minutes, hours or days supports the number.
 
 use std::ops::Range;
 
@@ -110,8 +110,9 @@ impl Moments {
         }
     }
 
-    /// Whether the number is a difference of moments in minutes, hours or days, or a time of day, where the words beside
-    /// it are not read. Of many times only those near each other are compared: some pair gives almost any number.
+    /// Whether the number is a difference of moments in minutes, hours or days, or a time of day, where the words
+    /// beside it are not read. Of many times only those near each other are compared: some pair gives almost any
+    /// number.
     pub(super) fn give_difference(&self, sentence: &str, number: &Number) -> bool {
         let within =
             |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));

@@ -1,10 +1,10 @@
 //! Actions with another amount or quantity than the user gave: "1150 a month", and a standing order of 1500.
 //!
-//! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if its
-//! number is in no text before it and does not follow from their numbers, while the answer has the user's number, which
-//! no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is that of the argument, or of
-//! the result, that is named for the thing, or whose description in the schema is; several calls add up. Words for people
-//! name one thing. In a dialogue a number that was spoken of later is no other one.
+//! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if
+//! its number is in no text before it and does not follow from their numbers, while the answer has the user's number,
+//! which no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is that of the
+//! argument, or of the result, that is named for the thing, or whose description in the schema is; several calls add
+//! up. Words for people name one thing. In a dialogue a number that was spoken of later is no other one.
 //!
 //! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
 //! that wrote the call.

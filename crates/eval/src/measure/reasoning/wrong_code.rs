@@ -1,13 +1,13 @@
 //! Calls with another number or language than the one that the request names: "IMO 9412347", and `imo: "9143207"`.
 //!
-//! Principle: where the request gives one number under a name, and a call passes another one of the same length under that
-//! name, the call is about another thing, also if a result has that number. The same holds of the only tag of a language in
-//! the request: "es-MX", and `locale: "es-ES"`. It is no finding if the user
-//! named the passed value as well, another call passes the right one, an earlier call shows that both mean one thing, or the
-//! answer states the passed value.
+//! Principle: where the request gives one number under a name, and a call passes another one of the same length under
+//! that name, the call is about another thing, also if a result has that number. The same holds of the only tag of a
+//! language in the request: "es-MX", and `locale: "es-ES"`. It is no finding if the user
+//! named the passed value as well, another call passes the right one, an earlier call shows that both mean one thing,
+//! or the answer states the passed value.
 //!
-//! In: what the user said, and the successful calls of an agent. Out: one finding for each agent, on the model span that
-//! wrote the call.
+//! In: what the user said, and the successful calls of an agent. Out: one finding for each agent, on the model span
+//! that wrote the call.
 
 use foldhash::HashSet;
 use serde_json::Value;
@@ -138,8 +138,8 @@ fn is_year(number: &str) -> bool {
     number.len() == 4 && matches!(number.get(..2), Some("19" | "20"))
 }
 
-/// Whether an earlier call shows that both values mean one thing: a record of its result has both, it was asked for the right
-/// one and returned the other, or it made the other; `None` beyond the work budget.
+/// Whether an earlier call shows that both values mean one thing: a record of its result has both, it was asked for the
+/// right one and returned the other, or it made the other; `None` beyond the work budget.
 fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> Option<bool> {
     let earlier = conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= of.start);
     let mut results = earlier.filter_map(|call| Some((call, call.result.as_ref()?)));

@@ -1,11 +1,11 @@
 //! Calls for another day, time or direction than the request names: "on 12 December", and `date: 2025-12-13`.
 //!
-//! Principle: where the request names one day, one time or one day of the week, what is booked or looked up has it; with
-//! the date of today in the instructions, "tomorrow" is a day as well. A call has another one if it has only one, no text
-//! contains that, and no call of the run has the one of the request. A request that counts days or sets a limit
-//! ("before", "by", "three days ago") can mean others. A moment of another thing than the one that is booked ("a taxi for
-//! my 9:15 train") is none of the call, and an interval may contain the one of the request. The two ends of a movement
-//! are not swapped: "from savings to checking". In a dialogue all that the user said
+//! Principle: where the request names one day, one time or one day of the week, what is booked or looked up has it;
+//! with the date of today in the instructions, "tomorrow" is a day as well. A call has another one if it has only one,
+//! no text contains that, and no call of the run has the one of the request. A request that counts days or sets a limit
+//! ("before", "by", "three days ago") can mean others. A moment of another thing than the one that is booked ("a taxi
+//! for my 9:15 train") is none of the call, and an interval may contain the one of the request. The two ends of a
+//! movement are not swapped: "from savings to checking". In a dialogue all that the user said
 //! is the request, and what the agent proposed before an answer may be meant.
 //!
 //! In: the request and the calls of an agent. Out: one finding for each agent, on the model span that wrote the call.
@@ -156,8 +156,8 @@ impl<'a> Request<'a> {
         of_day().or_else(of_two).or_else(|| self.other_time(&lengths))
     }
 
-    /// A call with one day only, of another weekday than the only one of a request that is not English, and that names no other
-    /// time.
+    /// A call with one day only, of another weekday than the only one of a request that is not English, and that names
+    /// no other time.
     fn of_another_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
         let places = language.places(self.task, self.memo);
         if !places.all().has(WordClass::Weekday)
@@ -179,8 +179,8 @@ impl<'a> Request<'a> {
         self.other_day(&Meant::Weekday(weekday), &place.at, &[])
     }
 
-    /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday to
-    /// Monday" as the 23rd, a Friday, and the 25th.
+    /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday
+    /// to Monday" as the 23rd, a Friday, and the 25th.
     fn other_weekday(&self, meant: [usize; 2]) -> Option<SwappedEnds<'a>> {
         let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         let is = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
@@ -262,8 +262,8 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether the moment at these bytes of the request is one of what a call books or looks up, and not of another thing
-    /// that is named between them.
+    /// Whether the moment at these bytes of the request is one of what a call books or looks up, and not of another
+    /// thing that is named between them.
     fn is_of(&self, call: &Call, at: &Range<usize>) -> bool {
         let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
         // What is known today may be of an earlier day: the last price of a market.

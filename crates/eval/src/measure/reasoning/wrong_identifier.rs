@@ -103,8 +103,8 @@ impl<'t> Results<'t> {
         Some(results)
     }
 
-    /// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span. The texts of
-    /// results are searched only where there is one.
+    /// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span. The
+    /// texts of results are searched only where there is one.
     fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
         let is_earlier = |id: &&String| self.first.get(*id).is_some_and(|start| *start < call.start);
         // Identifiers that are in no result as a word, and like none.

@@ -4,11 +4,11 @@
 //! Principle: a request that names a row of a lookup is about the named row. An action that passes a value that only
 //! another row has is about that row, the passed row, and contradicts the request. No finding if the request names a
 //! value of the passed row, if one of the two rows refers to the other, as a manager does, or if another call passes a
-//! value of the named row. In a dialogue every message of the user counts; if the agent offered the passed row, the user
-//! has to have replied with the named row. A value with a hyphen or a digit (`shop-stg`) names its row anywhere in the
-//! request, if the call passes another value of its column that neither the user nor the answer names. A word that only
-//! the named row has names it if the user and the answer both use it and use no word of the passed row. A named row that
-//! differs in a flag, a state or a count of 0 may be unavailable: an answer that names the passed row says so.
+//! value of the named row. In a dialogue every message of the user counts; if the agent offered the passed row, the
+//! user has to have replied with the named row. A value with a hyphen or a digit (`shop-stg`) names its row anywhere in
+//! the request, if the call passes another value of its column that neither the user nor the answer names. A word that
+//! only the named row has names it if the user and the answer both use it and use no word of the passed row. A named
+//! row that differs in a flag, a state or a count of 0 may be unavailable: an answer that names the passed row says so.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call; none but the span where words of a language that is not read could exclude it.
@@ -104,8 +104,8 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     })
 }
 
-/// Whether a request is about something else than what it names, or says of another thing that it is not meant: "Ana, not
-/// Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
+/// Whether a request is about something else than what it names, or says of another thing that it is not meant: "Ana,
+/// not Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
 fn speaks_of_others(task: &str, language: Language) -> bool {
     let is_name = |word: &str| word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit());
     language.table().places(task).iter().any(|place| {
@@ -252,9 +252,9 @@ impl Request<'_> {
         Some(first)
     }
 
-    /// The only row with a value that the request has and by which it distinguishes this row from others: a code (`deploy-staging`),
-    /// or a word beside one that both rows have ("Anna from accounting"); where neither the user nor the answer has the
-    /// value of the other row.
+    /// The only row with a value that the request has and by which it distinguishes this row from others: a code
+    /// (`deploy-staging`), or a word beside one that both rows have ("Anna from accounting"); where neither the user
+    /// nor the answer has the value of the other row.
     fn named_by_value<'r>(
         &self,
         rows: impl Iterator<Item = &'r &'r Record>,
@@ -329,8 +329,8 @@ impl Request<'_> {
         Some(first)
     }
 
-    /// Whether the user or the answer has a word of a row. What the action brings about, the answer says of the other one
-    /// as well: "frozen".
+    /// Whether the user or the answer has a word of a row. What the action brings about, the answer says of the other
+    /// one as well: "frozen".
     fn names(&self, word: &str, row: &Record) -> bool {
         let is_state = || {
             let states = row.fields.iter().filter(|field| is_state(field)).filter_map(Field::text);

@@ -1,7 +1,7 @@
 //! What the calls of a trace have brought about, as claims are compared with it.
 //!
-//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers that
-//! successful calls name.
+//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers
+//! that successful calls name.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;

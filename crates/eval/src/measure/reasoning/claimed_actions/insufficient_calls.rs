@@ -1,9 +1,10 @@
 //! Claims of an action whose call was denied, or only made what the action takes.
 //!
-//! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool makes a thing and
-//! another one does the action with it (`create_draft` and `send_draft`), a claim of the action needs the second one, or a
-//! result, or an argument of the first one that says that it was done at once. A call whose result is in a state that
-//! waits for somebody (`pending_approval`, `waitlisted`) supports no claim that it is done, unless the answer says so.
+//! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool makes a thing
+//! and another one does the action with it (`create_draft` and `send_draft`), a claim of the action needs the second
+//! one, or a result, or an argument of the first one that says that it was done at once. A call whose result is in a
+//! state that waits for somebody (`pending_approval`, `waitlisted`) supports no claim that it is done, unless the
+//! answer says so.
 //!
 //! In: a claim and the calls before it. Out: the call that was denied, or the tool that was not called.
 
@@ -28,7 +29,8 @@ const MAX_BYTES: usize = 4_000;
 const MAX_ARGUMENTS: usize = 32;
 
 impl Claimed<'_, '_> {
-    /// The call of a tool for the claimed action that reported that nothing was done, if no other call may have done it.
+    /// The call of a tool for the claimed action that reported that nothing was done, if no other call may have done
+    /// it.
     pub(super) fn denied(&self) -> Option<&Call> {
         let end = end_of(self.trace, self.at);
         let action = self.claim.action;
@@ -123,8 +125,8 @@ impl Claimed<'_, '_> {
         (!may_be && !is_done() && !is_ruled()).then_some(&named.tool)
     }
 
-    /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a result
-    /// or an argument says that something was sent. A message is distinguished from what was done by the way.
+    /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a
+    /// result or an argument says that something was sent. A message is distinguished from what was done by the way.
     pub(super) fn unsent(&self) -> Option<&Text> {
         let Claim { action: action @ (Action::Send | Action::Notify), tense: Tense::Done, .. } = self.claim
         else {
@@ -160,8 +162,8 @@ impl Claimed<'_, '_> {
         named.into_iter().any(|named| named.things.iter().all(|thing| said.contains(thing)))
     }
 
-    /// Whether a call that changed something has a name or a number of the claim: "I've sent 200 euros to Ana" is that of a
-    /// transfer to her. True beyond the work budget.
+    /// Whether a call that changed something has a name or a number of the claim: "I've sent 200 euros to Ana" is that
+    /// of a transfer to her. True beyond the work budget.
     fn is_of_change(&self, end: u64) -> bool {
         let words = self.claim.sentence.split_whitespace().skip(1);
         let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
@@ -179,8 +181,8 @@ impl Claimed<'_, '_> {
             || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
     }
 
-    /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages alone, and
-    /// not "informed you", in other languages what the user asked for.
+    /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages
+    /// alone, and not "informed you", in other languages what the user asked for.
     fn tells_others(&self) -> bool {
         const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
         if !is_english(self.claim.sentence, None, self.memo) {

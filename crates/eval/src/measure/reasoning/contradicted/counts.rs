@@ -94,7 +94,8 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 let before = words.get(..at).unwrap_or_default();
                 matches!(before, [.., "of"] | [.., "of", "the" | "all" | "your" | "these"])
             };
-            // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number distinguishes one thing from others.
+            // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number distinguishes one thing from
+            // others.
             let mut behind = words.iter().skip(at + 1);
             let is_one = count > 1 && behind.find_map(|word| number_of_verb(word)) == Some(1);
             let is_part = words.get(at + 1) == Some(&"of");

@@ -1,7 +1,8 @@
 //! Arithmetic that an answer writes out: "36 × 371.65 = 14,139.40", "from 412,300 to 455,900, which is +24.7 %".
 //!
 //! In: an answer. Out: a contradiction if an equation does not hold, or if a percentage beside two amounts is neither
-//! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of units.
+//! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of
+//! units.
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;

@@ -1,10 +1,10 @@
 //! Values of another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
 //!
-//! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of that
-//! row; what it says of the row may stand in the list below it ([`super::row_scope`]). It is another one's if only other
-//! rows have the value in that column, the named row has a different one, which the answer does not give, and nothing
-//! else that the model had seen has the value. The rows are those of a list, or the results of one tool for several
-//! things ([`super::named_rows`]).
+//! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of
+//! that row; what it says of the row may stand in the list below it ([`super::row_scope`]). It is another one's if only
+//! other rows have the value in that column, the named row has a different one, which the answer does not give, and
+//! nothing else that the model had seen has the value. The rows are those of a list, or the results of one tool for
+//! several things ([`super::named_rows`]).
 
 use super::exchange::{Exchange, Outcome};
 use super::named_rows::{Row, RowName, tables};
@@ -204,8 +204,8 @@ pub(super) fn unstructured<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item =
     sources.unstructured().iter().map(|text| &***text)
 }
 
-/// Whether a clause that has the value means it. A common word may be said of anything: it is meant beside the name of its
-/// column, as a state behind a verb or close before the name of the row, or as a name with its capital.
+/// Whether a clause that has the value means it. A common word may be said of anything: it is meant beside the name of
+/// its column, as a state behind a verb or close before the name of the row, or as a name with its capital.
 fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
     let shown = cell.shown();
     let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);

@@ -1,8 +1,8 @@
 //! Values with another unit than the result's: 850 g, where the result has 850 mg; 120 €, where it has 120 USD.
 //!
 //! Principle: a number keeps its unit. Where a field states its unit (in its name, or in a field for the unit of its
-//! record), an answer that gives this number with another unit of the same quantity has misread it, unless anything that
-//! the model had seen gives the number with that unit, or without one.
+//! record), an answer that gives this number with another unit of the same quantity has misread it, unless anything
+//! that the model had seen gives the number with that unit, or without one.
 
 use super::exchange::{Exchange, Outcome};
 use super::misattributed_values::unstructured;

@@ -1,4 +1,5 @@
-//! Sums that the answer gives of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9 sessions").
+//! Sums that the answer gives of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9
+//! sessions").
 //!
 //! Principle: amounts beside the values of one column are sums of another column by these values, if some of them are.
 //! Then the other amounts have to be as well, unless rows were left out that share a value which no row of the right

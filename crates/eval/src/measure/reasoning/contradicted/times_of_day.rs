@@ -1,8 +1,8 @@
 //! Times of day that nothing gives: "it leaves at 17:30", where the only time of the result is 17:15.
 //!
 //! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from a
-//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of the
-//! day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15.
+//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of
+//! the day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15.
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;

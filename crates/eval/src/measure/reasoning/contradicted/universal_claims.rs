@@ -86,8 +86,8 @@ pub(super) fn excepts(clause: &Clause<'_>) -> bool {
     clause.classes.has(WordClass::Exception)
 }
 
-/// The noun of a clause about all things of a kind; empty if it has none. A place that the request names as well selects
-/// none of what was looked up for it.
+/// The noun of a clause about all things of a kind; empty if it has none. A place that the request names as well
+/// selects none of what was looked up for it.
 fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
     // Most clauses have none of these words.

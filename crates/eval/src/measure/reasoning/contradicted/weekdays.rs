@@ -2,9 +2,9 @@
 //!
 //! In: the dates of an answer that have a weekday before or behind them, in the languages that rules read. Out: a
 //! contradiction if the calendar gives another one. A date without its year is of the year in which a text that the
-//! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time. Of
-//! figures that can be read in two orders both days are possible. A weekday that such a text gives the date itself is
-//! the text's.
+//! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time.
+//! Of figures that can be read in two orders both days are possible. A weekday that such a text gives the date itself
+//! is the text's.
 
 use std::borrow::Cow;
 use std::rc::Rc;
