@@ -3,6 +3,17 @@
 //! In: arguments. Out: an exit code, results on standard output, messages on standard error. Every command
 //! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` or `--require-judged` was met), 2 wrong
 //! usage, wrong configuration or unreadable input.
+//!
+//! | file | content |
+//! |---|---|
+//! | `run`, `health`, `replay`, `demo` | the processor and its state; requests sent to one |
+//! | `eval`, `consistency`, `compare` | evaluation of recordings; agreement of judges with themselves; answers compared |
+//! | `path`, `plan`, `score` | task files; plans; verdicts compared with labels |
+//! | `judge` | `judge check`, and the judges of other commands |
+//! | `print_config` | `validate` and `print-config` |
+//! | `input`, `recording`, `watch` | files that a command reads; changes of configuration files |
+//! | `output`, `report`, `table` | what a command prints |
+//! | `command` | options, results and failures that commands share |
 
 mod command;
 mod compare;

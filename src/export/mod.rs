@@ -2,6 +2,18 @@
 //!
 //! In: [`Parcel`]s. Out: requests on the wire, lines in a file, trees on a console; and one
 //! outcome per span and exporter.
+//!
+//! | file | content |
+//! |---|---|
+//! | `config`, `kafka_config`, `queue_config`, `webhook_config`, `check` | the section `exporters`, and its validation |
+//! | `exporter`, `queue`, `parcel` | one running exporter: its queue of parcels |
+//! | `consumer`, `pack`, `split`, `retry` | requests from queued parcels; what is too large; delays between attempts |
+//! | `held_events` | evaluation events that wait for their spans |
+//! | `client`, `response`, `error` | the interface of a destination, the result of a request, errors at start |
+//! | `grpc`, `http` | OTLP |
+//! | `kafka`, `file`, `console` | a topic, a file, a terminal |
+//! | `scores`, `webhook`, `api` | scores of observability back ends; alerts; HTTP requests for both |
+//! | `direct` | a client without a queue, for `replay` |
 
 use std::future::Future;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ const QUEUE_BYTES: u64 = 32 << 20;
 const REST: u32 = 19;
 /// Minutes of the timeline: those of a day, or more days if nothing was evaluated in some.
 const MINUTES: usize = 24 * 60;
-/// Updates that a listener may be behind. It misses older ones, and is told so.
+/// Updates that a listener may be behind. It misses older ones, and receives a notice of that.
 const UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;

@@ -1,4 +1,4 @@
-//! The configurations in `deploy`, and otel-verdict beside an OpenTelemetry Collector with those in `deploy/collector`:
+//! The configurations in `deploy`, and otel-verdict with an OpenTelemetry Collector with those in `deploy/collector`:
 //! recorded runs pass through, and the store has the spans and verdicts that one otel-verdict alone writes.
 //!
 //! `.ci/neighbours` builds the Collector and runs the tests that need it, which are ignored otherwise.

@@ -50,5 +50,6 @@ mod scrape;
 mod score;
 mod small_disk;
 mod small_runs;
+mod sources;
 mod support;
 mod trail;

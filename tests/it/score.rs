@@ -122,7 +122,7 @@ fn unusable_input_of_score_exits_2() {
     }
 }
 
-/// Our figures equal the reference script's, on whatever we predict for the cases.
+/// Our figures equal the reference script's, for any predictions on the cases.
 #[test]
 fn figures_equal_the_reference_scripts() {
     let cases = std::env::var("OTEL_VERDICT_CASES").map(PathBuf::from);

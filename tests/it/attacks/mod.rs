@@ -780,7 +780,7 @@ fn every_finding_has_its_tests() {
     }
 }
 
-/// The attributes of a function, which stand on lines of their own above it.
+/// The attributes of a function, which are on lines of their own above it.
 fn attributes<'s>(source: &'s str, function: &str) -> Option<Vec<&'s str>> {
     let is_it =
         |line: &str| line.trim_start().trim_start_matches("async ").starts_with(&format!("fn {function}("));

@@ -4,6 +4,16 @@
 //! attributes appended, and one `gen_ai.evaluation.result` log record per measurement. The bytes of a
 //! span do not change, except that `verdict.*` attributes of the sender are replaced or kept as
 //! configured: a second attribute with the same key would be invalid, and a sender could forge a verdict.
+//!
+//! | file | content |
+//! |---|---|
+//! | `attributes`, `attribute_cache` | `verdict.*` attributes of spans, encoded |
+//! | `summary`, `header` | the facts that are written about a trace, and those that identify its run |
+//! | `findings`, `signature` | findings as data; the fingerprint of a failure |
+//! | `events`, `record_head` | evaluation events |
+//! | `alarm`, `alarm_events` | alarms of open traces, and their log records |
+//! | `braintrust` | `braintrust.scores` |
+//! | `config` | `verdict.emit` and the like |
 
 use std::sync::{Arc, LazyLock};
 

@@ -31,7 +31,7 @@ const KNOWLEDGE: &str = "missing_knowledge";
 const POLICY: &str = "policy_restriction";
 const OTHER: &str = "other";
 
-/// Bytes above which the first and the last paragraph stand for a text.
+/// Bytes above which only the first and the last paragraph of a text are read.
 const MAX_BYTES: usize = 1500;
 /// Sentences at the beginning of a report in which an admission is looked for.
 const ADMITTED_WITHIN: usize = 5;

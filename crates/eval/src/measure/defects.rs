@@ -380,7 +380,7 @@ mod tests {
             of(found)
         };
         use Defect::*;
-        // The most specific kind, whatever was found first.
+        // The most specific kind, in any order of discovery.
         assert_eq!(
             kept(&[(UnsupportedFact, SAID), (ContradictsResult, SAID), (FalseClaim, SAID)]),
             [FalseClaim]

@@ -35,7 +35,7 @@ regex!(
 // In a text, another count of what was done: "0 rows updated, 1 row inserted".
 regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
 
-// What programs return is English in any language that their users speak: these are words of protocols.
+// What programs return is English in any language of their users: these are words of protocols.
 
 /// Words of keys that count failures or attempts, or measure something else.
 const COUNT_NO_EFFECT: [&str; 25] = [

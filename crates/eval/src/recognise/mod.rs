@@ -10,6 +10,21 @@
 //! frame the run of an agent, `errors` the error signs that only repeat another span's, `agents` the agents,
 //! `clocks` the differences between the clocks of services, and `calls` the tool calls. `action_text` has the marks
 //! of actions, code and answers that a model writes as text.
+//!
+//! | file | content |
+//! |---|---|
+//! | `table`, `overrides` | the conventions, compiled; their format |
+//! | `scan`, `interpret`, `span_view` | a span: its attributes, the value of each field, the result |
+//! | `node`, `json_keys`, `python_repr` | content as a tree; keys of JSON without parsing; objects as Python prints them |
+//! | `message`, `part`, `tool` | messages, their parts, and the arguments, results and definitions of tools |
+//! | `message_reader`, `message_cache`, `flat_message` | messages of any format, those of earlier prompts, those of flattened prompts |
+//! | `conversation`, `event`, `tool_span`, `evaluations` | the fields of a span that have a conversation, an event, a tool call or an evaluation |
+//! | `build`, `agent_trace`, `texts` | a trace from its spans; the result; each text once |
+//! | `agents`, `framing`, `open_runs` | agents, chains that frame a run, runs whose own span has not arrived |
+//! | `calls`, `tool_lookup`, `control_tools` | tool calls; tools by name; tools by which an agent controls its own run |
+//! | `errors`, `wrappers`, `clocks` | repeated error signs, repeated spans, differences between clocks |
+//! | `plans`, `action_text` | plans; marks of actions in texts |
+//! | `length_limit`, `truncated_text`, `recorded_elsewhere` | content that is cut off, or recorded in another place |
 
 pub(crate) mod action_text;
 mod agents;

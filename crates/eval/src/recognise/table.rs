@@ -215,7 +215,7 @@ pub(crate) struct Table {
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
-    /// Lives as long as the conventions, so that it is shared by all traces.
+    /// Has the lifetime of the conventions, so that it is shared by all traces.
     pub(crate) definitions: tool::DefinitionCache,
 }
 

@@ -34,7 +34,7 @@ const RECORDS: [&str; 11] = [
     "passenger",
     "employee",
 ];
-/// The sentence speaks of what is missing, not of what cannot be done.
+/// The sentence is about what is missing, not about what cannot be done.
 const CONDITIONS: [&str; 6] = ["without", "until", "unless", "before", "if", "yet"];
 
 /// Verbs of tools that open what a lookup names.

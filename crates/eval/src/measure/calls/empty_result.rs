@@ -41,7 +41,7 @@ fn is_empty_value(value: &Value, depth: usize) -> bool {
             map.is_empty()
                 || depth < 4
                     && map.iter().all(|(key, value)| {
-                        // An empty list is nothing whatever it is a list of, unless that there is none is good.
+                        // Any empty list is an empty result, unless having no entries is good.
                         let is_list = matches!(value, Value::Array(_)) && !UNWANTED.contains(&key.as_str());
                         let wraps = is_list || WRAPPERS.contains(&key.as_str());
                         wrapped |= wraps;

@@ -1,4 +1,4 @@
-//! Results that speak of errors which are not the call's own: the record of a thing with its state, a log, and a
+//! Results that contain errors other than the call's own: the record of a thing with its state, a log, and a
 //! document.
 //!
 //! In: a lookup and its result. Out: whether what reads as an error is what was looked up. A record names the thing

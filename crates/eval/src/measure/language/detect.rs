@@ -18,7 +18,7 @@ pub(super) const MAX_BYTES: usize = 3000;
 const MIN_SCORE: f32 = 1.3;
 /// The best language's share of the score of the best and the second.
 const MIN_SHARE: f32 = 0.58;
-/// The least score of another language that is too low to recognise it, but speaks against English.
+/// The least score of another language that is too low to recognise it, but excludes English.
 const MIN_HINT: f32 = 1.0;
 /// Prose of so many words in lower case has function words of its language.
 const MIN_PROSE: usize = 20;
@@ -81,7 +81,7 @@ impl Table {
 /// The place of a word of `text` in the filter: of its first bytes in lower case, and its length.
 fn place(text: &[u8], word: Range<usize>) -> (usize, u64) {
     let (start, len) = (word.start, word.len());
-    // Eight bytes at once, those behind the word as zeros.
+    // Eight bytes at once, those after the word as zeros.
     let head = match text.get(start..start + HEAD).and_then(|head| <[u8; HEAD]>::try_from(head).ok()) {
         Some(head) => u64::from_le_bytes(head) << (8 * HEAD.saturating_sub(len)),
         None => text

@@ -15,7 +15,7 @@ use super::word_class::WordClasses;
 
 /// Shorter abbreviations are words as well: "So.", "Do.".
 const MIN_NAME: usize = 3;
-/// The classes, those of words of keys behind those of days.
+/// The classes, those of words of keys after those of days.
 const CLASSES: [WordClass; 11] =
     [Month, Weekday, Amount, Identifier, Origin, Phone, Reason, Share, Target, TimeUnit, Title];
 const DAYS: usize = 2;

@@ -159,7 +159,7 @@ impl RunWalk {
         let check = limited.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
         let allowed = self.walk.allows(&task.automaton, token);
         let (step, reason, limit) = match check {
-            // A call that the automaton forbids is harmful whatever its amount.
+            // A call that the automaton forbids is harmful with any amount.
             LimitCheck::Unknown if allowed => {
                 self.indeterminate = Some(call.arguments.err().unwrap_or(Unmeasured::NoContent));
                 return;

@@ -137,7 +137,7 @@ fn own_action(name: &str) -> Option<(Action, String)> {
     Some((action, last.clone()))
 }
 
-/// Verbs that say only that the thing behind them is done.
+/// Verbs that say only that the thing after them is done.
 const LIGHT: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 

@@ -108,7 +108,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         let mut flags = flags(call.parsed.as_ref()?);
         let results = results.get_or_init(|| results_with_flags(trace, memo, agent));
         flags.extend(chosen(trace, memo, results, call));
-        // What is set is what the request's verb says of the property: "stop all marketing mails".
+        // The request's verb gives the value of the property: "stop all marketing mails".
         if !flags.is_empty()
             && ToolPurpose::of_call(trace, memo, call).actions.first() == Some(&Action::Update)
         {
@@ -117,7 +117,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         Some(Step { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
     });
     let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
-    // Where a property stands, and what excludes it or leaves it open, is read in English.
+    // The position of a property, and what excludes it or leaves it open, is read in English.
     if steps.is_empty() || Language::detected(task, None, memo) != Some(Language::English) {
         return None;
     }

@@ -20,14 +20,14 @@ regex!(
 regex!(WEEKDAY, r"(?i)\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b");
 // "Tonight at 1 am" is none of them.
 regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today)|tomorrow)\b(?P<owns>['’]s)?");
-// What stands before the date of today in instructions.
+// Words before the date of today in instructions.
 regex!(
     TODAY,
     r"(?i)(?:\b(?:today(?:['’]s date)?|now|current (?:date|day|time|date and time))|(?:^|\n)date)(?: is| =|:)? ?(?:it is )?(?:\w+day,? )?(?:the )?$"
 );
 // A moment with its offset from UTC, which may be on another day.
 regex!(ZONED, r"\d(?:Z|[+-]\d{2}:?\d{2})\b|(?i)\b(?:utc|gmt|time ?zone|timezone)\b");
-// The name of a zone behind a time: "3 pm Berlin time", "9:00 ET".
+// The name of a zone after a time: "3 pm Berlin time", "9:00 ET".
 regex!(ZONE_BEHIND, r"^ ?\(?(?:(?:[\w'’.-]+ ){1,2}time\b|[A-Z]{2,4}\b)");
 regex!(
     RELATIVE,
@@ -264,7 +264,7 @@ pub(super) fn is_zoned(text: &str) -> bool {
     ZONED.is_match(text)
 }
 
-/// Whether a zone is named directly behind a time.
+/// Whether a zone is named directly after a time.
 pub(super) fn has_zone_behind(behind: &str) -> bool {
     ZONE_BEHIND.is_match(behind)
 }

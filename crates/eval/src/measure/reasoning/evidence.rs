@@ -222,7 +222,7 @@ impl<'a> Evidence<'a> {
         let structure = Structure::of(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
-            // The cells of a table whose commas stand between numbers: "37,412".
+            // The cells of a table whose commas are between numbers: "37,412".
             if !result.trim_start().starts_with(['{', '[']) {
                 let cells = records.records.iter().flat_map(|record| &record.fields);
                 self.new_values.extend(cells.filter_map(|cell| Some((cell.number()?.abs(), true))));
@@ -520,7 +520,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Whether a structured text has a value in capitals ("JFK", "GB") that the answer does not give alone: it gives it
-    /// beside a name, or not at all.
+    /// next to a name, or not at all.
     pub(crate) fn has_codes(&self, answer: &str) -> bool {
         let bytes: usize = self.texts.iter().map(|text| text.len()).sum();
         if !self.spend(bytes / BYTES_PER_STEP) {

@@ -31,13 +31,13 @@ const MAX_LIMITS: usize = 64;
 /// Most calls, the latest ones, and arguments of each.
 const MAX_CALLS: usize = 64;
 const MAX_ARGUMENTS: usize = 40;
-/// Most bytes between a number and the words for a bound behind it: "200元以上".
+/// Most bytes between a number and the words for a bound after it: "200元以上".
 const BEHIND: usize = 16;
 /// Values of bounds.
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
-// Behind an amount and its unit: for each of several things.
+// After an amount and its unit: for each of several things.
 regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao|a|an|every)\b)");
 
 /// What an amount above a limit is not allowed without, or that it is not allowed.
@@ -51,7 +51,7 @@ const APPROVED: WordClasses = classes!(Confirmation Barrier);
 enum Unit {
     Money,
     Percent,
-    /// The stem of the noun behind the number.
+    /// The stem of the noun after the number.
     Of(String),
 }
 

@@ -17,7 +17,7 @@ regex!(
     TO_TRY,
     r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
 );
-/// Bytes of a number that names one thing wherever it stands.
+/// Bytes of a number that identifies one thing without its surroundings.
 const NUMBER: usize = 4;
 /// Bytes before a link in which they are looked for.
 const BEFORE: usize = 100;

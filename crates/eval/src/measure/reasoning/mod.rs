@@ -7,6 +7,35 @@
 //! patches to code that was never read, data that the model says it made up, guesses stated as facts,
 //! placeholders that were executed, and unchanged repetitions of failed calls. Without recorded output:
 //! no content. Without a fact, claim or call to check: not applicable.
+//!
+//! | file | content |
+//! |---|---|
+//! | `review` | one walk over a trace: all findings, by model span and by agent |
+//! | `history`, `evidence` | the calls made and the content read before a point of a run; whether that supports a fact |
+//! | `answer`, `answer_span` | the final answer in an output; the model span that gave it |
+//! | `statements` | the clauses of an answer that assert something |
+//! | `conduct` | the list of rules on one agent, and what they read |
+//! | `recovery` | whether a run recovered from a failed call |
+//! | `unsupported_facts`, `links_and_quotations` | facts, links and quotations of an answer without support |
+//! | `contradicted` | answers that contradict structured results |
+//! | `arithmetic`, `time_arithmetic` | whether a number, a time or a duration follows from others |
+//! | `dates`, `local_dates`, `dates_and_times` | dates and times in texts |
+//! | `claims` | claims of work: "I verified" |
+//! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
+//! | `missing_announced_call` | calls that are announced and not made |
+//! | `unmet_confirmation` | actions that the user confirmed and that were not carried out |
+//! | `omitted_action`, `omitted_item` | parts of a request that no call does; things that the calls of an action leave out |
+//! | `skipped_step`, `skipped_lookups` | steps before an action, and lookups before an answer, that were skipped |
+//! | `redundant_question` | questions for what the user has already stated |
+//! | `repeated_action` | payments, messages and orders that were made twice |
+//! | `contradicted_flag`, `contradicted_number` | flags and numbers of calls that contradict the request |
+//! | `wrong_amount`, `wrong_code`, `wrong_date_time`, `wrong_identifier`, `wrong_row` | calls with another amount, code, date, identifier or row than the one requested |
+//! | `linked_identifiers` | identifiers that one record gives for one thing |
+//! | `swapped_source_target` | calls with source and target swapped |
+//! | `exceeded_limit` | amounts above a limit of the instructions |
+//! | `executed_placeholder` | placeholders in arguments |
+//! | `invented_contact`, `invented_data`, `invented_patch_context` | contact details, data and lines of code that the model made up |
+//! | `guess_as_fact` | guesses that are later stated as facts |
 
 pub(crate) mod missing_announced_call;
 mod wrong_identifier;

@@ -52,7 +52,7 @@ const EXCEPTS: WordClasses = classes!(Negation Exception Alternative Condition A
 regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.
 const FILLERS: [&str; 5] = ["please", "also", "then", "kindly", "afterwards"];
-/// Words behind the verb of a part: its object begins.
+/// Words after the verb of a part: its object begins.
 const OBJECTS: [&str; 21] = [
     "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
     "these", "both", "all", "one", "another", "everyone",
@@ -206,7 +206,7 @@ struct Mentions<'t> {
     looked_up: Vec<&'t str>,
 }
 
-/// Whether only commas and conjunctions stand between identifiers: others are compared.
+/// Whether only commas and conjunctions are between identifiers: others are compared.
 fn is_enumerated(task: &str, ids: &[String]) -> bool {
     let lower = task.to_ascii_lowercase();
     let mut from = 0;
@@ -234,7 +234,7 @@ fn of_tool<'p, 't>(
     offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
         let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
         let words = identifier_words(&tool.name);
-        // `update_emergency_contact`: the verb comes first, and the thing is behind it.
+        // `update_emergency_contact`: the verb comes first, and the thing is after it.
         let (verb, things) = words.split_first()?;
         let action = action_of(verb).filter(|action| !purpose.is_query() && !action.is_work())?;
         let things: Vec<String> =

@@ -1,7 +1,7 @@
 //! A thing that the calls of an action leave out: "living room, office and bathroom", and no call for the office.
 //!
-//! Principle: where several calls of one action pass one thing each, the things that a text names beside these are
-//! meant as well. Those that the request names beside them, joined to one of them and with the same word behind it or
+//! Principle: where several calls of one action pass one thing each, the things that a text names next to these are
+//! meant as well. Those that the request names next to them, joined to one of them and with the same word after it or
 //! none, are in a call, or a result or the answer mentions them. Those of a list that the answer claims to have done,
 //! and that names nothing but things, are in a call.
 //!

@@ -105,9 +105,9 @@ impl Recoveries {
 }
 
 /// Whether the answer of the run, which its user reads, says that something failed or is lacking: in such words, by a
-/// mark beside an item of a list, or by any negated statement ("only the lamp in the hall does not answer"), since
-/// whatever is claimed as done is compared with the calls by other rules. Or it may say so in a language whose words
-/// are not read.
+/// mark next to an item of a list, or by any negated statement ("only the lamp in the hall does not answer"), since
+/// everything that is claimed as done is compared with the calls by other rules. Or it may say so in a language whose
+/// words are not read.
 fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
     final_answer(trace).is_some_and(|answer| {

@@ -1,7 +1,7 @@
 //! Questions for what the user has already said: "What is the parcel number?" after "pickup for parcel JD0146002213".
 //!
 //! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one
-//! directly behind the name of this thing, and no other one behind it, and no call of the run has it. A call that had
+//! directly after the name of this thing, and no other one after it, and no call of the run has it. A call that had
 //! it may have shown that it is wrong, and a question that repeats it asks for a confirmation.
 //!
 //! In: what the user said, the calls and the answer of an outermost agent. Out: one finding, on the model span of the
@@ -90,7 +90,7 @@ fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = (Language, &'t str)> {
 }
 
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
-/// month, a day or a time, or a thing beside a word that can be only its name ("the eu-central region").
+/// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
 fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Finding> {
     offered(conduct.trace, conduct.i).next()?;
     let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();

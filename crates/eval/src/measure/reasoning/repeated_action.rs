@@ -1,7 +1,7 @@
 //! Effects that were caused twice: a refund of the same amount for the same order, issued two times.
 //!
 //! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
-//! causes it again. It is meant where the request counts or asks for more, or where another action stands between the
+//! causes it again. It is meant where the request counts or asks for more, or where another action is between the
 //! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own
 //! say that there are two effects, and so does a later list with two rows for the one call: then neither a first result
 //! that was still pending nor one that timed out explains the second call. A call that takes one of them back, or an
@@ -161,7 +161,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     None
 }
 
-/// What the user says of several calls.
+/// What the user states about several calls.
 struct Several {
     /// There is a word for it.
     by_word: bool,
@@ -366,7 +366,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
     None
 }
 
-/// What a record in the result of a call says of an action.
+/// What a record in the result of a call states about an action.
 struct FlaggedRecord<'t> {
     call: &'t Call,
     flags: Vec<Flag>,
@@ -382,7 +382,7 @@ struct Flag {
     about: Vec<String>,
 }
 
-/// What the records in the results of an agent's calls say of an action, in order; `None` beyond the work budget.
+/// What the records in the results of an agent's calls state about an action, in order; `None` beyond the work budget.
 fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord<'t>>> {
     let (mut all, memo) = (Vec::new(), conduct.memo);
     for (_, call) in conduct.calls(MAX_CALLS) {

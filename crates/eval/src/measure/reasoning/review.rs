@@ -411,7 +411,7 @@ impl<'a> Reviewer<'a> {
         let task = agent_index::task(self.trace, agent).map(|task| &**task);
         let is_english = is_english(answer, task, self.memo);
         self.history.read_until(at);
-        // Values of structured results are facts, whatever the request is called.
+        // Values of structured results are facts under any request.
         let history = &mut self.history;
         let mut has_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {

@@ -228,7 +228,7 @@ pub(super) fn clauses<'t>(
         let mut from = start;
         for (stop, next) in breaks(plain, start, within) {
             let text = prose.get(from..stop).unwrap_or_default();
-            // "But" behind a comma begins the clause that the comma has begun.
+            // "But" after a comma begins the clause that the comma has begun.
             if text.trim().is_empty() && next < end {
                 continue;
             }

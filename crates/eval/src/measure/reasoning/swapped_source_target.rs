@@ -1,6 +1,6 @@
 //! Calls with the two ends of a movement swapped: "from savings to checking", and `from: checking, to: savings`.
 //!
-//! Principle: the source is the end that the request names behind "from", the target the one behind "to". A request for
+//! Principle: the source is the end that the request names after "from", the target the one after "to". A request for
 //! the way back, or to undo a movement, names the ends of the first one: words of a return before them exclude it.
 //!
 //! In: the request, and the calls that succeeded. Out: the first call whose ends are swapped.
@@ -27,7 +27,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
         let (ahead, rest) = (asked.get(..from.start)?, asked.get(from.end..)?);
         let to = language.table().first(rest, WordClass::Target, 1)?;
         let (between, behind) = (rest.get(..to.start)?, rest.get(to.end..)?);
-        // In Japanese they stand behind the ends, before the verb.
+        // In Japanese they follow the ends, before the verb.
         let (request, from, to) = match language {
             Language::Japanese => (behind, ahead, between),
             _ => (ahead, between, behind),

@@ -15,7 +15,7 @@ use crate::measure::numbers::{self, Number};
 const MAX_MOMENTS: usize = 64;
 /// Dates among which a number without a unit may be an age, and times among which it may be any difference.
 const AGES_AMONG: usize = 12;
-/// Times behind one of a text that belong to the same thing as it: a departure and its arrival.
+/// Times after one of a text that belong to the same thing as it: a departure and its arrival.
 const NEAR: usize = 3;
 /// Most differences of such times.
 const MAX_NEAR: usize = 256;
@@ -111,7 +111,7 @@ impl Moments {
     }
 
     /// Whether the number is a difference of moments in minutes, hours or days, or a time of day, where the words
-    /// beside it are not read. Of many times only those near each other are compared: some pair gives almost any
+    /// next to it are not read. Of many times only those near each other are compared: some pair gives almost any
     /// number.
     pub(super) fn give_difference(&self, sentence: &str, number: &Number) -> bool {
         let within =
@@ -128,7 +128,7 @@ impl Moments {
         let of_times = of_times.flat_map(|by| [by, MINUTES_OF_DAY - by]).chain(self.near.iter().copied());
         let mut minutes = of_times.chain(pairs(&self.instants).filter(|_| all(&self.instants)));
         let mut days = pairs(&self.days).filter(|_| all(&self.days));
-        // "2 Stunden 43 Minuten": the minutes beside the hours before them.
+        // "2 Stunden 43 Minuten": the minutes next to the hours before them.
         let mut before = None;
         numbers::scan(sentence, |other| {
             if other.end <= number.start {

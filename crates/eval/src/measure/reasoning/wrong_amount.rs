@@ -4,7 +4,7 @@
 //! its number is in no text before it and does not follow from their numbers, while the answer has the user's number,
 //! which no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is that of the
 //! argument, or of the result, that is named for the thing, or whose description in the schema is; several calls add
-//! up. Words for people name one thing. In a dialogue a number that was spoken of later is no other one.
+//! up. Words for people name one thing. In a dialogue a number that was mentioned later is no other one.
 //!
 //! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
 //! that wrote the call.
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
         counted(text, self.memo).any(|(of, thing)| of == number && thing == of_noun)
     }
 
-    /// Whether a turn of a dialogue speaks of this number: the user may have changed it, or agreed to it.
+    /// Whether a turn of a dialogue mentions this number: the user may have changed it, or agreed to it.
     fn is_discussed(&self, noun: &str, number: f64) -> bool {
         let later = self.said.get(1..).unwrap_or_default();
         let is_in = |text: &Text| values(text, self.memo).any(|of| of == number);
@@ -344,7 +344,7 @@ impl<'r> Known<'r> {
         Known { run, evidence, read: 0, llm: None }
     }
 
-    /// Reads what stands before a call; `None` beyond the work budget.
+    /// Reads the texts before a call; `None` beyond the work budget.
     fn read_before(&mut self, call: &Call) -> Option<()> {
         let Run { trace, agent, .. } = *self.run;
         let later = agent.calls.iter().skip(self.read).filter_map(|i| trace.calls.get(*i));
@@ -405,7 +405,7 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
     (0..count).filter_map(of).flatten().filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
 }
 
-/// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing behind it is counted.
+/// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing after it is counted.
 fn is_for_people(language: Option<Language>, words: &[&str], at: usize) -> bool {
     let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
     let ends = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
@@ -531,7 +531,7 @@ mod tests {
         };
         assert_eq!(described("The number of guests."), 1);
         assert_eq!(described("The number of tables for the guests."), 0);
-        // What a turn of the dialogue speaks of is no other number.
+        // A number that a turn of the dialogue mentions is no other number.
         let later = |says: &str, user: &str| {
             let script = Script::new("Book a table for 4 on Friday.").says(says).user(user);
             let script = script.calls("", &[("book_table", r#"{"guests":2}"#)]).returns("{}");

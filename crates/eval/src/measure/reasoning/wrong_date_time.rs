@@ -116,7 +116,7 @@ impl Meant {
         }
     }
 
-    /// Whether a call with another day may do what is meant: it is far from it, or so many days behind it as the thing
+    /// Whether a call with another day may do what is meant: it is far from it, or so many days after it as the thing
     /// lasts.
     fn allows(&self, passed: Day, lengths: &[i64]) -> bool {
         let Meant::Day(day) = self else { return false };
@@ -282,7 +282,7 @@ impl<'a> Request<'a> {
         };
         let last = words.last().map(String::as_str).unwrap_or_default();
         if ARTICLES.contains(&last) || is_owner(last) {
-            // "My 9:15 train": the noun is directly behind.
+            // "My 9:15 train": the noun is directly after.
             let noun = behind.strip_prefix(' ').and_then(|rest| rest.split_whitespace().next());
             if noun.is_some_and(|noun| stems(noun).next().is_some() && !is_object(noun)) {
                 return false;
@@ -314,7 +314,7 @@ impl<'a> Request<'a> {
         let mut words = keys.flatten();
         let has = |known: &[&str], word: &String| known.contains(&word.as_str());
         words.any(|word| match meant {
-            // What begins behind the day does not contain it.
+            // What begins after the day does not contain it.
             Meant::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
             _ => has(&BEGINS, &word) || has(&BOUNDS, &word),
         })

@@ -39,7 +39,7 @@ const MAX_TASK: usize = 300;
 const MAX_CALLS: usize = 40;
 const MAX_ROWS: usize = 200;
 const MAX_VALUES: usize = 16;
-/// Most replies of the user: after more, other things are spoken of.
+/// Most replies of the user: after more, the dialogue is about other things.
 const MAX_REPLIES: usize = 3;
 /// Most rows whose words are compared with each other.
 const MAX_NAMED: usize = 40;
@@ -104,7 +104,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     })
 }
 
-/// Whether a request is about something else than what it names, or says of another thing that it is not meant: "Ana,
+/// Whether a request is about something else than what it names, or states that another thing is not meant: "Ana,
 /// not Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
 fn speaks_of_others(task: &str, language: Language) -> bool {
     let is_name = |word: &str| word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit());
@@ -253,7 +253,7 @@ impl Request<'_> {
     }
 
     /// The only row with a value that the request has and by which it distinguishes this row from others: a code
-    /// (`deploy-staging`), or a word beside one that both rows have ("Anna from accounting"); where neither the user
+    /// (`deploy-staging`), or a word next to one that both rows have ("Anna from accounting"); where neither the user
     /// nor the answer has the value of the other row.
     fn named_by_value<'r>(
         &self,

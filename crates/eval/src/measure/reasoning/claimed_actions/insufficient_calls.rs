@@ -50,7 +50,7 @@ impl Claimed<'_, '_> {
     }
 
     /// The only call that may have done what is claimed, with the state by which it still waits for somebody, if the
-    /// answer does not speak of that.
+    /// answer does not mention it.
     pub(super) fn awaited(&self) -> Option<(&Call, String)> {
         use Action::{Book, Cancel, Delete, Pay, Refund, Transfer, Update};
         // A request that waits was made, submitted or sent.
@@ -181,7 +181,7 @@ impl Claimed<'_, '_> {
             || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
     }
 
-    /// Whether a claim to have told somebody something is about others than the reader: in English a verb of messages
+    /// Whether a claim to have informed somebody is about others than the reader: in English a verb of messages
     /// alone, and not "informed you", in other languages what the user asked for.
     fn tells_others(&self) -> bool {
         const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];

@@ -3,7 +3,7 @@
 //!
 //! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about
 //! it. It is about another one if it gives several figures that only that row has, and none that only the row asked for
-//! has. A request that asks for something beside, before or after the row that it names asks for no row by name.
+//! has. A request that asks for something next to, before or after the row that it names asks for no row by name.
 
 use super::exchange::{Exchange, Outcome};
 use super::misattributed_values::unstructured;

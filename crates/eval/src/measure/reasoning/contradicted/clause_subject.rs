@@ -1,4 +1,4 @@
-//! Of what a clause about a state speaks: of what the results are about, or of something else.
+//! What a clause about a state is about: the things of the results, or something else.
 //!
 //! Principle: a result refutes only what is said of its own things: of "it", of a thing that the request, the call or
 //! the result names. "Its description is available on the page" says nothing of the product, and "orders are shipped
@@ -9,7 +9,7 @@ use super::predicates::{Predicate, is_verb};
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::statements::Clause;
 
-/// Words that stand for the thing that was named before, or leave it out.
+/// Words that refer to the thing that was named before, or leave it out.
 const PRONOUNS: [&str; 14] = [
     "it",
     "it's",
@@ -30,12 +30,12 @@ const PRONOUNS: [&str; 14] = [
 const LEADS: [&str; 9] = ["and", "but", "so", "yes", "no", "also", "currently", "unfortunately", "then"];
 /// Words by which a phrase means a certain thing; "this" and the like are [`PRONOUNS`].
 const DEFINITE: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
-/// The speaker, whose action has an object behind the verb.
+/// The speaker, whose action has an object after the verb.
 const SPEAKERS: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
 /// Shortest noun that is compared by its beginning.
 const MIN_NOUN: usize = 4;
 
-/// Whether a clause with the predicate speaks of things that the results are about.
+/// Whether a clause with the predicate is about things that the results are about.
 pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predicate: &Predicate) -> bool {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     let verb = words.iter().position(|word| is_verb(word) || SPEAKERS.contains(word)).unwrap_or_default();

@@ -143,7 +143,7 @@ fn wrong_extreme<'a>(
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, about)) in stated {
         let Some(field) = field_of(form, about, &clause.words, rows) else { continue };
-        // The item may be named beside the clause: "The Ridge, at 74.50, is the cheapest".
+        // The item may be named next to the clause: "The Ridge, at 74.50, is the cheapest".
         let words = words_of(clause.sentence);
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
         let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));

@@ -1,9 +1,9 @@
-//! Numbers beside the name of a field: "you have 9 days remaining", and `remaining_days: 7`.
+//! Numbers next to the name of a field: "you have 9 days remaining", and `remaining_days: 7`.
 //!
 //! Principle: where a field has one value in the results, a statement that gives one number to all words of its key
 //! gives this value. It is another one if no text has the number, it does not follow from the numbers of the results,
 //! and the answer gives the field's value nowhere. A sentence that only says what the field is ("your total is 89.40")
-//! has to give the value itself, whatever else the number follows from; there, too, the latest result of equal calls
+//! has to give the value itself, even if the number follows from others; there, too, the latest result of equal calls
 //! counts.
 
 use std::ops::Range;
@@ -168,7 +168,7 @@ fn is_frame(sentence: &str, name: &[String]) -> bool {
     sentence.split_whitespace().all(is_plain) && amounts == 1
 }
 
-/// Whether the clause has all words of the key, and the number beside one of them.
+/// Whether the clause has all words of the key, and the number next to one of them.
 fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
     let has = |word: &String| {
         clause.words.split_whitespace().any(|said| is_key_word(std::slice::from_ref(word), said))

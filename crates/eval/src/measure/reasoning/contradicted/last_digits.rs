@@ -11,7 +11,7 @@ use crate::measure::records::Field;
 const MIN_LONG: usize = 8;
 const MAX_ENDINGS: usize = 16;
 
-/// Value of phrases behind which other words may stand before the digits: "the last four digits of the card are".
+/// Value of phrases that may be separated from the digits by other words: "the last four digits of the card are".
 const DIGITS: u8 = 2;
 
 // Two asterisks are emphasis, and no mask.

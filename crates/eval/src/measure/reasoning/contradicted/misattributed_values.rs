@@ -1,9 +1,9 @@
 //! Values of another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
 //!
 //! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of
-//! that row; what it says of the row may stand in the list below it ([`super::row_scope`]). It is another one's if only
-//! other rows have the value in that column, the named row has a different one, which the answer does not give, and
-//! nothing else that the model had seen has the value. The rows are those of a list, or the results of one tool for
+//! that row; what it states about the row may be in the list below it ([`super::row_scope`]). It is another one's if
+//! only other rows have the value in that column, the named row has a different one, which the answer does not give,
+//! and nothing else that the model had seen has the value. The rows are those of a list, or the results of one tool for
 //! several things ([`super::named_rows`]).
 
 use super::exchange::{Exchange, Outcome};
@@ -77,7 +77,7 @@ struct Comparison<'e, 'a> {
     table: &'e [Row<'e>],
     /// By clause of the answer.
     named: Vec<Named>,
-    /// By clause that names no row, the one that it speaks of.
+    /// By clause that names no row, the one that it is about.
     inherited: Vec<Option<usize>>,
 }
 
@@ -117,7 +117,7 @@ impl<'e> Comparison<'e, '_> {
         None
     }
 
-    /// The words of a clause, and of one behind it that only adds a place or a time: "W-1001 is next, on 9 December".
+    /// The words of a clause, and of one after it that only adds a place or a time: "W-1001 is next, on 9 December".
     fn with_fragment(&self, clause: &Clause<'_>) -> String {
         let mut behind = self
             .exchange
@@ -204,8 +204,8 @@ pub(super) fn unstructured<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item =
     sources.unstructured().iter().map(|text| &***text)
 }
 
-/// Whether a clause that has the value means it. A common word may be said of anything: it is meant beside the name of
-/// its column, as a state behind a verb or close before the name of the row, or as a name with its capital.
+/// Whether a clause that has the value means it. A common word may apply to anything: it is meant next to the name of
+/// its column, as a state after a verb or close before the name of the row, or as a name with its capital.
 fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
     let shown = cell.shown();
     let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);

@@ -5,6 +5,24 @@
 //! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
 //! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue says to the user is compared in the same way, with the results before it.
+//!
+//! | file | content |
+//! |---|---|
+//! | `exchange`, `sources` | an answer with what it is compared with; the results before it |
+//! | `clause_subject`, `predicates` | what a clause is about; what a flag or a state asserts |
+//! | `states`, `labels` | flags and states; values of a closed set |
+//! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
+//! | `counts`, `subset_counts` | counts of things, and of a part of them |
+//! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
+//! | `extremes`, `request_bound`, `series_bound` | the cheapest or largest thing; bounds of the request; bounds of a series |
+//! | `identifiers`, `last_digits`, `identifier_owner` | identifiers, their last digits, and the thing that they belong to |
+//! | `altered_names` | names that differ by one word |
+//! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that nothing gives |
+//! | `equations` | arithmetic that an answer writes out |
+//! | `test_runs` | results of test runs |
+//! | `field_numbers`, `decimal_shift`, `other_unit` | numbers named like a field; a shifted decimal point; another unit |
+//! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
+//! | `misattributed_values`, `asked_row` | values of another row than the named one, or the one asked for |
 
 mod universal_claims;
 mod asked_row;
@@ -63,7 +81,7 @@ use sources::Sources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
-/// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
+/// The first checks of the list, whose findings are all kept; those after them may find the same.
 const OF_THEIR_OWN: usize = 18;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);

@@ -17,7 +17,7 @@ regex!(
     FOUND,
     r" (?:found|available|exist|exists|match|matches|matched|listed|recorded|returned|items?|results?|entries|records?|orders?|tickets?|trains?|flights?|events?|products?|appointments?|bookings?|messages?|invoices?) "
 );
-/// Words that state a condition on the items, beside "cheaper" and the like.
+/// Words that state a condition on the items, in addition to "cheaper" and the like.
 const CONDITIONS: WordClasses =
     classes!(Bound Comparison Exception Increment Neighbour New Restriction Sequence);
 regex!(CONDITION, r" (?:under|over|least|cheaper|longer|without|with|that are|that have|which|left) ");

@@ -18,7 +18,7 @@ const MAX_FIELDS: usize = 2_000;
 const SMALL: f64 = 9.0;
 /// Names of the fields that have the unit of the others.
 const UNIT_FIELDS: [&str; 6] = ["unit", "units", "uom", "currency", "unit of measure", "currency code"];
-/// Most bytes of a unit beside a number.
+/// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -68,7 +68,7 @@ fn has(text: &str, n: &Number) -> bool {
     numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value))
 }
 
-/// The unit directly behind a number, or of money before it.
+/// The unit directly after a number, or of money before it.
 fn beside(text: &str, n: &Number) -> Option<Unit> {
     let after = text.get(n.end..)?.trim_start_matches([' ', '\u{a0}', '*']);
     let word: String =

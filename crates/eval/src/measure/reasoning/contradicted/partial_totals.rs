@@ -57,7 +57,7 @@ const PART: [&str; 24] = [
     "only",
     "others",
 ];
-/// Words of keys of a place in a list, behind "next".
+/// Words of keys of a place in a list, after "next".
 const PLACES: [&str; 9] = ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
 /// Words of keys of the number of all items, and of the most that a page has.
 const ALL: [&str; 3] = ["total", "count", "totalcount"];

@@ -10,7 +10,7 @@ use crate::measure::language::{WordClasses, classes};
 use crate::measure::numbers;
 use crate::measure::records::{Field, Record};
 
-// A verb that speaks of all values, the side of the bound, and the bound.
+// A verb about all values, the side of the bound, and the bound.
 regex!(
     BOUND,
     r"(?i)\b(?:(?:stay|stayed|stays|remained|remains|kept|keeps|always|throughout) (?:[a-z]+ ){0,2}?(?P<side>below|under|above|over)|never (?P<never>exceeded|exceeds|rose above|went above|went over|fell below|dropped below|went below)) (?P<n>[-\u2212]?\d[\d.,]*)"

@@ -164,7 +164,7 @@ fn is_called(exchange: &Exchange<'_>, fact: &Fact<'_>, words: &str) -> bool {
     })
 }
 
-/// Whether any field has the claim as its value, whatever its key: `customs: pending` beside `status: in_transit`.
+/// Whether a field of any key has the claim as its value: `customs: pending` next to `status: in_transit`.
 fn is_value(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) -> bool {
     let Predicate::Known(name) = predicate else { return false };
     let mut texts =

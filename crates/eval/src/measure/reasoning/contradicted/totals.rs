@@ -82,7 +82,7 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The amounts before the words for a total, and the one behind them, if it can be their sum.
+/// The amounts before the words for a total, and the one after them, if it can be their sum.
 fn parts_of<'n>(
     sentence: &str,
     numbers: &'n [Number],
@@ -109,7 +109,7 @@ fn parts_of<'n>(
     is_sum.then_some((parts, total))
 }
 
-/// The unit directly behind a number.
+/// The unit directly after a number.
 fn unit_behind<'s>(sentence: &'s str, n: &Number) -> &'s str {
     let behind = sentence.get(n.end..).unwrap_or_default().trim_start();
     let end = behind

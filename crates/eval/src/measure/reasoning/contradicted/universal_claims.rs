@@ -18,7 +18,7 @@ regex!(
     ASKS_WHETHER,
     r"^ (?:is|are|was|were|do|does|has|have) (?:the|my|our|your|these|those|all|both|they) "
 );
-/// Verbs behind the things.
+/// Verbs after the name of the things.
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
 /// "All pods are running", where the state of one of them is another.
