@@ -13,7 +13,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `table`, `overrides` | the conventions, compiled; their format |
+//! | `table`, `kind_rules`, `overrides` | the conventions, compiled; the kinds that they imply; their format |
 //! | `scan`, `interpret`, `span_view` | a span: its attributes, the value of each field, the result |
 //! | `node`, `json_keys`, `python_repr` | content as a tree; keys of JSON without parsing; objects as Python prints them |
 //! | `message`, `part`, `tool` | messages, their parts, and the arguments, results and definitions of tools |
@@ -41,6 +41,7 @@ mod flat_message;
 mod framing;
 mod tool_span;
 mod interpret;
+mod kind_rules;
 mod length_limit;
 pub(crate) mod json_keys;
 pub(crate) mod message;

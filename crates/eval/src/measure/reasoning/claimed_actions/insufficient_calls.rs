@@ -11,7 +11,8 @@
 use verdict_otlp::work;
 
 use super::effects::Awaited;
-use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, Tense, things};
+use super::offers::{NamedTool, things};
+use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Tense};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
@@ -109,7 +110,7 @@ impl Claimed<'_, '_> {
         }
         let end = end_of(self.trace, self.at);
         let made = || self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
-        let makes = |(name, tool): &(&String, &CalledTool), of: &Named| {
+        let makes = |(name, tool): &(&String, &CalledTool), of: &NamedTool| {
             let first = tool.purpose.actions.first();
             let is_same = || *tool.things.get_or_init(|| things(name)) == of.things;
             matches!(first, Some(Action::Create | Action::Add | Action::Save)) && is_same()
@@ -138,7 +139,8 @@ impl Claimed<'_, '_> {
         {
             return None;
         }
-        let sends = |named: &&Named| matches!(named.action, Action::Send | Action::Notify) && !named.is_own;
+        let sends =
+            |named: &&NamedTool| matches!(named.action, Action::Send | Action::Notify) && !named.is_own;
         let tool = &self.offers.named.iter().find(sends)?.tool;
         let end = end_of(self.trace, self.at);
         let may_be = self.effects.tools.values().filter(|tool| tool.first <= end).any(|tool| {
