@@ -104,8 +104,8 @@ pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     memo.of(tool, |name| Varies(is_varying(&identifier_words(name)))).0
 }
 
-/// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks` somebody
-/// for one.
+/// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks`
+/// somebody for one.
 pub(crate) fn is_of_kind(kind: &str, words: &[String]) -> bool {
     VERBS.kinds.get(kind).is_some_and(|kind| words.iter().any(|word| kind.contains(word.as_str())))
 }

@@ -3,10 +3,10 @@
 //! Principle: a result that consists of counts and flags, and whose counts are all 0, reports that nothing was done. A
 //! count of failures or attempts says the same; another count says what happened instead ("upserted": 1). A result that
 //! describes a thing as well may have such keys for the state of the thing. A result whose state is that of a refusal
-//! (`status: rejected`) reports the same, unless the call asked for this state, or was the request that may be rejected.
-//! A flag that the action was not accepted, or not done, reports the same if the result has a reason: without a reason it
-//! may be the state of the thing (an invitation that nobody accepted yet); where the result has nothing but flags and
-//! reasons, any participle says what was not done.
+//! (`status: rejected`) reports the same, unless the call asked for this state, or was the request that may be
+//! rejected. A flag that the action was not accepted, or not done, reports the same if the result has a reason: without
+//! a reason it may be the state of the thing (an invitation that nobody accepted yet); where the result has nothing but
+//! flags and reasons, any participle says what was not done.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ regex!(
 // In a text, another count of what was done: "0 rows updated, 1 row inserted".
 regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
 
-// What programs return is English in any language that their users speak: these are words of protocols.
+// What programs return is English in any language of their users: these are words of protocols.
 
 /// Words of keys that count failures or attempts, or measure something else.
 const COUNT_NO_EFFECT: [&str; 25] = [

@@ -5,8 +5,9 @@ use verdict_otlp::trace::{Kind, SpanId, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value, byte_fields};
 
+use super::kind_rules::{KindStatement, Order};
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
-use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, KindStatement, Leaf, Order, Table};
+use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Leaf, Table};
 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.

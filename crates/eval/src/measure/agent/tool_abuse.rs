@@ -158,7 +158,7 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Series of at least `least` calls of one tool, in order, that failed with the same error and are `alike`;
-    /// calls of other tools may stand between them. Series of identical calls are left out, as
+    /// calls of other tools may be between them. Series of identical calls are left out, as
     /// `failing_repeats` reports them.
     fn failing_series(
         &self,

@@ -106,7 +106,7 @@ impl Compiler<'_> {
     }
 }
 
-/// `source` without gaps at the ends of alternatives: the words that they stand for change nothing, and they
+/// `source` without gaps at the ends of alternatives: the words that they match change nothing, and they
 /// end with the space that the border of the pattern requires.
 fn without_final_gaps(source: &str) -> String {
     let mut source = source.to_owned();

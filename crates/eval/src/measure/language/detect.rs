@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::known::Language;
+use super::supported::Language;
 use crate::measure::excerpt::push_lowercase;
 
 /// Bytes that are read.
@@ -18,7 +18,7 @@ pub(super) const MAX_BYTES: usize = 3000;
 const MIN_SCORE: f32 = 1.3;
 /// The best language's share of the score of the best and the second.
 const MIN_SHARE: f32 = 0.58;
-/// The least score of another language that is too low to recognise it, but speaks against English.
+/// The least score of another language that is too low to recognise it, but excludes English.
 const MIN_HINT: f32 = 1.0;
 /// Prose of so many words in lower case has function words of its language.
 const MIN_PROSE: usize = 20;

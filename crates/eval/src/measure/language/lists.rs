@@ -71,7 +71,7 @@ pub(super) struct Lists {
     pub contrast: Contrast,
     pub refusal: List,
     pub inability: List,
-    /// Words that stand for an answer that is not known.
+    /// Words in place of an answer that is not known.
     pub nothing: List,
     pub stopped: List,
     pub padding: List,
@@ -80,7 +80,7 @@ pub(super) struct Lists {
     /// What a sentence of `invention` only assumes.
     pub assumed: Pattern,
     pub error: List,
-    /// The reply of a user who agrees. `unless` adds something or makes an exception, wherever it stands.
+    /// The reply of a user who agrees. `unless` adds something or makes an exception, at any position.
     pub agreement: List,
     /// The reply of a user who declines, takes back or postpones.
     pub withdrawal: List,

@@ -219,7 +219,7 @@ enum End {
 }
 
 impl Splitter<'_, '_> {
-    /// Reads up to the end of a sentence, behind its punctuation; `None` at the end of the text.
+    /// Reads up to the end of a sentence, after its punctuation; `None` at the end of the text.
     fn read(&mut self, words: &mut Words) -> Option<End> {
         let from = self.at;
         let mut before = ' ';
@@ -309,7 +309,7 @@ impl Splitter<'_, '_> {
         (!self.spaced || before == ' ') && self.contrast.begins(rest.as_bytes(), self.spaced)
     }
 
-    /// Skips a fenced block or inline code behind its first backtick.
+    /// Skips a fenced block or inline code after its first backtick.
     fn skip_code(&mut self, rest: &str, words: &mut Words) {
         let (fence, within) = match rest.starts_with("```") {
             true => ("```", rest),
@@ -394,7 +394,7 @@ fn is_word(c: char) -> bool {
         || matches!(c, '€' | '$' | '£' | '¥' | '%' | '％' | '@' | '/' | '+' | '=' | '&' | '々' | 'ー')
 }
 
-/// The words of the sentence that is read, behind those of the sentences before it.
+/// The words of the sentence that is read, after those of the sentences before it.
 struct Words {
     text: String,
     /// Where the sentence begins.

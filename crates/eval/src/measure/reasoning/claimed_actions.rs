@@ -2,39 +2,41 @@
 //!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
 //! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
-//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
-//! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
-//! paragraph") are claims only where a tool for them was offered.
+//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What
+//! follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result reports
+//! as a state is no claim of the model's own. Actions that a text itself can be ("I have added a paragraph") are claims
+//! only where a tool for them was offered.
 
 mod effects;
+mod insufficient_calls;
+mod offers;
 mod passed_on;
-mod prepared;
 
 use foldhash::HashSet;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::history::end_of;
+use super::linked_identifiers::{identifiers, is_known_otherwise, shape};
 use super::missing_announced_call::instructions;
-use super::other_moment;
-use super::same_thing::{identifiers, is_known_otherwise, shape};
 use super::skipped_step::verbs;
+use super::wrong_date_time;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
-use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
     Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes, classes_in,
 };
-use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
 use effects::{CalledTool, Effects, MAX_BYTES};
-pub(super) use prepared::{is_form_of, says_done};
+pub(super) use insufficient_calls::{is_form_of, says_done};
+use offers::{NamedTool, Offers, things};
 
 /// Words by which a claim is about a part of the things.
 const PARTS: WordClasses = classes!(Exception Restriction Bound);
@@ -76,7 +78,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
-                    let offers = offers.get_or_insert_with(|| self::offers(trace, i));
+                    let offers = offers.get_or_insert_with(|| offers::offers(trace, i));
                     let classes = said.classes(claim.sentence);
                     let verdict =
                         Claimed { trace, memo, at, turn, claim, classes, effects, offers }.examine();
@@ -90,56 +92,6 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     }
     out
 }
-
-/// What the tools that an agent was offered do.
-struct Offers {
-    actions: HashSet<Action>,
-    /// A tool may change something.
-    change: bool,
-    named: Vec<Named>,
-}
-
-/// A tool that changes something and is named for an action and a thing.
-struct Named {
-    tool: Text,
-    action: Action,
-    /// The stems of the thing.
-    things: Vec<String>,
-    /// The action is the thing itself: `issue_refund`.
-    is_own: bool,
-}
-
-fn offers(trace: &AgentTrace, agent: usize) -> Offers {
-    let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
-    for tool in offered(trace, agent) {
-        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
-        offers.change |= !purpose.is_query();
-        let Some(action) = purpose.actions.first() else { continue };
-        offers.actions.insert(*action);
-        let things = things(&tool.name);
-        if !purpose.is_query() && !things.is_empty() {
-            offers.named.push(Named { tool: tool.name.clone(), action: *action, things, is_own: false });
-        }
-        if let Some((action, word)) = own_action(&tool.name).filter(|_| !purpose.is_query()) {
-            let things = vec![word];
-            offers.named.push(Named { tool: tool.name.clone(), action, things, is_own: true });
-        }
-    }
-    offers
-}
-
-/// The action that a tool is named for as a thing, and its word: `issue_refund`, `process_refund`, `refund`.
-fn own_action(name: &str) -> Option<(Action, String)> {
-    let words = identifier_words(name);
-    let (last, others) = words.split_last()?;
-    let is_light = |word: &String| LIGHT.contains(&word.as_str());
-    let action = action_of(last).filter(|_| others.len() < 2 && others.iter().all(is_light))?;
-    Some((action, last.clone()))
-}
-
-/// Verbs that say only that the thing behind them is done.
-const LIGHT: [&str; 9] =
-    ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
 fn never_sent(tool: &str) -> String {
     format!("{tool} was never called, and no call or result says that anything was sent")
@@ -158,16 +110,6 @@ fn are_opposite(one: Action, other: Action) -> bool {
     let makes = |of: Action| matches!(of, Add | Book | Create | Order | Schedule);
     let ends = |of: Action| matches!(of, Cancel | Delete | Refund | Return);
     makes(one) && ends(other) || ends(one) && makes(other)
-}
-
-/// The stems of the words in a tool's name without its verb.
-fn things(name: &str) -> Vec<String> {
-    work::count(1);
-    let mut words = identifier_words(name);
-    if let Some(verb) = words.iter().position(|word| action_of(word).is_some()) {
-        words.remove(verb);
-    }
-    words.iter().flat_map(|word| stems(word)).collect()
 }
 
 /// Whether a text has a form of a verb of this class that ends as a participle does: "CANCELED" for cancelled.
@@ -300,11 +242,11 @@ impl Claimed<'_, '_> {
         if !is_first
             || !self.effects.whole
             || self.claim.tense != Tense::Done
-            || other_moment::is_relative(sentence)
+            || wrong_date_time::is_relative(sentence)
         {
             return None;
         }
-        let (days, times) = (other_moment::days(sentence), other_moment::times(sentence));
+        let (days, times) = (wrong_date_time::days(sentence), wrong_date_time::times(sentence));
         if days.len() > 1 || times.len() > 1 || days.is_empty() && times.is_empty() {
             return None;
         }
@@ -319,17 +261,17 @@ impl Claimed<'_, '_> {
         });
         let (call, None) = (acting.next()?, acting.next()) else { return None };
         let texts = [call.arguments.as_deref()?, call.result.as_deref()?];
-        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || other_moment::is_zoned(text))
+        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || wrong_date_time::is_zoned(text))
             && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
         let (of_arguments, known) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
         let other_day = || {
-            let passed = other_moment::days(of_arguments);
-            let known = other_moment::days(&known);
+            let passed = wrong_date_time::days(of_arguments);
+            let known = wrong_date_time::days(&known);
             days.first().is_some_and(|day| !passed.is_empty() && !known.iter().any(|of| of.is(*day)))
         };
         let other_time = || {
-            let passed = other_moment::times(of_arguments);
-            let known = other_moment::times(&known);
+            let passed = wrong_date_time::times(of_arguments);
+            let known = wrong_date_time::times(&known);
             times
                 .first()
                 .is_some_and(|time| !passed.is_empty() && !known.iter().any(|of| of % 720 == time % 720))
@@ -337,7 +279,8 @@ impl Claimed<'_, '_> {
         (is_read && (other_day() || other_time())).then_some(call)
     }
 
-    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its class.
+    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its
+    /// class.
     fn is_reported(&self) -> bool {
         let Some(view) = self.trace.views.get(self.at) else { return true };
         if !self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP) {
@@ -373,9 +316,10 @@ impl Claimed<'_, '_> {
             return None;
         }
         let said: HashSet<String> = stems(self.claim.sentence).collect();
-        let is_said = |named: &&Named| named.is_own || named.things.iter().all(|thing| said.contains(thing));
+        let is_said =
+            |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| said.contains(thing));
         let of_action = self.offers.named.iter().filter(|named| named.action == action);
-        let Named { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
+        let NamedTool { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
         // Another tool that is said to have done it, or that may do anything.
         let end = end_of(self.trace, self.at);
         let mut made = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);

@@ -1,7 +1,7 @@
 //! The rules on the conduct of an agent: what it did against its request, its instructions and its own results.
 //!
-//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that wrote the call or the
-//! answer.
+//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that wrote the call or
+//! the answer.
 
 use verdict_otlp::trace::Idx;
 

@@ -4,8 +4,8 @@
 //! Principle: a limit that the instructions set for an amount of something holds for the calls that are named for
 //! it. In: the instructions and the successful calls of an agent that change something. Out: findings on the
 //! model span that requested the call. The amount is an argument of the limit's unit, or else the amount that the
-//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a condition is not compared, the highest of several limits counts, and a
-//! call that asks for approval lifts them.
+//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a
+//! condition is not compared, the highest of several limits counts, and a call that asks for approval lifts them.
 
 use verdict_otlp::trace::Idx;
 
@@ -31,13 +31,13 @@ const MAX_LIMITS: usize = 64;
 /// Most calls, the latest ones, and arguments of each.
 const MAX_CALLS: usize = 64;
 const MAX_ARGUMENTS: usize = 40;
-/// Most bytes between a number and the words for a bound behind it: "200元以上".
+/// Most bytes between a number and the words for a bound after it: "200元以上".
 const BEHIND: usize = 16;
 /// Values of bounds.
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
-// Behind an amount and its unit: for each of several things.
+// After an amount and its unit: for each of several things.
 regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao|a|an|every)\b)");
 
 // Behind a percentage: it is a discount.
@@ -54,7 +54,7 @@ const APPROVED: WordClasses = classes!(Confirmation Barrier);
 enum Unit {
     Money,
     Percent,
-    /// The stem of the noun behind the number.
+    /// The stem of the noun after the number.
     Of(String),
 }
 

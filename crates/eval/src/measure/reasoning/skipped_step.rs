@@ -2,10 +2,10 @@
 //! `send_otp`", and a new address without it.
 //!
 //! Principle: instructions that name a tool, and what it comes before, are about the calls that are such an action. The
-//! action needs an earlier call of the tool, whatever it returned. A sentence with a condition or a choice is not
-//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that the
-//! step was done (`verified: true`) stands for it. A confirmation of the user is such a step as well: it needs a message of
-//! theirs before the action.
+//! action needs an earlier call of the tool, with any result. A sentence with a condition or a choice is not
+//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that
+//! the step was done (`verified: true`) replaces it. A confirmation of the user is such a step as well: it needs a
+//! message of theirs before the action.
 //!
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
 //! model span that wrote the call.
@@ -36,8 +36,8 @@ const MAX_BYTES: usize = 32 << 10;
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
-/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most arguments
-/// of a call whose names are compared.
+/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most
+/// arguments of a call whose names are compared.
 const MAX_ORDERS: usize = 64;
 const MAX_SAID: usize = 64 << 10;
 const MAX_KEYS: usize = 64;
@@ -307,7 +307,7 @@ impl<'t> Instructions<'t> {
         has_digit(part) || self.classes(part).has_any(on)
     }
 
-    /// The parts of a sentence before and behind a word of it.
+    /// The parts of a sentence before and after a word of it.
     fn around(&self, sentence: &'t str, word: &Place) -> Option<(&'t str, &'t str)> {
         let start = sentence.as_ptr().addr() - self.text.as_ptr().addr();
         Some((sentence.get(..word.at.start - start)?, sentence.get(word.at.end - start..)?))
@@ -351,14 +351,14 @@ impl<'t> Instructions<'t> {
             (later, [ahead.get(..ahead.len() - later.len())?, rest])
         };
         // "Never run a command before the user has approved it": what comes later is forbidden, and the step is what
-        // stands behind "before".
+        // follows "before".
         let (forbidden, step) = if spaced {
             (ahead.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c)).rsplit(ENDS).next()?, rest)
         } else {
             (rest, later)
         };
         if let Some(never) = self.words(forbidden).iter().find(|of| of.classes.has(WordClass::Negation)) {
-            // A verb may stand before the negation: "stornieren Sie nie".
+            // A verb may be before the negation: "stornieren Sie nie".
             let (_, behind) = self.around(forbidden, never)?;
             let has_verb = || !verbs(behind, language).is_empty();
             let later = if language == Language::English || has_verb() { behind } else { forbidden };
@@ -367,8 +367,8 @@ impl<'t> Instructions<'t> {
             let confirms = language.speaks_of_consent(step);
             return self.of(sentence, steps, confirms, later).filter(|_| is_order);
         }
-        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
-        // "May be called", but not "must be called".
+        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no
+        // condition. "May be called", but not "must be called".
         let has_condition = |part: &str| {
             let classes = self.classes(part);
             let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);

@@ -26,8 +26,8 @@ const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Seq
 const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
 regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
-/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording, or advice, whose
-/// values are no facts.
+/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording, or advice,
+/// whose values are no facts.
 pub(super) fn is_idle(sentence: &str, language: Language) -> bool {
     let classes = language.classes(sentence);
     is_idle_with(sentence, classes) || classes.has(WordClass::Advice)
@@ -253,7 +253,7 @@ pub(super) fn clauses<'t>(
         let mut from = start;
         for (stop, next) in breaks(plain, start, within) {
             let text = prose.get(from..stop).unwrap_or_default();
-            // "But" behind a comma begins the clause that the comma has begun.
+            // "But" after a comma begins the clause that the comma has begun.
             if text.trim().is_empty() && next < end {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! What the calls of a trace have brought about, as claims are compared with it.
 //!
-//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers that
-//! successful calls name.
+//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers
+//! that successful calls name.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use verdict_otlp::work;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
-use crate::measure::reasoning::same_thing::identifiers;
+use crate::measure::reasoning::linked_identifiers::identifiers;
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Memo, without_effect};
 use crate::recognise::{AgentTrace, Call, Part};

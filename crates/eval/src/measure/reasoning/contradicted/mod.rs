@@ -5,38 +5,56 @@
 //! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
 //! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue says to the user is compared in the same way, with the results before it.
+//!
+//! | file | content |
+//! |---|---|
+//! | `exchange`, `sources` | an answer with what it is compared with; the results before it |
+//! | `clause_subject`, `predicates` | what a clause is about; what a flag or a state asserts |
+//! | `states`, `labels` | flags and states; values of a closed set |
+//! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
+//! | `counts`, `subset_counts` | counts of things, and of a part of them |
+//! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
+//! | `extremes`, `request_bound`, `series_bound` | the cheapest or largest thing; bounds of the request; bounds of a series |
+//! | `identifiers`, `last_digits`, `identifier_owner` | identifiers, their last digits, and the thing that they belong to |
+//! | `altered_names` | names that differ by one word |
+//! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that nothing gives |
+//! | `equations` | arithmetic that an answer writes out |
+//! | `test_runs` | results of test runs |
+//! | `field_numbers`, `decimal_shift`, `other_unit` | numbers named like a field; a shifted decimal point; another unit |
+//! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
+//! | `misattributed_values`, `asked_row` | values of another row than the named one, or the one asked for |
 
-mod all;
+mod universal_claims;
 mod asked_row;
-mod bound;
-mod clock;
+mod request_bound;
+mod time_zones;
 mod counts;
-mod endings;
+mod last_digits;
 mod equations;
 mod exchange;
 mod extremes;
 mod identifiers;
-mod keyed;
+mod field_numbers;
 mod labels;
 mod named_rows;
-mod nothing;
-mod other_things;
+mod nothing_found;
+mod identifier_owner;
 mod other_unit;
-mod partial;
+mod partial_totals;
 mod predicates;
-mod renamed;
+mod altered_names;
 mod row_scope;
 mod row_values;
-mod rows;
-mod series;
-mod shares;
-mod shifted;
+mod misattributed_values;
+mod series_bound;
+mod subset_counts;
+mod decimal_shift;
 mod sources;
 mod states;
-mod subjects;
+mod clause_subject;
 mod sums;
 mod test_runs;
-mod times;
+mod times_of_day;
 mod totals;
 mod weekdays;
 
@@ -63,7 +81,7 @@ use sources::Sources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
-/// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
+/// The first checks of the list, whose findings are all kept; those after them may find the same.
 const OF_THEIR_OWN: usize = 18;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
@@ -72,32 +90,32 @@ type Check = fn(&Exchange<'_>, &mut Outcome);
 const CHECKS: [(Check, bool, bool); 27] = [
     (states::check, true, false),
     (labels::check, true, false),
-    (other_things::check, true, true),
+    (identifier_owner::check, true, true),
     (counts::check, false, false),
     (totals::check, false, false),
     (extremes::check, true, false),
-    (nothing::check, true, false),
+    (nothing_found::check, true, false),
     (identifiers::check, false, true),
-    (endings::check, false, true),
-    (renamed::check, true, false),
+    (last_digits::check, false, true),
+    (altered_names::check, true, false),
     (weekdays::check, false, true),
-    (clock::check, false, true),
+    (time_zones::check, false, true),
     (equations::check, false, true),
     (test_runs::check, true, false),
-    (partial::check, true, true),
+    (partial_totals::check, true, true),
     (other_unit::check, false, true),
     (sums::check, false, true),
-    (shares::check, true, false),
+    (subset_counts::check, true, false),
     // What these find may be found above as well.
     (totals::check_sentences, true, true),
-    (all::check, true, false),
-    (rows::check, false, false),
+    (universal_claims::check, true, false),
+    (misattributed_values::check, false, false),
     (asked_row::check, true, true),
-    (keyed::check, false, true),
-    (bound::check, true, true),
-    (series::check, true, true),
-    (times::check, true, true),
-    (shifted::check, false, true),
+    (field_numbers::check, false, true),
+    (request_bound::check, true, true),
+    (series_bound::check, true, true),
+    (times_of_day::check, true, true),
+    (decimal_shift::check, false, true),
 ];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;

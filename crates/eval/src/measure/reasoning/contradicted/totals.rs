@@ -1,7 +1,8 @@
 //! Totals: the answer lists parts and a total, and the parts do not add up to it.
 //!
-//! The parts are the last numbers of the lines before the total, or in a table the numbers of its column. A total that a
-//! result gives is right, and so is one that differs by an amount or a percentage that the answer or a result mentions.
+//! The parts are the last numbers of the lines before the total, or in a table the numbers of its column. A total that
+//! a result gives is right, and so is one that differs by an amount or a percentage that the answer or a result
+//! mentions.
 
 use std::ops::Range;
 
@@ -53,8 +54,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with decimals: other
-/// numbers may count the parts.
+/// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
+/// decimals: other numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.prose;
     if !TOGETHER.is_match(prose) {
@@ -81,7 +82,7 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The amounts before the words for a total, and the one behind them, if it can be their sum.
+/// The amounts before the words for a total, and the one after them, if it can be their sum.
 fn parts_of<'n>(
     sentence: &str,
     numbers: &'n [Number],
@@ -108,7 +109,7 @@ fn parts_of<'n>(
     is_sum.then_some((parts, total))
 }
 
-/// The unit directly behind a number.
+/// The unit directly after a number.
 fn unit_behind<'s>(sentence: &'s str, n: &Number) -> &'s str {
     let behind = sentence.get(n.end..).unwrap_or_default().trim_start();
     let end = behind
@@ -136,8 +137,8 @@ fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
     Defect::ContradictsResult.finding(rationale, passage.trim())
 }
 
-/// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may be
-/// the total of any column; one of percentages has no total but a percentage.
+/// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may
+/// be the total of any column; one of percentages has no total but a percentage.
 fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     let lines = || lines.iter().take(MAX_PARTS + 1);
     let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });
