@@ -61,6 +61,9 @@ const ARGUMENTS: &[&str] = &[
     "unexpected argument",
     "unexpected arguments",
     "is a required property",
+    "must be formatted",
+    "must be in the format",
+    "invalid date format",
 ];
 const TOOLS: &[&str] = &[
     "unknown tool",
@@ -288,10 +291,7 @@ const COUNTED: [&str; 9] =
     ["iterations", "steps", "turns", "operations", "calls", "rounds", "loops", "tokens", "recursion"];
 
 /// Pairs of words that name a cause together, for texts without a phrase.
-pub(super) const PAIRS: [(Defect, &str, &str); 6] = [
-    (Defect::WrongArguments, "invalid", "must be format"),
-    (Defect::WrongArguments, "invalid", "expected format"),
-    (Defect::WrongArguments, "invalid", "must be in the format"),
+pub(super) const PAIRS: [(Defect, &str, &str); 3] = [
     (Defect::InvalidCode, "code", "parsed"),
     (Defect::InvalidCode, "import", "not allowed"),
     (Defect::InvalidCode, "import", "forbidden"),

@@ -17,6 +17,7 @@ use super::statements::{contains_words, words_of};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, WordClasses, classes};
+use crate::measure::numbers::has_digit;
 use crate::measure::records::{Field, Record, Records, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -33,6 +34,8 @@ const MAX_ROWS: usize = 100;
 const MIN_LETTERS: usize = 4;
 const MIN_CHARS: usize = 2;
 const MAX_LETTERS: usize = 60;
+/// Signs that end a clause.
+const ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
 /// Words before a value by which the request does not ask for it.
 const EXCLUDE: WordClasses =
     classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
@@ -56,8 +59,12 @@ impl Request {
     fn excludes(&self, value: &str) -> bool {
         let at = self.text.find(value).or_else(|| self.text.to_lowercase().find(value));
         let before = at.and_then(|at| self.text.get(..at)).unwrap_or_default();
-        let clause = before.rsplit(['.', '!', '?', ';', '\n']).next().unwrap_or(before);
-        self.language.is_none_or(|language| language.classes(clause).has_any(EXCLUDE))
+        let clause = before.rsplit(ENDS).next().unwrap_or(before);
+        match self.language {
+            Some(language) => language.classes(clause).has_any(EXCLUDE),
+            // Words are not read, but a number is asked for in any language.
+            None => !has_digit(value),
+        }
     }
 }
 
@@ -151,22 +158,40 @@ fn chosen<'c, 'r>(
     if !(2..=MAX_ROWS).contains(&rows.len()) || !conduct.memo.budget.spend(values * fields / 4) {
         return None;
     }
+    let after = || named.iter().filter(|(call, _)| call.start > list.start);
+    // An identifier tells which row is meant where the call has the values of another one as well.
+    let is_id = |value: &&String| has_digit(value) || value.contains('@');
+    let (call, row, value) = match only_row(after(), &rows, is_id) {
+        Ok(None) => only_row(after(), &rows, |_| true).ok()??,
+        found => found.ok()??,
+    };
+    // The user may have agreed to it.
+    let is_proposed = conduct.turns().any(|turn| contains_ignoring_case(&turn, value));
+    (!is_proposed).then_some((call, row, rows))
+}
+
+/// The only row that values of some calls name, each value that of one row alone; an error if there are several.
+fn only_row<'c, 'r, 'v>(
+    calls: impl Iterator<Item = &'v (&'c Call, Vec<String>)>,
+    rows: &[&'r Record],
+    is_wanted: impl Fn(&&String) -> bool,
+) -> Result<Option<(&'c Call, &'r Record, &'v str)>, ()>
+where
+    'c: 'v,
+{
     let mut found: Option<(&Call, &Record, &str)> = None;
-    for (call, values) in named.iter().filter(|(call, _)| call.start > list.start) {
-        for value in values {
+    for (call, values) in calls {
+        for value in values.iter().filter(&is_wanted) {
             let has = |row: &&&Record| row.fields.iter().any(|field| field.shown() == value);
             let mut with = rows.iter().filter(has);
             let (Some(row), None) = (with.next(), with.next()) else { continue };
             match found {
-                Some((_, other, _)) if !std::ptr::eq(other, *row) => return None,
+                Some((_, other, _)) if !std::ptr::eq(other, *row) => return Err(()),
                 _ => found = Some((*call, *row, value)),
             }
         }
     }
-    let (call, row, value) = found?;
-    // The user may have agreed to it.
-    let is_proposed = conduct.turns().any(|turn| contains_ignoring_case(&turn, value));
-    (!is_proposed).then_some((call, row, rows))
+    Ok(found)
 }
 
 /// The value that the request names of another row than the chosen one, and the chosen one's value in its place; if that
@@ -228,6 +253,7 @@ mod tests {
     fn thing_that_has_less_of_what_the_request_names_is_found() {
         let task = "Change the street of Ana Ruiz in Braga to Rua Nova 4.";
         assert_eq!(run(task, PEOPLE, &[r#"{"id":"C-1","street":"Rua Nova 4"}"#], "It is changed."), 1);
+        assert_eq!(run(task, PEOPLE, &[r#"{"id":"C-1","city":"Braga"}"#], "It is changed."), 1);
         assert_eq!(run(task, PEOPLE, &[r#"{"id":"C-2","street":"Rua Nova 4"}"#], "It is changed."), 0);
         let german = "Bitte die Lampe in Halle Nord ausschalten.";
         let lamps = r#"{"lamps":[{"lamp":"L-7","hall":"Halle Süd"},{"lamp":"L-9","hall":"Halle Nord"}]}"#;

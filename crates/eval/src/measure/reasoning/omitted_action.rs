@@ -20,7 +20,7 @@ use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, Said, WordClass, WordClasses, classes, classes_in};
+use crate::measure::language::{Action, Language, Said, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo, currency};

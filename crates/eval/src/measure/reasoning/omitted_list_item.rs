@@ -134,16 +134,16 @@ fn listed_names(task: &str, memo: &Memo) -> Vec<String> {
 
 fn names_of(sentence: &str, language: Language) -> Vec<String> {
     let places = language.table().places(sentence);
-    let conjunctions: Vec<_> = places
-        .iter()
-        .filter(|place| place.classes.has(WordClass::Conjunction))
-        .map(|p| p.at.clone())
-        .collect();
-    let [conjunction] = conjunctions.as_slice() else { return Vec::new() };
-    let (Some(before), Some(behind)) = (sentence.get(..conjunction.start), sentence.get(conjunction.end..))
-    else {
-        return Vec::new();
-    };
+    let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
+    let mut lists = conjunctions.filter_map(|place| {
+        let (before, behind) = (sentence.get(..place.at.start)?, sentence.get(place.at.end..)?);
+        Some(names_around(sentence, before, behind)).filter(|names| names.len() > 1)
+    });
+    lists.next().unwrap_or_default()
+}
+
+/// The names before and behind a conjunction of a sentence.
+fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
     let is_name = |word: &&str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         word.chars().next().is_some_and(char::is_uppercase) && word.chars().any(char::is_lowercase)
