@@ -26,6 +26,7 @@ use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
+use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
     Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes, classes_in,
 };
@@ -179,6 +180,10 @@ impl Claimed<'_, '_> {
             return (!self.is_reported()).then(|| Some(why()));
         }
         if !self.acted(action) {
+            // "Did you transfer it yesterday?" asks for a report of what was done before.
+            if self.effects.has_results && self.is_question() && self.is_reported() {
+                return None;
+            }
             return Some(Some(self.finding("none was made that succeeded")));
         }
         if let Some(tool) = self.only_prepared() {
@@ -236,7 +241,10 @@ impl Claimed<'_, '_> {
     /// one as well.
     fn other_moment(&self) -> Option<&Call> {
         use Action::{Book, Create, Order, Schedule};
-        let sentence = self.claim.sentence;
+        // Another clause is about another moment: "it is booked, and it arrives on 6 March".
+        let clauses = self.claim.sentence.split(", ");
+        let mut own = clauses.filter(|clause| contains_ignoring_case(clause, &self.claim.verb));
+        let sentence = own.next().unwrap_or(self.claim.sentence);
         let is_first = matches!(self.claim.action, Book | Create | Order | Schedule)
             && !self.claim.verb.starts_with("re");
         if !is_first
@@ -330,6 +338,13 @@ impl Claimed<'_, '_> {
             if actions.first().is_some_and(|of| are_opposite(*of, action)) {
                 return false;
             }
+            let ends = |of: Action| matches!(of, Action::Cancel | Action::Delete);
+            // `add_store_credit` may be the refund, and deleting a job ends it.
+            if *is_own && identifier_words(name).iter().any(|word| action_of(word) == Some(action))
+                || ends(action) && actions.first().is_some_and(|of| ends(*of) && *of != action)
+            {
+                return true;
+            }
             things.is_empty()
                 || actions.is_empty()
                 || actions.contains(&Action::Execute)
@@ -366,11 +381,16 @@ impl Claimed<'_, '_> {
     /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one. So beyond the work
     /// budget.
     fn is_question(&self) -> bool {
-        let asks = |text: &Text| {
-            let classes = classes_in(text, None, self.memo);
-            text.contains(['?', '\u{ff1f}']) && !classes.is_some_and(|of| of.has(WordClass::Modal))
-        };
-        self.said().is_none_or(|said| said.iter().any(asks))
+        let agent = self.trace.owner.get(self.at).copied().flatten();
+        // An agent may claim many things.
+        *self.effects.asked_question.borrow_mut().entry(agent).or_insert_with(|| {
+            let asks = |text: &Text| {
+                let classes = classes_in(text, None, self.memo);
+                let asks = text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
+                asks && !classes.is_some_and(|of| of.has(WordClass::Modal))
+            };
+            self.said().is_none_or(|said| said.iter().any(asks))
+        })
     }
 
     /// Whether the user named the claimed action.

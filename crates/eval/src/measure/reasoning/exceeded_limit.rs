@@ -44,7 +44,11 @@ regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao
 regex!(OFF, r"(?i)^\s*(?:%|percent|per cent) off\b");
 
 /// What an amount above a limit is not allowed without, or that it is not allowed.
-const DEMANDS: WordClasses = classes!(Negation Restriction Barrier);
+const DEMANDS: WordClasses = classes!(Restriction Barrier);
+/// By one of these a negation forbids something, and does not only deny it: "are not instant".
+const FORBIDS: WordClasses = classes!(Modal Obligation Confirmation Barrier);
+/// Most bytes before a negation that begins a sentence.
+const BEGINNING: usize = 4;
 /// By these a limit holds sometimes.
 const SOMETIMES: WordClasses = classes!(Condition Exception);
 /// Somebody else decides.
@@ -110,7 +114,7 @@ impl Sentence<'_> {
             Language::English => Vec::new(),
             language => verbs(self.text, language),
         };
-        let is_demand = classes_of(self.words).has_any(DEMANDS);
+        let is_demand = classes_of(self.words).has_any(DEMANDS) || self.is_forbidden();
         let is_share_word = classes_of(self.words).has(WordClass::Share);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
@@ -123,6 +127,14 @@ impl Sentence<'_> {
             Some(Limit { most: n.value, unit, about, actions, of_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
+    }
+
+    /// Whether a negation of the sentence forbids something: "must not", "no refunds above".
+    fn is_forbidden(&self) -> bool {
+        let mut negations = self.words.iter().filter(|place| place.classes.has(WordClass::Negation));
+        negations.next().is_some_and(|first| {
+            first.at.start - self.start <= BEGINNING || classes_of(self.words).has_any(FORBIDS)
+        })
     }
 
     /// Whether an amount is for one of several things: "150 EUR per night".
@@ -287,7 +299,13 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f6
     let result = call.result.as_ref().filter(|_| passed.is_empty() && *unit == Unit::Money)?;
     let parsed = Structure::of(result, conduct.memo)?;
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
-    match only_amount(fields, unit) {
+    // `order_total` of a refund is the amount of the order.
+    let own = identifier_words(&call.name);
+    let is_own = |field: &&Field| {
+        let named = field.name.iter().filter(|word| action_of(word).is_none() || own.contains(word));
+        named.into_iter().all(|word| own.contains(word) || is_of(std::slice::from_ref(word), unit))
+    };
+    match only_amount(fields.filter(is_own), unit) {
         Some((field, number)) => Some((shown("the result", field), number)),
         None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
         None => None,

@@ -18,7 +18,7 @@
 //! | `recovery` | whether a run recovered from a failed call |
 //! | `unsupported_facts`, `links_and_quotations` | facts, links and quotations of an answer without support |
 //! | `contradicted` | answers that contradict structured results |
-//! | `arithmetic`, `time_arithmetic` | whether a number, a time or a duration follows from others |
+//! | `arithmetic`, `combined_amounts`, `time_arithmetic` | whether a number, a time or a duration follows from others |
 //! | `dates`, `local_dates`, `dates_and_times` | dates and times in texts |
 //! | `claims` | claims of work: "I verified" |
 //! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
@@ -63,6 +63,7 @@ pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
 pub(crate) mod recovery;
 mod arithmetic;
+mod combined_amounts;
 mod dates;
 mod omitted_item;
 mod less_fitting_choice;

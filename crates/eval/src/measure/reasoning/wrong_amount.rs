@@ -14,6 +14,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
+use super::combined_amounts::{combined, is_rounded, is_share};
 use super::conduct::Conduct;
 use super::evidence::{Evidence, Source, Support};
 use super::missing_announced_call::instruction_texts;
@@ -40,7 +41,22 @@ const MAX_QUANTITY: f64 = 100.0;
 /// Units of one thing: cents, minutes, months, days, seconds.
 const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
 /// Words of keys of numbers that identify something, besides those of identifiers: names of parameters of programs.
-const CODES: [&str; 9] = ["no", "ref", "version", "port", "zip", "postcode", "phone", "pin", "seed"];
+const CODES: [&str; 14] = [
+    "no",
+    "ref",
+    "version",
+    "port",
+    "zip",
+    "postcode",
+    "phone",
+    "pin",
+    "seed",
+    "lat",
+    "latitude",
+    "lon",
+    "lng",
+    "longitude",
+];
 /// Into so many parts an amount may have been divided.
 const MAX_SHARES: u8 = 6;
 /// Words of names of parameters that say that something is counted.
@@ -48,7 +64,7 @@ const COUNTING: [&str; 7] = ["number", "num", "of", "count", "size", "quantity",
 /// The thing that words for people name.
 const PERSON: &str = "person";
 /// Words by which a quantity is one of several, or of a change.
-const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition);
+const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition Contrast);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -147,19 +163,43 @@ impl<'a> Run<'a> {
     /// The first number of an action, among `those`, that nothing before it gives.
     fn unknown(&self, meant: f64, those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>) -> Option<Other<'a>> {
         let mut before = Known::of(self);
+        let mut derived = None;
         for &call in &self.actions {
-            for (key, number) in those(call) {
+            // Without the tax of which the call has the rate.
+            let rates: Vec<f64> = passed(call).map(|(_, rate)| rate).filter(|rate| *rate < 100.0).collect();
+            let is_net =
+                |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), meant));
+            for (key, number) in those(call).into_iter().filter(|(_, number)| !is_net(*number)) {
                 before.read_before(call)?;
                 let is_given = before.gives(number);
                 if self.memo.budget.is_exceeded() {
                     return None;
                 }
-                if !is_given {
+                let mut is_derived = || {
+                    let all = derived.get_or_insert_with(|| self.derived());
+                    all.as_ref().is_none_or(|all| all.iter().any(|of| is_rounded(*of, number)))
+                };
+                if !is_given && !is_derived() {
                     return Some((call, meant.to_string(), format!("{}: {number}", key.join("_"))));
                 }
             }
         }
         None
+    }
+
+    /// What follows from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more, 17.5 hours
+    /// at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
+    fn derived(&self) -> Option<Vec<f64>> {
+        let of_text = |text: &Text| -> Vec<f64> {
+            let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
+            numbers.map(|n| n.value).take(MAX_ARGUMENTS).collect()
+        };
+        let said: Vec<f64> = self.said.iter().flat_map(of_text).collect();
+        let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
+        let rules: Vec<f64> = view.flat_map(instruction_texts).flat_map(of_text).collect();
+        let (own, all) = (said.len(), said.len() + rules.len());
+        let is_read = all <= MAX_ARGUMENTS && self.memo.budget.spend(own * all * (own + 1));
+        is_read.then(|| combined(&said, &rules))
     }
 
     /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
@@ -176,10 +216,18 @@ impl<'a> Run<'a> {
         let is_it = |number: f64| {
             // Cents; a half, or one for each of a few.
             let shares = |of: f64| (1..=MAX_SHARES).any(|n| is_near(of, number * f64::from(n)));
-            meant.possible_values().any(|of| shares(of) || is_near(of * 100.0, number))
+            meant
+                .possible_values()
+                .any(|of| shares(of) || is_near(of * 100.0, number) || is_share(number, of))
         };
         let of = |call: &'a Call| passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
         if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
+            return None;
+        }
+        // "About 10 % more" leaves the amount to the agent.
+        let is_rough =
+            |text: &Text| classes_in(text, None, self.memo).is_none_or(|of| of.has(WordClass::Approximation));
+        if self.said.iter().any(is_rough) {
             return None;
         }
         self.unknown(meant.value, |call| of(call).filter(|(_, number)| *number >= MIN_AMOUNT).collect())
@@ -237,7 +285,9 @@ impl<'a> Run<'a> {
             let is_split = of_people && (own.iter().any(is_kind) || has_hour(call, meant));
             // Of each of several: two rooms for two guests each.
             let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
-            let is_unit = is_each || is_unit_of(number, meant);
+            // In packs: 15 reams in 3 boxes of 5.
+            let is_pack = wanted.values().flatten().any(|of| is_near(of * meant, number));
+            let is_unit = is_each || is_pack || is_unit_of(number, meant);
             let is_told = self.tells(self.answer, &name, number) || self.is_discussed(&name, number);
             (same == 1 && !is_met && !is_told && !is_unit && !is_split)
                 .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))

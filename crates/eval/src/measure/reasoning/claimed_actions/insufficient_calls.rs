@@ -57,7 +57,7 @@ impl Claimed<'_, '_> {
         });
         let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
         // An answer may say itself that it was a trial.
-        if without_effect::is_trial(call, self.memo) && self.says_trial() {
+        if self.effects.trials.contains(&first?) && self.says_trial() {
             return None;
         }
         (!self.effects.may_have_done(action, end)).then_some(call)
@@ -65,11 +65,13 @@ impl Claimed<'_, '_> {
 
     /// Whether the answer says that nothing was changed for good.
     fn says_trial(&self) -> bool {
-        let text = self.trace.views.get(self.at).map(|view| view.output_text()).unwrap_or_default();
-        self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
-        let words = ["dry", "trial", "preview"];
-        words.iter().any(|word| contains_ignoring_case(&text, word))
-            || classes_in(&text, None, self.memo).is_none_or(|of| of.has(WordClass::Unreal))
+        *self.effects.says_trial.borrow_mut().entry(self.at).or_insert_with(|| {
+            let text = self.trace.views.get(self.at).map(|view| view.output_text()).unwrap_or_default();
+            let says = |word: &&str| contains_ignoring_case(&text, word);
+            !self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
+                || ["dry", "trial", "preview"].iter().any(says)
+                || classes_in(&text, None, self.memo).is_none_or(|of| of.has(WordClass::Unreal))
+        })
     }
 
     /// The only call that may have done what is claimed, with the state by which it still waits for somebody, if the
@@ -78,6 +80,10 @@ impl Claimed<'_, '_> {
         use Action::{Book, Cancel, Delete, Pay, Refund, Transfer, Update};
         // A request that waits was made, submitted or sent.
         if !matches!(self.claim.action, Book | Cancel | Delete | Pay | Refund | Transfer | Update) {
+            return None;
+        }
+        // "Ho prenotato la sala: la portineria deve ancora dare l'ok."
+        if self.classes.has(WordClass::Obligation) {
             return None;
         }
         // An answer may claim the same many times.
@@ -311,7 +317,7 @@ mod tests {
             run = run.calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]).returns(denied);
         }
         let (work, found) = work_of(run, "I have cancelled your plan. ");
-        assert!(found == 100 && work <= 4_000, "{found}: {work}");
+        assert!(found == 100 && work <= 6_000, "{found}: {work}");
     }
 
     #[test]
