@@ -28,6 +28,7 @@ mod tool_span;
 mod interpret;
 mod length_limit;
 pub(crate) mod json_keys;
+mod json_parser;
 pub(crate) mod message;
 mod node;
 mod open_runs;
