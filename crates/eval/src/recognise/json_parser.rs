@@ -64,7 +64,7 @@ fn whole(text: &str, max_values: usize) -> Option<Node<'_>> {
 
 /// Parses the JSON value at the beginning of `text`, of at most so many levels and values, and returns its length.
 fn first(text: &str, depth: usize, max_values: usize) -> Option<(Node<'_>, usize)> {
-    let mut parser = Parser { text, at: 0, values: max_values };
+    let mut parser = Parser { text, at: 0, values: max_values, unescaped: String::new() };
     let node = parser.value(depth.min(MAX_DEPTH))?;
     Some((node, parser.at))
 }
@@ -78,6 +78,8 @@ struct Parser<'a> {
     at: usize,
     /// Values that may still be read.
     values: usize,
+    /// Buffer for strings with escapes.
+    unescaped: String,
 }
 
 impl<'a> Parser<'a> {
@@ -196,7 +198,8 @@ impl<'a> Parser<'a> {
     fn string(&mut self) -> Option<Cow<'a, str>> {
         let (text, bytes, quote) = (self.text, self.text.as_bytes(), self.at);
         let mut from = quote + 1;
-        let mut unescaped = String::new();
+        let unescaped = &mut self.unescaped;
+        unescaped.clear();
         loop {
             let end = end_of_plain(bytes, from)?;
             let plain = text.get(from..end)?;
@@ -206,7 +209,7 @@ impl<'a> Parser<'a> {
                     return Some(Cow::Borrowed(plain));
                 }
                 unescaped.push_str(plain);
-                return Some(Cow::Owned(unescaped));
+                return Some(Cow::Owned(unescaped.clone()));
             }
             unescaped.push_str(plain);
             unescaped.push(match (bytes.get(end)?, bytes.get(end + 1)?) {

@@ -351,6 +351,7 @@ impl<'a> SpanScan<'a> {
     }
 
     /// The candidates of a field in order of precedence.
+    #[inline]
     pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
         if self.has_field & bit(field) == 0 {
             return &[];
