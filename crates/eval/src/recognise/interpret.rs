@@ -117,8 +117,12 @@ impl Interpreter<'_> {
 
     /// The first candidate of `field` that has a value, or else the first that has a part of it.
     pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
+        let candidates = scan.candidates(field);
+        if candidates.is_empty() {
+            return Lookup::Absent;
+        }
         let (mut redacted, mut cut) = (false, None);
-        for (_, order, value) in scan.candidates(field) {
+        for (_, order, value) in candidates {
             match value {
                 Value::Empty => {}
                 Value::Str(s) if self.table.is_absent(*order, s) => {}

@@ -90,7 +90,10 @@ impl KindRule {
     /// The statement about spans with this value.
     pub(super) fn statement(&self, value: &str) -> Option<KindStatement> {
         let mut lower = [0u8; 64];
-        let value = value.trim_matches('"').trim();
+        // Most values have nothing around them.
+        let is_bare = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let is_bare = is_bare(value.as_bytes().first()) && is_bare(value.as_bytes().last());
+        let value = if is_bare { value } else { value.trim_matches('"').trim() };
         let found = lower.get_mut(..value.len()).and_then(|buffer| {
             buffer.copy_from_slice(value.as_bytes());
             buffer.make_ascii_lowercase();

@@ -352,13 +352,16 @@ impl<'a> SpanScan<'a> {
     }
 
     /// The candidates of a field in order of precedence.
+    #[inline]
     pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
         if self.has_field & bit(field) == 0 {
             return &[];
         }
         let from = self.fields.partition_point(|(f, _, _)| *f < field);
-        let to = self.fields.partition_point(|(f, _, _)| *f <= field);
-        self.fields.get(from..to).unwrap_or(&[])
+        let rest = self.fields.get(from..).unwrap_or_default();
+        // Mostly there is one.
+        let count = rest.iter().take_while(|(f, _, _)| *f == field).count();
+        rest.get(..count).unwrap_or_default()
     }
 
     /// The flattened leaves of a field, by precedence, then index.

@@ -65,9 +65,12 @@ const REFERENCES: &str = r"`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.
 /// `text` with code blocks, inline code, links and paths replaced by spaces, so that byte positions
 /// stay the same.
 pub(crate) fn masked(text: &str) -> Cow<'_, str> {
-    // Most texts have none of the first characters of these, and dots only at the end of sentences.
-    let inside = |at: usize| text.as_bytes().get(at + 1).is_some_and(|next| !next.is_ascii_whitespace());
+    // Most texts have none of the first characters of these, and no dots before extensions or behind "www".
     let bytes = text.as_bytes();
+    let inside = |at: usize| {
+        bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
+            || at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'w')
+    };
     let may_match = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
     if !may_match() && !memchr::memchr_iter(b'.', bytes).any(inside) {
         return Cow::Borrowed(text);

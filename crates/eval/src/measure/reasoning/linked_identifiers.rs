@@ -13,6 +13,8 @@ use crate::recognise::Call;
 const MAX_IDENTIFIERS: usize = 64;
 /// Bytes of an identifier in a text.
 const IDENTIFIER: std::ops::RangeInclusive<usize> = 5..=64;
+/// Fewest digits of an identifier in a text.
+const MIN_DIGITS: usize = 2;
 /// Bytes of a value that is a code: "pay_88123".
 const CODE: std::ops::RangeInclusive<usize> = 4..=64;
 
@@ -74,19 +76,34 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
 /// measures or ordinals ("10am", "20th").
 pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
     let is_joint = |byte: &u8| matches!(byte, b'-' | b'_');
-    let words = text.as_bytes().split(move |byte| !(byte.is_ascii_alphanumeric() || is_joint(byte)));
-    words.filter_map(move |word| {
-        let start = word.iter().position(|byte| !is_joint(byte))?;
-        let end = word.iter().rposition(|byte| !is_joint(byte))?;
-        let word = word.get(start..=end).filter(|word| is_identifier(word))?;
-        String::from_utf8(word.to_ascii_lowercase()).ok()
+    let mut rest = text.as_bytes();
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (mut len, mut digits) = (0, 0);
+            for byte in rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || is_joint(byte)) {
+                len += 1;
+                digits += usize::from(byte.is_ascii_digit());
+            }
+            let word = rest.get(..len).unwrap_or_default();
+            rest = rest.get(len + 1..).unwrap_or_default();
+            // Most words have no digits.
+            if digits < MIN_DIGITS {
+                continue;
+            }
+            let start = word.iter().position(|byte| !is_joint(byte)).unwrap_or_default();
+            let end = word.iter().rposition(|byte| !is_joint(byte)).map_or(start, |last| last + 1);
+            if let Some(word) = word.get(start..end).filter(|word| is_identifier(word)) {
+                return String::from_utf8(word.to_ascii_lowercase()).ok();
+            }
+        }
+        None
     })
 }
 
 fn is_identifier(word: &[u8]) -> bool {
     let count = |is: fn(&u8) -> bool| word.iter().filter(|byte| is(byte)).count();
     let digits = if IDENTIFIER.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
-    if digits < 2 || digits == word.len() {
+    if digits < MIN_DIGITS || digits == word.len() {
         return false;
     }
     let letters = count(u8::is_ascii_alphabetic);

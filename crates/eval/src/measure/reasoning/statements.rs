@@ -96,24 +96,22 @@ pub(super) fn words_of(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
     out.push(b' ');
     // White space that is not ASCII, and "’", begin with one of these.
-    let may_be_space = |byte: u8| matches!(byte, 0xc2 | 0xe1..=0xe3);
-    if !text.is_ascii() && text.bytes().fold(false, |any, byte| any | may_be_space(byte)) {
+    let bytes = text.as_bytes();
+    let may_have_space =
+        || memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some();
+    if !text.is_ascii() && may_have_space() {
         text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
     } else {
-        let (mut start, mut bits) = (0, 0);
-        for (at, byte) in text.bytes().chain([b' ']).enumerate() {
-            if !matches!(byte, b' ' | b'\t'..=b'\r') {
-                bits |= byte;
-                continue;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+            let end = rest.iter().position(is_space).unwrap_or(rest.len());
+            let word = rest.get(..end).unwrap_or_default();
+            match word.is_ascii() {
+                true => push_ascii_word(&mut out, word),
+                false => push_word(&mut out, str::from_utf8(word).unwrap_or_default()),
             }
-            if bits != 0 {
-                let word = text.as_bytes().get(start..at).unwrap_or_default();
-                match bits.is_ascii() {
-                    true => push_ascii_word(&mut out, word),
-                    false => push_word(&mut out, str::from_utf8(word).unwrap_or_default()),
-                }
-            }
-            (start, bits) = (at + 1, 0);
+            rest = rest.get(end + 1..).unwrap_or_default();
         }
     }
     out.make_ascii_lowercase();
