@@ -44,7 +44,6 @@ mod interpret;
 mod kind_rules;
 mod length_limit;
 pub(crate) mod json_keys;
-mod json_parser;
 pub(crate) mod message;
 mod node;
 mod open_runs;

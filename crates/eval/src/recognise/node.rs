@@ -1,17 +1,21 @@
 //! [`Node`]: content as a tree, whether it was recorded as an `AnyValue`, as JSON in a string, as
-//! JSON in JSON, or as a Python `repr` in JSON. Content is untrusted: every conversion bounds depth and number of
-//! nodes.
+//! JSON in JSON, or as a Python `repr` in JSON. Strings are borrowed where they have no escapes. Content is
+//! untrusted: every parse bounds depth and number of nodes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use verdict_otlp::Value;
 
 /// Maximum number of nodes in one value. A 16 KB prompt has a few hundred.
 pub(crate) const MAX_NODES: usize = 200_000;
 /// Maximum depth of an `AnyValue`.
 const MAX_DEPTH: usize = 64;
+/// Maximum depth of JSON, as `serde_json` limits it.
+const MAX_JSON_DEPTH: usize = 128;
 
 /// One value of content.
 #[derive(Clone, Debug, PartialEq, Default, Serialize)]
@@ -30,9 +34,48 @@ pub(crate) enum Node<'a> {
 }
 
 impl<'a> Node<'a> {
+    /// Parses JSON. `None` if it is invalid or has more than [`MAX_NODES`] nodes.
+    pub(crate) fn json(text: &'a str) -> Option<Node<'a>> {
+        let mut de = serde_json::Deserializer::from_str(text);
+        let seed = Seed { budget: &Cell::new(MAX_NODES), depth: MAX_JSON_DEPTH };
+        let node = seed.deserialize(&mut de).ok()?;
+        de.end().ok()?;
+        Some(node)
+    }
+
+    /// Parses the JSON value at the beginning of `text`, of at most so many levels, and returns its length.
+    pub(crate) fn first_json(text: &'a str, depth: usize) -> Option<(Node<'a>, usize)> {
+        let mut de = serde_json::Deserializer::from_str(text);
+        let node = Seed { budget: &Cell::new(MAX_NODES), depth }.deserialize(&mut de).ok()?;
+        Some((node, de.into_iter::<IgnoredAny>().byte_offset()))
+    }
+
     /// Converts an `AnyValue`; strings are not parsed.
     pub(crate) fn of(value: Value<'a>) -> Node<'a> {
         from_value(value, MAX_DEPTH, &Cell::new(MAX_NODES))
+    }
+
+    /// Converts an `AnyValue`; a string that contains a JSON object, array or string is parsed.
+    pub(crate) fn decoded(value: Value<'a>) -> Node<'a> {
+        Node::of(value).unfold()
+    }
+
+    /// Parses a string that contains JSON, and once more if the result is such a string. Any other
+    /// node is returned unchanged.
+    pub(crate) fn unfold(self) -> Node<'a> {
+        let mut node = self;
+        for _ in 0..2 {
+            let inner = match &node {
+                Node::Str(Cow::Borrowed(s)) if contains_json(s) => Node::json(s),
+                Node::Str(Cow::Owned(s)) if contains_json(s) => Node::json(s).map(Node::into_owned),
+                _ => None,
+            };
+            match inner {
+                Some(inner) => node = inner,
+                None => break,
+            }
+        }
+        node
     }
 
     pub(crate) fn into_owned<'b>(self) -> Node<'b> {
@@ -135,6 +178,10 @@ impl<'a> Node<'a> {
     }
 }
 
+fn contains_json(s: &str) -> bool {
+    matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'[' | b'"'))
+}
+
 fn from_value<'a>(value: Value<'a>, depth: usize, budget: &Cell<usize>) -> Node<'a> {
     if depth == 0 || budget.get() == 0 {
         return Node::Null;
@@ -158,4 +205,108 @@ fn serialize_map<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
+}
+
+/// Deserializes one value within a budget of nodes.
+#[derive(Clone, Copy)]
+struct Seed<'b> {
+    budget: &'b Cell<usize>,
+    /// Levels of lists and maps that are left.
+    depth: usize,
+}
+
+impl Seed<'_> {
+    /// For the members of a list or map.
+    fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
+        Ok(Seed { depth, ..self })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Node<'de>;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Node<'de>, D::Error> {
+        match self.budget.get().checked_sub(1) {
+            Some(left) => self.budget.set(left),
+            None => return Err(serde::de::Error::custom("too many values")),
+        }
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Node<'de>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
+        Ok(Node::Null)
+    }
+    fn visit_bool<E>(self, v: bool) -> Result<Node<'de>, E> {
+        Ok(Node::Bool(v))
+    }
+    fn visit_i64<E>(self, v: i64) -> Result<Node<'de>, E> {
+        Ok(Node::Int(v))
+    }
+    fn visit_u64<E>(self, v: u64) -> Result<Node<'de>, E> {
+        Ok(i64::try_from(v).map_or(Node::Uint(v), Node::Int))
+    }
+    fn visit_f64<E>(self, v: f64) -> Result<Node<'de>, E> {
+        Ok(Node::Float(v))
+    }
+    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Node<'de>, E> {
+        Ok(Node::Str(Cow::Borrowed(v)))
+    }
+    fn visit_str<E>(self, v: &str) -> Result<Node<'de>, E> {
+        Ok(Node::Str(Cow::Owned(v.to_owned())))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node<'de>, A::Error> {
+        let (mut list, inner) = (Vec::new(), self.inner()?);
+        while let Some(v) = seq.next_element_seed(inner)? {
+            list.push(v);
+        }
+        Ok(Node::List(list))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
+        let (mut entries, inner) = (Vec::new(), self.inner()?);
+        while let Some(Key(key)) = map.next_key()? {
+            entries.push((key, map.next_value_seed(inner)?));
+        }
+        Ok(Node::Map(entries))
+    }
+}
+
+/// The key of a member, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubly_encoded_json_unfolds_and_plain_text_stays() {
+        let node = Node::Str(Cow::Borrowed(r#""{\"a\": 1}""#)).unfold();
+        assert_eq!(node.get("a"), Some(&Node::Int(1)));
+        let node = Node::Str(Cow::Borrowed("{not json")).unfold();
+        assert_eq!(node.as_str(), Some("{not json"));
+        assert_eq!(Node::Str(Cow::Borrowed("42")).unfold().as_str(), Some("42"));
+    }
+
+    #[test]
+    fn nesting_and_size_are_bounded() {
+        let deep = "[".repeat(100_000);
+        assert_eq!(Node::json(&deep), None);
+        let wide = format!("[{}1]", "1,".repeat(MAX_NODES));
+        assert_eq!(Node::json(&wide), None);
+    }
+
+    #[test]
+    fn strings_without_escapes_are_borrowed() {
+        let node = Node::json(r#"{"a": "plain", "b": "esc\n"}"#);
+        let node = node.as_ref();
+        assert!(matches!(node.and_then(|n| n.get("a")), Some(Node::Str(Cow::Borrowed("plain")))));
+        assert!(matches!(node.and_then(|n| n.get("b")), Some(Node::Str(Cow::Owned(_)))));
+    }
 }
