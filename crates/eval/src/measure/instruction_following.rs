@@ -25,7 +25,7 @@ pub(crate) mod prompt;
 mod reading_limit;
 
 use check::Violation;
-use prompt::{OutputInstruction, OutputScope, Rule};
+use prompt::{OutputInstruction, OutputRule, OutputScope};
 
 struct SystemInstructions(Rc<[OutputInstruction]>);
 struct UserInstructions(Vec<OutputInstruction>);
@@ -127,14 +127,16 @@ fn check_instruction(
     instruction: &OutputInstruction,
 ) -> Option<Option<Violation>> {
     match &instruction.rule {
-        Rule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
+        OutputRule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
             let names: Vec<&str> = view.requests().take(8).map(|r| &*r.name).collect();
             let found = names.get(1).copied().unwrap_or_default().to_owned();
             let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
             Violation { defect: Defect::TooManyCalls, expected, found }
         })),
-        Rule::OneCall => None,
-        Rule::UseTool(_) | Rule::UseSomeTool => check_required_tool(context, view, output, &instruction.rule),
+        OutputRule::OneCall => None,
+        OutputRule::UseTool(_) | OutputRule::UseSomeTool => {
+            check_required_tool(context, view, output, &instruction.rule)
+        }
         rule => {
             let applies = match instruction.scope {
                 OutputScope::Every => output.calls == 0 && !output.text.trim().is_empty(),
@@ -151,14 +153,14 @@ fn check_required_tool(
     context: &Context<'_>,
     view: &SpanView,
     output: &ModelOutput<'_>,
-    rule: &Rule,
+    rule: &OutputRule,
 ) -> Option<Option<Violation>> {
     /// Shorter answers are small talk, which needs no tool.
     const MIN_WORDS: usize = 5;
     let agent = output.answers.filter(|_| !context.trace.incomplete)?;
     let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
     let wanted = match rule {
-        Rule::UseTool(name) => Some(name.as_str()),
+        OutputRule::UseTool(name) => Some(name.as_str()),
         _ => None,
     };
     let is_offered = match wanted {
