@@ -24,7 +24,7 @@ pub(super) struct Outside<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Completeness {
     Whole,
-    /// It refers to a file that was not opened, so its value cannot be checked.
+    /// The text refers to a file that was not opened, so its value cannot be checked.
     Unopened,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Overview {
 /// The results of one interval.
 #[derive(Debug, Serialize)]
 pub(crate) struct Bar {
-    /// Its begin in seconds since 1970.
+    /// The begin of the interval in seconds since 1970.
     pub at: u64,
     #[serde(flatten)]
     pub counts: Minute,

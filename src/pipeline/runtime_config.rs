@@ -37,7 +37,7 @@ pub(super) struct RuntimeConfig {
     pub evaluator: Evaluator,
     /// Which texts the page shows.
     pub disclosure: Disclosure,
-    /// Of each shard.
+    /// When the traces of a shard close.
     pub close: Close,
     /// `None`: every span is evaluated.
     pub select: Option<Select>,

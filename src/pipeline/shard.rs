@@ -76,7 +76,7 @@ pub(super) struct Shard {
     harmful_calls: HarmfulCalls,
     /// Closed traces that are evaluated next.
     closed: VecDeque<ClosedTrace>,
-    /// Their number, spans and bytes, which remain charged as those of open traces.
+    /// The number, spans and bytes of closed traces, which remain charged as those of open traces.
     closed_sizes: (usize, usize, usize),
     /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,

@@ -71,7 +71,7 @@ pub struct Evaluator {
 pub enum Progress {
     /// The first metric is about to run.
     Begun,
-    /// This metric has run on the whole trace.
+    /// The metric of this name has run on the whole trace.
     Ran(&'static str),
 }
 

@@ -156,7 +156,7 @@ pub struct AppendedRequest {
 }
 
 impl AppendedRequest {
-    /// Its record, which the caller has to release.
+    /// The number of the record, which the caller has to release.
     pub fn accept(mut self) -> Seq {
         self.accepted = true;
         self.seq

@@ -92,7 +92,7 @@ pub(crate) struct Log<D> {
     next_segment: u64,
     /// Bytes of the exporters' acknowledgements of retained records.
     acks: u64,
-    /// These four: see the module's documentation.
+    /// For these four counters see the module's documentation.
     pub written: u64,
     sync_begun: u64,
     synced_inline: u64,

@@ -18,7 +18,7 @@ pub type Seq = u64;
 pub enum RetainReason {
     /// The request is to be exported as it was received.
     Forwarded,
-    /// Its spans or logs of this trace are not exported yet.
+    /// The spans or logs of this trace in the record are not exported yet.
     Trace(TraceId),
     /// Not every required exporter has delivered the verdict.
     Verdict,
@@ -277,7 +277,7 @@ impl FoundFrame {
         self.kind == VERDICT_COPY
     }
 
-    /// Its record; `None` if the payload is damaged or of an unknown kind.
+    /// The record of the frame; `None` if the payload is damaged or of an unknown kind.
     pub(crate) fn record(&self, segment: &Bytes) -> Option<JournalRecord> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
         if !matches_checksum(payload, self.crc) {

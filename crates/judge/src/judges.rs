@@ -176,7 +176,7 @@ impl Judges {
         self.inner.cache.written().await;
     }
 
-    /// The same judges, whose answers are independent of those of other runs: they are cached separately.
+    /// These judges for one run, whose answers are independent of those of other runs: they are cached separately.
     #[must_use]
     pub fn of_run(&self, run: u32) -> Judges {
         Judges { inner: Arc::clone(&self.inner), run }

@@ -183,7 +183,7 @@ fn avoided<'t>(said: &Said<'t>, text: &'t str, read_as: As) -> Option<(&'static 
     of(first).filter(|_| of(last).is_some())
 }
 
-/// The same for a text whose sentences all have to avoid an answer.
+/// As [`avoided`], for a text whose sentences all have to avoid an answer.
 fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
@@ -231,7 +231,8 @@ pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
     lacks(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
-/// The same of a result that reports no error of its call: an error in it is what was looked up, as in a log.
+/// The statement that nothing was found, in a result that reports no error of its call: an error in it is what was
+/// looked up, as in a log.
 pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing];
     lacks(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()

@@ -187,7 +187,7 @@ mod tests {
     static BREVITY: MetricSpec =
         MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5)).with_need(Need::Trace);
 
-    /// Its measurements have a mistyped name; of an open trace it asks a question.
+    /// A metric whose measurements have a mistyped name; of an open trace it asks a question.
     struct Brevity;
 
     impl Metric for Brevity {

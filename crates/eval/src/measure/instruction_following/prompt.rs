@@ -88,7 +88,7 @@ pub(crate) struct OutputInstruction {
     pub rule: OutputRule,
     /// The outputs it applies to.
     pub scope: OutputScope,
-    /// Its sentence, verbatim.
+    /// The sentence of the instruction, verbatim.
     pub sentence: String,
 }
 

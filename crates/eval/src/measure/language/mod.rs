@@ -65,7 +65,7 @@ impl Language {
         Reading::of(text, memo).places(text, self, memo)
     }
 
-    /// Its closed classes of words.
+    /// The closed classes of words of the language.
     pub(crate) fn table(self) -> &'static Table {
         &self.lists().classes
     }
@@ -105,7 +105,7 @@ impl Language {
         self.table().places(text).all()
     }
 
-    /// Its data file.
+    /// The data file of the language.
     fn data(self) -> &'static str {
         match self {
             Language::English => include_str!("data/en.yaml"),
@@ -146,7 +146,7 @@ regex!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invention<'t> {
     pub sentence: &'t str,
-    /// It assumes something, which need not be data in place of others.
+    /// The sentence assumes something, which need not be data in place of others.
     pub is_assumption: bool,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct Invention<'t> {
 #[derive(Debug, Default)]
 struct Reading {
     language: OnceCell<detect::Detected>,
-    /// Its sentences by language: one that is known, all for a short text in an unknown one.
+    /// The sentences of the text by language: one that is known, all for a short text in an unknown one.
     split: RefCell<Vec<(Language, Rc<Split>)>>,
     /// By language, the claims of done actions.
     done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,

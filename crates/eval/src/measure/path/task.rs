@@ -15,7 +15,7 @@ use crate::measure::metric_names::FailCondition;
 /// A task that has been checked.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its name; `prompt_id` of the authors' records.
+    /// The name of the task; `prompt_id` of the authors' records.
     pub name: String,
     /// The agents it applies to.
     pub matching: Matching,

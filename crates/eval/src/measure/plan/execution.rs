@@ -36,9 +36,9 @@ pub(crate) enum StepOutcome {
     Skipped,
     /// As `Skipped`, but the step is conditional.
     Optional,
-    /// Its tool was called, but the calls were assigned to other steps.
+    /// The tool of the step was called, but the calls were assigned to other steps.
     Unclear,
-    /// It names no tool.
+    /// The step names no tool.
     Silent,
 }
 

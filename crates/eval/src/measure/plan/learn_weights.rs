@@ -62,7 +62,7 @@ pub struct LearntWeights {
     pub pairs: usize,
     /// Share of pairs in which the better plan scores strictly higher under the learnt weights.
     pub agreement: f64,
-    /// The same under the nominal weights.
+    /// The agreement under the nominal weights.
     pub nominal_agreement: f64,
     /// How the ranking changes with other weights.
     pub sensitivity: Sensitivity,

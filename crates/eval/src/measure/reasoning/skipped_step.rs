@@ -54,7 +54,7 @@ const ORDERS: WordClasses = classes!(Before Restriction);
 const CONDITION: WordClasses = classes!(
     Condition Probability Restriction Sequence Alternative Exception Bound Advice
 );
-/// Those that make an action with a confirmation depend on something else.
+/// Words that make an action with a confirmation depend on something else.
 const SOMETIMES: WordClasses = classes!(Condition Exception Bound);
 /// Words that name nothing that an action is done to.
 const PLAIN: WordClasses = classes!(AnyAction Client);
@@ -71,7 +71,7 @@ struct Order {
     later: String,
     /// A tool is named there.
     names_tool: bool,
-    /// It is an action as such: "make any change".
+    /// The sentence is about any action: "make any change".
     is_any: bool,
     /// The actions that it is.
     verbs: Vec<Action>,
@@ -296,7 +296,7 @@ impl<'t> Instructions<'t> {
         self.words.within(from..from + part.len())
     }
 
-    /// Their classes.
+    /// The classes of the words of a part.
     fn classes(&self, part: &str) -> WordClasses {
         classes_of(self.words(part))
     }

@@ -46,9 +46,9 @@ pub(super) struct Clause<'t> {
     pub words: String,
     pub classes: WordClasses,
     pub negated: bool,
-    /// It says what may be or will be.
+    /// The clause states what may be or will be.
     pub modal: bool,
-    /// It is the first of the answer.
+    /// The clause is the first of the answer.
     pub first: bool,
 }
 
@@ -141,7 +141,7 @@ impl Deref for Words {
 pub(super) struct Prose(String);
 
 impl Prose {
-    /// Of an answer, computed once per trace.
+    /// The prose of an answer, computed once per trace.
     pub(super) fn of(answer: &str, memo: &Memo) -> Rc<Prose> {
         memo.of_content(answer, || Prose(without_wording(answer).into_owned()))
     }

@@ -89,7 +89,7 @@ struct Run<'a> {
     agent: &'a Agent,
     answer: &'a str,
     said: Vec<Text>,
-    /// Those that had an effect.
+    /// The calls that had an effect.
     actions: Vec<&'a Call>,
 }
 

@@ -25,7 +25,7 @@ const MAX_FIGURES: usize = 64;
 const MAX_REQUEST: usize = 600;
 /// Words of requests for something else than what they name.
 const RELATES: WordClasses = classes!(Comparison Neighbour Exception);
-/// They are so just before the name.
+/// Words just before the name by which a request is for something else.
 const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
 /// Words before a name among which these are looked for.
 const WITHIN: usize = 3;

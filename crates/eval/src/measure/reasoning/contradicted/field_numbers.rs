@@ -61,7 +61,7 @@ struct Known<'a> {
     source: &'a Source<'a>,
     /// Values of it in older results of equal calls.
     older: Vec<f64>,
-    /// Other records have another value of it.
+    /// Other records have another value of this field.
     is_mixed: bool,
 }
 
