@@ -185,7 +185,7 @@ impl Builder<'_> {
             recurring: Arc::default(),
             emission,
             alarms: config.alarms.clone(),
-            measures: measure::catalog::any(&settings),
+            measures: measure::catalog::measures_anything(&settings),
             asks: config.metrics.named_judges().next().is_some()
                 || custom.iter().any(|own| own.named_judges().next().is_some()),
             settings,

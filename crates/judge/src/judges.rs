@@ -173,7 +173,7 @@ impl Judges {
     /// Returns when the answers so far are in the cache on disk, if there is one. To be awaited before the runtime
     /// ends, which drops writes that have not begun.
     pub async fn cache_written(&self) {
-        self.inner.cache.written().await;
+        self.inner.cache.wait_until_written().await;
     }
 
     /// These judges for one run, whose answers are independent of those of other runs: they are cached separately.

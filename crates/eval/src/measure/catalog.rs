@@ -66,7 +66,7 @@ pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec
 }
 
 /// Whether any metric may apply to any span. If not, spans need not be read.
-pub(crate) fn any(settings: &Settings) -> bool {
+pub(crate) fn measures_anything(settings: &Settings) -> bool {
     let is_answered =
         |(row, by): &(&MetricSpec, &Implementation)| by.rules.is_some() || !settings.judges(row).is_empty();
     let wanted = |(row, _): (&MetricSpec, _)| settings.own(row).anywhere();

@@ -164,7 +164,7 @@ fn check_required_tool(
         _ => None,
     };
     let is_offered = match wanted {
-        Some(name) => offered.iter().any(|t| same(&t.name, name)),
+        Some(name) => offered.iter().any(|t| equal_ignoring_case(&t.name, name)),
         None => !offered.is_empty(),
     };
     if !is_offered || output.text.split_whitespace().count() < MIN_WORDS {
@@ -172,14 +172,14 @@ fn check_required_tool(
     }
     // Earlier turns of the conversation, sub-agents and server-side tools count as well.
     let in_prompt = view.input.iter().flat_map(|m| &m.parts).any(|part| match part {
-        Part::Call(call) => wanted.is_none_or(|name| same(&call.name, name)),
+        Part::Call(call) => wanted.is_none_or(|name| equal_ignoring_case(&call.name, name)),
         Part::Result { name, .. } => {
-            wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| same(n, wanted)))
+            wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| equal_ignoring_case(n, wanted)))
         }
         _ => false,
     });
     let known = CallIndex::of(context.trace, context.memo);
-    let called = |name: &str| known.first.keys().any(|n| same(n, name));
+    let called = |name: &str| known.first.keys().any(|n| equal_ignoring_case(n, name));
     let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
     // Who asks the reader has not answered yet.
     let asks = || Said::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
@@ -193,7 +193,7 @@ fn check_required_tool(
     Some(unused.then(|| Violation { defect, expected, found: output.text.to_string() }))
 }
 
-fn same(a: &str, b: &str) -> bool {
+fn equal_ignoring_case(a: &str, b: &str) -> bool {
     a.trim().eq_ignore_ascii_case(b.trim())
 }
 

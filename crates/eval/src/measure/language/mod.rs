@@ -304,17 +304,17 @@ impl<'t> Said<'t> {
 
     /// Sentences that decline a request: for reasons of policy, law or permission.
     pub(crate) fn refusals(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.refusal)
+        self.sentences_of(|lists| &lists.refusal)
     }
 
     /// Sentences that state a lack of knowledge, access or ability.
     pub(crate) fn inability(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.inability)
+        self.sentences_of(|lists| &lists.inability)
     }
 
     /// Sentences whose content the speaker is not certain of.
     pub(crate) fn hedges(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.hedge)
+        self.sentences_of(|lists| &lists.hedge)
     }
 
     /// Sentences that admit simulated, assumed or made-up data.
@@ -422,7 +422,7 @@ impl<'t> Said<'t> {
         })
     }
 
-    fn that(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
+    fn sentences_of(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
         let mut out = Vec::new();
         for &language in self.languages {
             let list = list(language.lists());

@@ -277,7 +277,7 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f6
     let parsed = Structure::of(result, conduct.memo)?;
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
     match only_amount(fields, unit) {
-        Some((field, number)) => Some((shown("the result", field), number)),
+        Some((field, number)) => Some((field_of("the result", field), number)),
         None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
         None => None,
     }
@@ -290,7 +290,7 @@ fn only_amount<'f>(fields: impl Iterator<Item = &'f Field>, unit: &Unit) -> Opti
     amounts.next().filter(|_| amounts.next().is_none())
 }
 
-fn shown(of: &str, field: &Field) -> String {
+fn field_of(of: &str, field: &Field) -> String {
     format!("{of} {}: {}", field.name.join(" "), field.shown())
 }
 
@@ -306,7 +306,7 @@ fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f6
         conduct.memo.budget.spend(1 + records.len()).then_some(())?;
         let mut named = records.iter().filter(|record| record.fields.iter().any(|of| of.shown() == id));
         let (field, number) = only_amount(named.next()?.fields.iter(), &Unit::Money)?;
-        Some((format!("{id}, of which a result gives {}", shown("the", field)), number))
+        Some((format!("{id}, of which a result gives {}", field_of("the", field)), number))
     })
 }
 

@@ -250,7 +250,7 @@ impl<'t> Run<'t> {
         });
         let is_known = |word: &String| {
             let (is_long, root) = root(word);
-            own.iter().any(|of| alike(of, word)) || said.contains(&(is_long, root.to_owned()))
+            own.iter().any(|of| have_same_root(of, word)) || said.contains(&(is_long, root.to_owned()))
         };
         order.things.iter().all(is_known)
     }
@@ -451,7 +451,7 @@ fn root(word: &str) -> (bool, &str) {
     (is_long, word.get(..end).unwrap_or(word))
 }
 
-fn alike(one: &str, other: &str) -> bool {
+fn have_same_root(one: &str, other: &str) -> bool {
     root(one) == root(other)
 }
 
@@ -542,9 +542,13 @@ mod tests {
 
     #[test]
     fn words_are_alike_by_whole_characters() {
-        assert!(!alike("straße", "größe") && !alike("größe", "straße"));
-        assert!(alike("straßen", "straße") && alike("verified", "verify") && alike("id", "id"));
-        assert!(!alike("id", "idea") && !alike("stra", "straße"));
+        assert!(!have_same_root("straße", "größe") && !have_same_root("größe", "straße"));
+        assert!(
+            have_same_root("straßen", "straße")
+                && have_same_root("verified", "verify")
+                && have_same_root("id", "id")
+        );
+        assert!(!have_same_root("id", "idea") && !have_same_root("stra", "straße"));
     }
 
     #[test]

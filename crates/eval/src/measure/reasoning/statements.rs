@@ -162,7 +162,7 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
         return plain;
     }
     let mut out = plain.into_owned();
-    for (start, end) in wording(&out) {
+    for (start, end) in quoted_ranges(&out) {
         if let Some(part) = out.get(start..end) {
             let blank: String = part.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
             out.replace_range(start..end, &blank);
@@ -172,7 +172,7 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
 }
 
 /// Byte ranges of quoted lines, of braces, and of quotations of several words, in order.
-fn wording(text: &str) -> Vec<(usize, usize)> {
+fn quoted_ranges(text: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut from = 0;
     for line in text.split_inclusive('\n') {

@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
             // Of each of several: two rooms for two guests each.
             let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
             let is_unit = is_each || is_unit_of(number, meant);
-            let is_told = self.tells(self.answer, &name, number) || self.is_discussed(&name, number);
+            let is_told = self.states_number(self.answer, &name, number) || self.is_discussed(&name, number);
             (same == 1 && !is_met && !is_told && !is_unit && !is_split)
                 .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
         })
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether a text has this number of a thing.
-    fn tells(&self, text: &str, noun: &str, number: f64) -> bool {
+    fn states_number(&self, text: &str, noun: &str, number: f64) -> bool {
         let Some(of_noun) = thing(noun) else { return true };
         counted(text, self.memo).any(|(of, thing)| of == number && thing == of_noun)
     }
@@ -277,7 +277,7 @@ impl<'a> Run<'a> {
         let is_in = |text: &Text| values(text, self.memo).any(|of| of == number);
         let said = || self.agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).take(MAX_CALLS);
         later.iter().any(is_in)
-            || !later.is_empty() && said().any(|view| self.tells(&view.output_text(), noun, number))
+            || !later.is_empty() && said().any(|view| self.states_number(&view.output_text(), noun, number))
     }
 }
 
