@@ -20,7 +20,7 @@ impl ByteLimit {
         ByteLimit { limit, ..ByteLimit::default() }
     }
 
-    /// The same limit, with its total in this gauge.
+    /// This limit, with its total in this gauge.
     pub(crate) fn counted_in(self, total: &Gauge) -> ByteLimit {
         ByteLimit { total: total.clone(), ..self }
     }
@@ -94,7 +94,7 @@ impl Drop for Reservation {
 #[derive(Debug)]
 pub(crate) struct FairReservation {
     all: Reservation,
-    /// The same bytes in the limit of the holder.
+    /// The same bytes, reserved in the limit of the holder.
     own: Reservation,
     /// When the shared limit was last exhausted.
     exhausted: Arc<Mutex<Option<Instant>>>,

@@ -126,7 +126,7 @@ impl Assembler {
                 grown.insert((now, trace));
             }
         }
-        self.refile(trace);
+        self.update_deadline(trace);
         tally
     }
 
@@ -139,7 +139,7 @@ impl Assembler {
         let open = self.open.entry(trace).or_insert_with(|| Open::new(now, self.close.times(None), 0));
         self.bytes += log.record.len();
         open.attach(log, now);
-        self.refile(trace);
+        self.update_deadline(trace);
     }
 
     /// The traces that closed by time or by a cap. To be called after [`Assembler::add`] too.
@@ -263,7 +263,7 @@ impl Assembler {
     }
 
     /// Closes idle traces early to free about `bytes`, the largest first.
-    pub fn relieve(&mut self, bytes: usize, now: Instant) -> Vec<ClosedTrace> {
+    pub fn close_early(&mut self, bytes: usize, now: Instant) -> Vec<ClosedTrace> {
         self.idle.update(&mut self.open, now);
         let mut freed = 0;
         while freed < bytes
@@ -336,7 +336,7 @@ impl Assembler {
 
     /// Closes a trace that has reached a cap; otherwise updates its entry in `filed` if its deadline is
     /// now earlier.
-    fn refile(&mut self, trace: TraceId) {
+    fn update_deadline(&mut self, trace: TraceId) {
         let Some(open) = self.open.get_mut(&trace) else { return };
         if open.spans.len() >= self.close.max_spans {
             return self.close_trace(trace, CloseReason::MaxSpans);

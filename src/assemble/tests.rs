@@ -204,7 +204,7 @@ fn memory_pressure_closes_the_largest_idle_traces_first() {
         let at = if n == 4 { now + secs(60) } else { now };
         assembler.add(TraceId([n; 16]), [span(2, 1)], held, |_| None, at);
     }
-    let closed = assembler.relieve(500 + SPAN_OVERHEAD + 50, now + secs(60));
+    let closed = assembler.close_early(500 + SPAN_OVERHEAD + 50, now + secs(60));
     let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
     // The fourth is the largest, but spans of it are still arriving.
     assert_eq!(ids, [(TraceId([2; 16]), CloseReason::Pressure), (TraceId([3; 16]), CloseReason::Pressure)]);
@@ -225,7 +225,7 @@ fn relieving_costs_what_is_closed_however_many_traces_are_open() {
     for turn in 0..1_000 {
         // A busy trace is no candidate, and is not examined in each turn.
         assembler.add(id(OPEN + 1), [span(2, 1)], 100_000, |_| None, start + secs(1));
-        closed.extend(assembler.relieve(1, start + secs(1) + Duration::from_millis(turn / 2)));
+        closed.extend(assembler.close_early(1, start + secs(1) + Duration::from_millis(turn / 2)));
     }
     assert_eq!(closed.len(), 1_000);
     let sizes: Vec<usize> = closed.iter().map(|closed| closed.bytes).collect();
@@ -235,8 +235,8 @@ fn relieving_costs_what_is_closed_however_many_traces_are_open() {
     let next = (0..OPEN).find(|n| assembler.is_open(id(*n)) && n % 997 == 500).unwrap();
     let now = start + secs(3);
     assembler.add(id(next), [span(3, 1)], 5_000, |_| None, now);
-    assert!(!assembler.relieve(1, now).iter().any(|closed| closed.trace == id(next)));
-    let after: Vec<TraceId> = assembler.relieve(100_000, now + secs(2)).iter().map(|c| c.trace).collect();
+    assert!(!assembler.close_early(1, now).iter().any(|closed| closed.trace == id(next)));
+    let after: Vec<TraceId> = assembler.close_early(100_000, now + secs(2)).iter().map(|c| c.trace).collect();
     assert_eq!(after[..1], [id(next)]);
 }
 
@@ -291,7 +291,7 @@ fn relieve_counts_span_overhead() {
     let now = Instant::now();
     assembler.add(TraceId([1; 16]), (2..52).map(|id| span(id, 1)), 100, |_| None, now);
     assembler.add(TraceId([2; 16]), [span(2, 1)], 1000, |_| None, now);
-    let closed = assembler.relieve(5000, now + secs(60));
+    let closed = assembler.close_early(5000, now + secs(60));
     let ids: Vec<TraceId> = closed.iter().map(|c| c.trace).collect();
     assert_eq!(ids, [TraceId([1; 16])], "many small spans take more than one large one");
 }

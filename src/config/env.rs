@@ -22,9 +22,9 @@ pub(super) struct Outside<'a> {
 
 /// Whether the text of a scalar is complete after substitution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Known {
+pub(super) enum Completeness {
     Whole,
-    /// It refers to a file that was not opened, so its value cannot be checked.
+    /// The text refers to a file that was not opened, so its value cannot be checked.
     Unopened,
 }
 
@@ -35,10 +35,10 @@ pub(super) fn substitute(
     text: &mut String,
     style: &mut Style,
     outside: &Outside<'_>,
-) -> Result<Known, Vec<String>> {
-    let mut known = Known::Whole;
+) -> Result<Completeness, Vec<String>> {
+    let mut completeness = Completeness::Whole;
     if !text.contains('$') {
-        return Ok(known);
+        return Ok(completeness);
     }
     let mut out = String::with_capacity(text.len());
     let mut problems = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn substitute(
             match resolve(expression, outside) {
                 Ok(Some(value)) => out.push_str(&value),
                 Ok(None) => {
-                    known = Known::Unopened;
+                    completeness = Completeness::Unopened;
                     out.push_str(&format!("${{{expression}}}"));
                 }
                 Err(problem) => problems.push(problem),
@@ -77,7 +77,7 @@ pub(super) fn substitute(
         return Err(problems);
     }
     (*text, *style) = (out, written);
-    Ok(known)
+    Ok(completeness)
 }
 
 /// The value of `env:NAME`, `file:PATH` or `NAME`; `None` for a file that may not be opened.
@@ -132,7 +132,7 @@ mod tests {
         run_with(text, true).map(|(text, style, _)| (text, style))
     }
 
-    fn run_with(text: &str, files: bool) -> Result<(String, Style, Known), Vec<String>> {
+    fn run_with(text: &str, files: bool) -> Result<(String, Style, Completeness), Vec<String>> {
         let lookup = |name: &str| match name {
             "PORT" => Some("4317".to_owned()),
             "EMPTY" => Some(String::new()),
@@ -142,7 +142,7 @@ mod tests {
         let mut text = text.to_owned();
         let mut style = Style::Plain;
         let outside = Outside { env: &lookup, files };
-        substitute(&mut text, &mut style, &outside).map(|known| (text, style, known))
+        substitute(&mut text, &mut style, &outside).map(|completeness| (text, style, completeness))
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let named = format!("${{file:{}}}", path.display());
         assert_eq!(run(&named).unwrap(), ("hunter2".into(), Style::Substituted));
         assert_eq!(run(&format!("Bearer {named}")).unwrap().0, "Bearer hunter2");
-        assert_eq!(run_with(&named, false).unwrap(), (named, Style::Substituted, Known::Unopened));
+        assert_eq!(run_with(&named, false).unwrap(), (named, Style::Substituted, Completeness::Unopened));
         let missing = folder.path().join("missing").display().to_string();
         assert_eq!(run(&format!("${{file:{missing}:-none}}")).unwrap().0, "none");
         assert!(run(&format!("${{file:{missing}}}")).unwrap_err()[0].contains(&missing));

@@ -12,7 +12,7 @@ use verdict_config::{Invalid, Issue, Mark, Node, Problem, Source, Step, dotted, 
 use verdict_eval::Emit;
 use verdict_judge::{EVALUATOR, JudgeExtensions};
 
-use super::env::{Known, Outside, substitute};
+use super::env::{Completeness, Outside, substitute};
 use super::root::Config;
 use super::sections::{Sections, key};
 use crate::bounded_file::read_bounded;
@@ -122,8 +122,8 @@ fn substitute_all(
     unopened: &mut Vec<(Mark, Vec<Step>)>,
 ) {
     node.scalars(&mut Vec::new(), &mut |text, style, at, path| match substitute(text, style, outside) {
-        Ok(Known::Whole) => {}
-        Ok(Known::Unopened) => unopened.push((at, path.to_vec())),
+        Ok(Completeness::Whole) => {}
+        Ok(Completeness::Unopened) => unopened.push((at, path.to_vec())),
         Err(problems) => issues.extend(problems.into_iter().map(|p| Issue::new(at, dotted(path), p))),
     });
 }

@@ -58,9 +58,9 @@ pub(super) struct Hold {
 /// What the destination has answered to requests of a signal since the start.
 #[derive(Clone, Copy, Default)]
 struct SignalSupport {
-    /// It has accepted a request, or refused one for its content.
+    /// The destination has accepted a request, or refused one for its content.
     serves: bool,
-    /// Bytes of dead letters that were written before it did.
+    /// Bytes of dead letters that were written before the first such answer.
     unconfirmed: usize,
     /// When the next request is sent, while the last answer was that the signal is not supported.
     next_probe: Option<Instant>,
@@ -86,9 +86,9 @@ pub struct Exporter {
     /// A full queue makes the pipeline wait.
     pub(super) required: bool,
     signals: Vec<Signal>,
-    /// It takes what this process writes about traces, and nothing that is forwarded.
+    /// The exporter takes what this process writes about traces, and nothing that is forwarded.
     pub(super) reads_verdicts: bool,
-    /// It holds evaluation events back first, and takes no alarms.
+    /// The exporter holds evaluation events back first, and takes no alarms.
     pub(super) hold: Option<Hold>,
     /// The alerts of an exporter of type `webhook`.
     pub(super) alerts: Option<Arc<RecentAlerts>>,

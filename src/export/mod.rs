@@ -300,7 +300,7 @@ impl Exporters {
     }
 
     /// Ids of the exporters for any of `parcels`, except `excluded`, and whether they are required.
-    pub fn takers<'p>(
+    pub fn receiving<'p>(
         &self,
         parcels: impl IntoIterator<Item = &'p Parcel> + Clone,
         excluded: &[String],

@@ -40,7 +40,7 @@ pub struct ExportRequest {
 pub(super) struct Delivered {
     /// Numbers of messages that need not be sent again, as the client counts them.
     pub messages: BTreeSet<usize>,
-    /// Those of them that the destination refused for good.
+    /// Messages that the destination refused for good.
     pub refused: BTreeSet<usize>,
     /// Why it refused the first one.
     pub reason: String,

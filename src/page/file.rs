@@ -24,7 +24,7 @@ use super::trace_view;
 
 /// Bytes of the spans of traces: what browsers open within a few seconds.
 const MAX_DETAIL: usize = 64 << 20;
-/// Of these, what traces that do not fail may take.
+/// Most of these bytes for traces that do not fail.
 const MAX_OTHERS: usize = MAX_DETAIL / 2;
 /// Traces of the list, about a kilobyte each.
 const MAX_ROWS: usize = 20_000;

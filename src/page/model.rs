@@ -9,7 +9,7 @@ use serde::Serialize;
 /// A trace in the list.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct TraceRow {
-    /// Its place in the history: later verdicts have higher numbers.
+    /// The position of the trace in the history: later verdicts have higher numbers.
     pub seq: u64,
     pub trace_id: String,
     /// `pass`, `fail`, `unmeasured` or `open`.
@@ -136,7 +136,7 @@ pub(crate) struct SpanNode {
     /// Signs that the span itself failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
-    /// It arrived after the trace had closed.
+    /// The span arrived after the trace had closed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// What it was given and what it returned; only of spans that a failure is about or rests on.
@@ -213,7 +213,7 @@ pub(crate) struct FindingNode {
     pub blame: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub touched_outcome: Option<bool>,
-    /// It is recorded only and fails nothing.
+    /// The finding is recorded only and fails nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub note: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

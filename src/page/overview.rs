@@ -40,7 +40,7 @@ pub(crate) struct Overview {
 /// The results of one interval.
 #[derive(Debug, Serialize)]
 pub(crate) struct Bar {
-    /// Its begin in seconds since 1970.
+    /// The begin of the interval in seconds since 1970.
     pub at: u64,
     #[serde(flatten)]
     pub counts: Minute,
@@ -97,8 +97,9 @@ impl Overview {
                 recurring.entry(signature).or_insert_with(first).count += 1;
             }
         }
-        out.categories = most(categories);
-        out.metrics = most(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
+        out.categories = most_frequent(categories);
+        out.metrics =
+            most_frequent(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
         [out.agents, out.tools, out.services] = [agents, tools, services].map(shares);
         out.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
         out.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
@@ -153,7 +154,7 @@ fn shares(all: BTreeMap<&str, (u64, u64)>) -> Vec<Share> {
     all
 }
 
-fn most<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
+fn most_frequent<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
     let mut all: Vec<(K, u64)> = all.into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     all.truncate(MOST);

@@ -73,8 +73,8 @@ fn enqueue(
     acked: &[String],
 ) -> impl Future<Output = ()> + use<> {
     let delivery = record.and_then(|(seq, releases)| {
-        let takers = shared.exporters.takers(parcels.iter().flatten(), acked);
-        shared.store.track(seq, releases, takers)
+        let receiving = shared.exporters.receiving(parcels.iter().flatten(), acked);
+        shared.store.track(seq, releases, receiving)
     });
     let sent = shared.exporters.send_trace(parcels, delivery.as_ref());
     if let Some(delivery) = delivery {

@@ -113,7 +113,7 @@ impl<T: OfTrace> Reserved<T> {
 /// A parsed request.
 struct Request<T> {
     signal: Signal,
-    /// Its record, if its receiver has stored it.
+    /// The record of the request, if its receiver has stored it.
     received: ReceivedRecord,
     body: Bytes,
     for_shards: Vec<T>,

@@ -38,7 +38,7 @@ impl AckLog for KafkaStore {
 }
 
 impl Store for KafkaStore {
-    /// Those of Kafka have left when the other receivers stop.
+    /// As the store of the other receivers: traces of Kafka have been handed over when those stop.
     fn keeps_unfinished_traces(&self) -> bool {
         self.other.keeps_unfinished_traces()
     }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use verdict_config::Size;
 use verdict_eval::EncodedAnnotations;
-use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
+use verdict_journal::{Journal, JournalRecord, Recovered, RetainReason, Seq, VerdictRecord};
 use verdict_otlp::request::{self, Group};
 use verdict_otlp::trace::{CloseReason, Span, TraceId, Tree};
 use verdict_otlp::{Signal, logs};
@@ -67,8 +67,10 @@ impl Pipeline {
                     return;
                 }
                 match journal.read(seq).await {
-                    Some(Record::Verdict(verdict)) => this.resend(&journal, seq, verdict, &acked).await,
-                    Some(Record::Request { signal, body, .. }) => {
+                    Some(JournalRecord::Verdict(verdict)) => {
+                        this.resend(&journal, seq, verdict, &acked).await
+                    }
+                    Some(JournalRecord::Request { signal, body, .. }) => {
                         for piece in Parcel::request(signal, body).pieces {
                             forward(&this.shared, Some(seq), signal, piece, &acked).await;
                         }
@@ -90,7 +92,7 @@ impl Pipeline {
 
     /// Gives the shards the spans or logs of a request that belong to `traces`.
     async fn reopen(&self, journal: &Arc<Journal>, seq: Seq, traces: &BTreeSet<TraceId>) {
-        let Some(Record::Request { signal, forwarded, body, .. }) = journal.read(seq).await else {
+        let Some(JournalRecord::Request { signal, forwarded, body, .. }) = journal.read(seq).await else {
             return unreadable(seq);
         };
         let sent = match signal {
@@ -135,7 +137,7 @@ impl Pipeline {
     async fn resend(&self, journal: &Arc<Journal>, seq: Seq, verdict: VerdictRecord, acked: &[String]) {
         let mut groups = Vec::new();
         for &request in verdict.requests.iter().filter(|_| verdict.with_spans) {
-            if let Some(Record::Request { signal: Signal::Traces, forwarded, body, .. }) =
+            if let Some(JournalRecord::Request { signal: Signal::Traces, forwarded, body, .. }) =
                 journal.read(request).await
             {
                 let all = self.groups(&body, forwarded).into_iter();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use verdict_config::Source;
-use verdict_eval::path::{Settings, load};
+use verdict_eval::path::{PathSettings, load};
 use verdict_eval::{BuildError, Disclosure, Evaluator, Stop, TaskSet};
 use verdict_otlp::trace::CloseReason;
 
@@ -37,7 +37,7 @@ pub(super) struct RuntimeConfig {
     pub evaluator: Evaluator,
     /// Which texts the page shows.
     pub disclosure: Disclosure,
-    /// Of each shard.
+    /// When the traces of a shard close.
     pub close: Close,
     /// `None`: every span is evaluated.
     pub select: Option<Select>,
@@ -84,7 +84,7 @@ fn deadline() -> Stop {
 }
 
 /// The tasks of the files in `settings`; none if the metric is disabled.
-fn read_tasks(settings: &Settings) -> Result<TaskSet, Error> {
+fn read_tasks(settings: &PathSettings) -> Result<TaskSet, Error> {
     if !settings.is_on() {
         return Ok(TaskSet::default());
     }

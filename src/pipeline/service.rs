@@ -133,7 +133,7 @@ impl Service {
         spending::restore(config, &judges);
         // Before the journal is recovered, since judges are asked about recovered traces.
         let current = Arc::new(Mutex::new((config.clone(), judges)));
-        let spending = spending::keep(config, &current);
+        let spending = spending::save_periodically(config, &current);
         let meter = Meter::new(Arc::clone(&telemetry), runtime_config.load().evaluator.added_rows());
         let delivery = ForwardingMode(config.verdict.mode);
         let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);

@@ -76,7 +76,7 @@ pub(super) struct Shard {
     harmful_calls: HarmfulCalls,
     /// Closed traces that are evaluated next.
     closed: VecDeque<ClosedTrace>,
-    /// Their number, spans and bytes, which remain charged as those of open traces.
+    /// The number, spans and bytes of closed traces, which remain charged as those of open traces.
     closed_sizes: (usize, usize, usize),
     /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,
@@ -175,7 +175,7 @@ impl Shard {
             }
             self.schedule.flush_batch().await;
             self.gauge();
-            self.relieve().await;
+            self.close_early().await;
             if self.released.elapsed() >= RELEASE_INTERVAL {
                 self.release_unused();
             }
@@ -263,13 +263,13 @@ impl Shard {
     }
 
     /// Closes large idle traces early if memory is scarce.
-    async fn relieve(&mut self) {
+    async fn close_early(&mut self) {
         if !self.shared.budget.is_scarce() {
             return;
         }
         self.shared.stop_waiting.notify_waiters();
         let excess = self.shared.budget.excess(charge(self.gauged));
-        let closed = self.assembler.relieve(excess, Instant::now());
+        let closed = self.assembler.close_early(excess, Instant::now());
         self.on_closed(closed).await;
         self.schedule.flush_batch().await;
         self.gauge();

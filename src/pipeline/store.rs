@@ -19,7 +19,7 @@ use verdict_otlp::{Piece, Signal};
 /// A request, or a part of one, as it is stored.
 pub(super) struct RequestRecord {
     pub reasons: Vec<RetainReason>,
-    /// Its spans are exported on arrival.
+    /// The spans of the request are exported on arrival.
     pub forwarded: bool,
     pub body: Bytes,
 }
@@ -77,11 +77,11 @@ impl StoredRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 pub(super) enum ExportedBefore {
-    /// It is evaluated.
+    /// The trace was not evaluated before: it is evaluated.
     No,
-    /// Its spans were exported: nothing is left to do.
+    /// The spans of the trace were exported: nothing is left to do.
     Same,
-    /// Its verdict was exported without these spans, which are late.
+    /// The verdict of the trace was exported without these spans, which are late.
     Late(PriorVerdict),
 }
 

@@ -53,7 +53,7 @@ impl Peers {
 }
 
 /// The address or network whose connections share a limit.
-fn sharer(peer: IpAddr) -> IpAddr {
+fn limit_key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,
@@ -136,7 +136,7 @@ impl Connections {
     /// Waits for a permit for a connection that was accepted.
     pub(super) async fn open(&mut self, peer: IpAddr) -> Arc<OpenConnection> {
         self.open.retain(|connection| connection.strong_count() > 0);
-        let bytes = self.peers.limit(sharer(peer));
+        let bytes = self.peers.limit(limit_key(peer));
         let mut permit = Arc::clone(&self.permits).try_acquire_owned().ok();
         while permit.is_none() {
             if let Some(suppressed) = self.throttle.allow("connections") {

@@ -41,8 +41,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Of `(ours, theirs)`, on a scale from the lowest to the highest score; `None` of no pairs or a scale
-    /// without range.
+    /// The agreement of the pairs `(ours, theirs)`, on a scale from the lowest to the highest score; `None` of no pairs
+    /// or a scale without range.
     pub fn of(pairs: &[(f64, f64)], scale: (f64, f64)) -> Option<Agreement> {
         let range = scale.1 - scale.0;
         if pairs.is_empty() || !range.is_finite() || range <= 0.0 {

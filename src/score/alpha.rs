@@ -13,7 +13,7 @@ use super::correlation::ranks;
 /// The difference function of two ratings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// They are equal or not.
+    /// Ratings are equal or not.
     Nominal,
     /// By how many ratings are between them.
     Ordinal,

@@ -34,11 +34,11 @@ pub struct Rating {
 pub struct Consistency {
     /// Spans with at least two ratings.
     pub places: usize,
-    /// Their ratings.
+    /// The number of ratings.
     pub ratings: usize,
     /// Agreement by distance; `None` if all ratings are equal.
     pub alpha_interval: Option<f64>,
-    /// Its 95 % interval, by resampling spans.
+    /// The 95 % interval of alpha, by resampling spans.
     #[serde(rename = "alpha_interval_95")]
     pub alpha_range: Option<Interval>,
     /// Agreement by rank.
@@ -58,7 +58,7 @@ pub struct Consistency {
 }
 
 impl Consistency {
-    /// Of spans, each with the ratings of its runs; `None` if no span has two.
+    /// The consistency of spans, each with the ratings of its runs; `None` if no span has two.
     pub fn of(places: &[Vec<Rating>]) -> Option<Consistency> {
         let rated: Vec<&Vec<Rating>> = places.iter().filter(|runs| runs.len() > 1).collect();
         if rated.is_empty() {

@@ -147,7 +147,7 @@ pub struct Point {
     pub failed: bool,
     /// `None` for labels and quantities.
     pub score: Option<f64>,
-    /// It should fail, by the labels.
+    /// The span should fail, by the labels.
     pub fails: bool,
 }
 

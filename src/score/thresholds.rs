@@ -52,7 +52,7 @@ impl Fit {
     }
 }
 
-/// Of points with a score.
+/// The cuts between points with a score.
 fn curve(points: &[Point]) -> Vec<Cut> {
     let score = |point: &Point| point.score.unwrap_or_default();
     let mut sorted = points.to_vec();

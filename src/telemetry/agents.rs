@@ -42,7 +42,7 @@ pub struct TokenCounts {
     pub cached: u64,
     pub cache_write: u64,
     pub reasoning: u64,
-    /// Of calls that record only a total.
+    /// Tokens of calls that record only a total.
     pub unspecified: u64,
 }
 

@@ -18,7 +18,7 @@ verdict_otlp::labelled_enum! {
         Malformed = "malformed",
         /// No exporter accepts its signal.
         Undeliverable = "undeliverable",
-        /// It is larger than `max_message_size`.
+        /// The message is larger than `max_message_size`.
         TooLarge = "too_large",
         /// The previous owner of the partition has exported all of it.
         Skipped = "skipped",

@@ -21,7 +21,7 @@ verdict_telemetry::registered! { registry =>
     pub struct PageMetrics {
         /// Evaluated traces in the history.
         pub traces: Gauge = d::PAGE_TRACES.register_new(registry),
-        /// Their bytes.
+        /// Bytes of these traces.
         pub bytes: Gauge = d::PAGE_BYTES.register_new(registry),
         /// Evaluated traces that are not in the history.
         pub skipped: Counter = d::PAGE_SKIPPED.register_new(registry),

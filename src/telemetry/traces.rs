@@ -39,11 +39,11 @@ verdict_telemetry::registered! { registry =>
         pub attributes_replaced: Counter = d::ATTRIBUTES_REPLACED.register_new(registry),
         /// Traces that were exported without evaluation.
         pub unjudged: Counter = d::TRACES_UNJUDGED.register_new(registry),
-        /// Of these, quarantined traces.
+        /// Unjudged traces that are quarantined.
         pub quarantined: Counter = d::TRACES_QUARANTINED.register_new(registry),
         /// Harmful calls reported in open traces.
         pub harmful_calls: Counter = d::HARMFUL_CALLS_OPEN.register_new(registry),
-        /// Of these, retracted ones.
+        /// Reports of harmful calls that were retracted.
         pub harmful_calls_retracted: Counter = d::HARMFUL_CALLS_RETRACTED.register_new(registry),
         /// Traces that closed before they were examined for alarms, or before the result was known.
         pub alarm_checks_skipped: Counter = d::ALARM_CHECKS_SKIPPED.register_new(registry),
@@ -101,7 +101,7 @@ impl From<Option<bool>> for ResultLabel {
 #[derive(Clone, Debug)]
 pub struct MetricCells {
     results: [Counter; ResultLabel::ALL.len()],
-    /// Of the unmeasured, those that exceeded the work budget of their trace.
+    /// Unmeasured results that exceeded the work budget of their trace.
     pub limited: Counter,
     duration: Histogram,
 }

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
-use verdict_journal::{Journal, Record, Seq, Storage};
+use verdict_journal::{Journal, JournalRecord, Seq, Storage};
 
 use crate::durable::{kept_in, requests, storage, verdict_attributes};
 use crate::support::{Destination, PATIENCE, Process, until};
@@ -106,7 +106,7 @@ async fn after_a_restart_the_judge_is_not_asked_again_and_late_spans_have_their_
     let (journal, recovered) = Journal::open(&path, &Storage::default(), 10, &telemetry.journal).unwrap();
     let mut of: Vec<Vec<Seq>> = Vec::new();
     for &seq in recovered.verdicts.keys() {
-        let Some(Record::Verdict(verdict)) = journal.read(seq).await else { panic!("no verdict") };
+        let Some(JournalRecord::Verdict(verdict)) = journal.read(seq).await else { panic!("no verdict") };
         of.push(verdict.requests);
     }
     journal.close().await;

@@ -24,7 +24,7 @@ impl Problem {
         Problem { hint, ..self }
     }
 
-    /// The same problem of the parent of `section`, to which its key was relative.
+    /// The problem with a key relative to the parent of `section` instead of to `section`.
     #[must_use]
     pub fn below(self, section: &str) -> Problem {
         let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };

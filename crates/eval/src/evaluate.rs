@@ -71,7 +71,7 @@ pub struct Evaluator {
 pub enum Progress {
     /// The first metric is about to run.
     Begun,
-    /// This metric has run on the whole trace.
+    /// The metric of this name has run on the whole trace.
     Ran(&'static str),
 }
 
@@ -185,7 +185,7 @@ impl Builder<'_> {
             recurring: Arc::default(),
             emission,
             alarms: config.alarms.clone(),
-            measures: measure::catalog::any(&settings),
+            measures: measure::catalog::measures_anything(&settings),
             asks: config.metrics.named_judges().next().is_some()
                 || custom.iter().any(|own| own.named_judges().next().is_some()),
             settings,

@@ -41,7 +41,7 @@ pub mod path {
     };
     pub use crate::measure::path::run_walk::{RunWalk, has_failed};
     pub use crate::measure::path::score::{Parameters, PathScores};
-    pub use crate::measure::path::settings::Settings;
+    pub use crate::measure::path::settings::PathSettings;
     pub use crate::measure::path::task::Task;
     pub use crate::measure::path::walk::{Token, Walk};
     pub use crate::recognise::json_keys::values as json_values;
@@ -66,7 +66,7 @@ pub mod plan {
         JUDGED_KEY, Matching, embedding_question, pair_question, read_cosines, read_pairs,
     };
     pub use crate::measure::plan::parse::{parse_plan, query_of_file};
-    pub use crate::measure::plan::part::Weights;
+    pub use crate::measure::plan::part::PlanWeights;
     pub use crate::measure::plan::prompt::{DATA, fence};
     pub use crate::measure::plan::reference::{Rating, ReferenceMatch};
     pub use crate::measure::plan::schema::Plan;

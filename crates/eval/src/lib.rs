@@ -83,7 +83,7 @@ pub mod metrics {
 /// Verdicts of spans and traces from their measurements (001).
 pub mod propagation {
     pub use crate::propagate::outcome_model::OutcomeModel;
-    pub use crate::propagate::policy::{Policies, Policy, RootPolicy, Weights};
+    pub use crate::propagate::policy::{Policies, Policy, RootPolicy, SeverityWeights};
     pub use crate::propagate::propagate;
     pub use crate::propagate::relevance::Relevance;
     pub use crate::propagate::verdict::{FailureProbability, TraceVerdict, Verdict, Verdicts};

@@ -154,7 +154,7 @@ const MAX_ADDRESSES: usize = 1_000;
 pub struct Addresses(HashMap<String, usize>);
 
 impl Addresses {
-    /// Those of these texts.
+    /// The addresses of these texts.
     pub(crate) fn of<'t>(texts: impl Iterator<Item = &'t str>) -> Addresses {
         let mut known = HashMap::default();
         for found in texts.filter(|text| text.contains('@')).flat_map(|text| ADDRESSES.find_iter(text)) {
@@ -268,8 +268,8 @@ impl Redactor {
         self.redact_numbering(text, &Addresses::default())
     }
 
-    /// The same, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can decide whether a message
-    /// went to the person that was meant, and learns no address.
+    /// The redacted text, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can decide whether a
+    /// message went to the person that was meant, and learns no address.
     pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &Addresses) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),

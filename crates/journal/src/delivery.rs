@@ -60,7 +60,7 @@ impl DeliveryState {
 }
 
 impl Delivery {
-    /// Of record `seq` to `exporters` (id, and whether it is required). If it is dropped before
+    /// The delivery of record `seq` to `exporters` (id, and whether it is required). If it is dropped before
     /// [`Delivery::dispatched`], the record stays in the log.
     pub fn new(
         log: Arc<dyn AckLog>,

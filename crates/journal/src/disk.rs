@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Magic, version, marker, checksum.
 pub(crate) const HEADER: usize = 8 + 4 + 4 + 4;
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
-/// Of the layout. A segment of a later version is not changed.
+/// The version of the layout. A segment of a later version is not changed.
 const VERSION: u32 = 2;
 /// Version 1 differs only in its checksums, which are CRC-32C. Its segments are read and deleted as those of
 /// this version, and not appended to.
@@ -33,7 +33,7 @@ pub(crate) enum SegmentHeader {
     Marker([u8; 4]),
     /// Damaged, with the four bytes where the first frame should begin.
     Damaged(Option<[u8; 4]>),
-    /// Of another version of the layout.
+    /// A segment of another version of the layout.
     Other(u32),
 }
 

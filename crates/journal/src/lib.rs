@@ -102,7 +102,7 @@ pub use config::{Durability, Storage};
 pub use dead_letters::DeadLetters;
 pub use delivery::{AckLog, Delivery, ExporterAck};
 pub use evaluation_markers::EvaluationMarkers;
-pub use record::{Record, RetainReason, Seq, VerdictRecord};
+pub use record::{JournalRecord, RetainReason, Seq, VerdictRecord};
 pub use recover::Recovered;
 
 use disk::{Directory, Disk};
@@ -156,7 +156,7 @@ pub struct AppendedRequest {
 }
 
 impl AppendedRequest {
-    /// Its record, which the caller has to release.
+    /// The number of the record, which the caller has to release.
     pub fn accept(mut self) -> Seq {
         self.accepted = true;
         self.seq
@@ -309,7 +309,7 @@ impl Journal {
     }
 
     /// Reads a retained record.
-    pub async fn read(&self, seq: Seq) -> Option<Record> {
+    pub async fn read(&self, seq: Seq) -> Option<JournalRecord> {
         let (reply, record) = oneshot::channel();
         if !self.writer.submit(Command::Read(seq, reply)) {
             return None;

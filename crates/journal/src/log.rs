@@ -34,7 +34,7 @@ use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, Fsync, SegmentFile, fsync_all, header};
-use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, Record, Release, RetainReason, Seq};
+use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, JournalRecord, Release, RetainReason, Seq};
 use super::recover::{Recovered, StoredRecord, remember, scan};
 use super::retain::RetainReasons;
 use super::write_buffer::WriteBuffer;
@@ -92,7 +92,7 @@ pub(crate) struct Log<D> {
     next_segment: u64,
     /// Bytes of the exporters' acknowledgements of retained records.
     acks: u64,
-    /// These four: see the module's documentation.
+    /// For these four counters see the module's documentation.
     pub written: u64,
     sync_begun: u64,
     synced_inline: u64,
@@ -364,7 +364,7 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// The disk cannot be read; a later call may succeed.
-    pub(crate) fn read(&mut self, seq: Seq) -> io::Result<Option<Record>> {
+    pub(crate) fn read(&mut self, seq: Seq) -> io::Result<Option<JournalRecord>> {
         let Some(stored) = self.records.get(&seq) else { return Ok(None) };
         let Ok(len) = usize::try_from(stored.len) else { return Ok(None) };
         let bytes = match self.disk.read(stored.segment, stored.at, len) {

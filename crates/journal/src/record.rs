@@ -18,7 +18,7 @@ pub type Seq = u64;
 pub enum RetainReason {
     /// The request is to be exported as it was received.
     Forwarded,
-    /// Its spans or logs of this trace are not exported yet.
+    /// The spans or logs of this trace in the record are not exported yet.
     Trace(TraceId),
     /// Not every required exporter has delivered the verdict.
     Verdict,
@@ -46,7 +46,7 @@ const FORWARDED: u8 = 2;
 
 /// A record as read.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Record {
+pub enum JournalRecord {
     /// A request that was acknowledged.
     Request {
         signal: Signal,
@@ -277,8 +277,8 @@ impl FoundFrame {
         self.kind == VERDICT_COPY
     }
 
-    /// Its record; `None` if the payload is damaged or of an unknown kind.
-    pub(crate) fn record(&self, segment: &Bytes) -> Option<Record> {
+    /// The record of the frame; `None` if the payload is damaged or of an unknown kind.
+    pub(crate) fn record(&self, segment: &Bytes) -> Option<JournalRecord> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
         if !matches_checksum(payload, self.crc) {
             return None;
@@ -286,26 +286,31 @@ impl FoundFrame {
         let payload = segment.slice_ref(payload);
         match self.kind {
             REQUEST => request(payload),
-            VERDICT | VERDICT_COPY => verdict(&payload).map(Record::Verdict),
+            VERDICT | VERDICT_COPY => verdict(&payload).map(JournalRecord::Verdict),
             ACKED => {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
-                Some(Record::Acked { record: self.seq, exporter })
+                Some(JournalRecord::Acked { record: self.seq, exporter })
             }
-            RELEASED => Reader(&payload).all(release).map(Record::Released),
-            CLOSED => Reader(&payload).all(closed).map(Record::Closed),
+            RELEASED => Reader(&payload).all(release).map(JournalRecord::Released),
+            CLOSED => Reader(&payload).all(closed).map(JournalRecord::Closed),
             _ => None,
         }
     }
 }
 
-fn request(payload: Bytes) -> Option<Record> {
+fn request(payload: Bytes) -> Option<JournalRecord> {
     let mut head = Reader(&payload);
     let [signal, export] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
     let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
     let forwarded_whole = (export == FORWARDED_WHOLE).then_some(RetainReason::Forwarded);
     let reasons = forwarded_whole.into_iter().chain(traces).collect();
-    Some(Record::Request { signal, reasons, forwarded: export != OWED, body: payload.slice_ref(head.0) })
+    Some(JournalRecord::Request {
+        signal,
+        reasons,
+        forwarded: export != OWED,
+        body: payload.slice_ref(head.0),
+    })
 }
 
 fn verdict(payload: &[u8]) -> Option<VerdictRecord> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
 use super::disk::{Disk, HEADER, SegmentHeader, read_header};
-use super::record::{FoundFrame, Record, RetainReason, Seq};
+use super::record::{FoundFrame, JournalRecord, RetainReason, Seq};
 use super::retain::RetainReasons;
 
 /// Data that have not been exported yet.
@@ -167,7 +167,7 @@ impl Scan {
         tracing::error!(segment, at, "skipped a damaged record of the journal");
     }
 
-    fn record(&mut self, segment: u64, found: FoundFrame, record: Record) {
+    fn record(&mut self, segment: u64, found: FoundFrame, record: JournalRecord) {
         let seq = found.seq;
         self.next = self.next.max(seq.saturating_add(1));
         let mut insert = |reasons: Vec<RetainReason>| {
@@ -176,8 +176,8 @@ impl Scan {
             self.records.insert(seq, StoredRecord { segment, at, len, reasons, acked: Vec::new() });
         };
         match record {
-            Record::Request { reasons, .. } => insert(reasons),
-            Record::Verdict(verdict) => {
+            JournalRecord::Request { reasons, .. } => insert(reasons),
+            JournalRecord::Verdict(verdict) => {
                 insert(vec![RetainReason::Verdict]);
                 let prior = verdict.prior_verdict();
                 if !found.is_copy() {
@@ -185,16 +185,18 @@ impl Scan {
                 }
                 self.verdicts.insert(seq, (verdict.trace, prior, verdict.requests));
             }
-            Record::Acked { record, exporter } => {
+            JournalRecord::Acked { record, exporter } => {
                 if let Some(stored) = self.records.get_mut(&record)
                     && !stored.acked.contains(&exporter)
                 {
                     stored.acked.push(exporter);
                 }
             }
-            Record::Released(all) => all.into_iter().for_each(|(seq, reason)| self.release(seq, reason)),
+            JournalRecord::Released(all) => {
+                all.into_iter().for_each(|(seq, reason)| self.release(seq, reason))
+            }
             // It includes the closed traces of all segments before it.
-            Record::Closed(all) => {
+            JournalRecord::Closed(all) => {
                 let beyond = all.len().saturating_sub(self.remember);
                 self.closed = all.into_iter().skip(beyond).collect();
             }

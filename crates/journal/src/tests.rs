@@ -255,7 +255,7 @@ impl Driven {
     fn check_bodies(&mut self) {
         let log = self.log.as_mut().unwrap();
         for (seq, (reasons, _)) in &self.model {
-            let Some(Record::Request { body: stored, forwarded, .. }) = log.read(*seq).unwrap() else {
+            let Some(JournalRecord::Request { body: stored, forwarded, .. }) = log.read(*seq).unwrap() else {
                 continue;
             };
             let (traces, size, was_forwarded) = &self.bodies[seq];

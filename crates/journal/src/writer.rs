@@ -18,7 +18,7 @@ use verdict_telemetry::{JournalMetrics, LogThrottle};
 use super::config::{Durability, Storage};
 use super::disk::Disk;
 use super::log::Log;
-use super::record::{Frame, Record, Release, RetainReason, Seq};
+use super::record::{Frame, JournalRecord, Release, RetainReason, Seq};
 use super::retain::RetainReasons;
 use super::syncer::{SyncRequest, Syncer, Waiter, reply};
 use super::writer_handle::{RELEASE_DELAY, State, WriterStep};
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     ExporterAcked(Seq, String),
     /// The sender of a request received no acknowledgement.
     Discard(Seq),
-    Read(Seq, oneshot::Sender<Option<Record>>),
+    Read(Seq, oneshot::Sender<Option<JournalRecord>>),
     /// Writes and fsyncs everything, and ends.
     Close(oneshot::Sender<()>),
 }
@@ -78,7 +78,7 @@ struct Batch {
     closed: Vec<(TraceId, PriorVerdict)>,
     acked: Vec<(Seq, String)>,
     discarded: Vec<Seq>,
-    reads: Vec<(Seq, oneshot::Sender<Option<Record>>)>,
+    reads: Vec<(Seq, oneshot::Sender<Option<JournalRecord>>)>,
 }
 
 impl<D: Disk> WriterStep for Writer<D> {

@@ -134,9 +134,9 @@ impl AnswerCache {
     }
 
     /// Returns when all answers so far are on disk, if they are kept there.
-    pub(crate) async fn written(&self) {
+    pub(crate) async fn wait_until_written(&self) {
         if let Some(disk) = &self.disk {
-            disk.written().await;
+            disk.wait_until_written().await;
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
             let asked = async { (Ok(answer("a")), Usage::default()) };
             let resolved = cache.get_or_ask([1; 32], |_| true, asked).await;
             assert_eq!(resolved.outcome, QuestionOutcome::Answered, "does not wait for the disk");
-            let mut written = Box::pin(cache.written());
+            let mut written = Box::pin(cache.wait_until_written());
             assert!(futures_util::poll!(&mut written).is_pending());
             release.send(()).unwrap();
             written.await;

@@ -87,7 +87,7 @@ impl<'a> AnswerValidator<'a> {
     /// Returns `value` if it matches the schema.
     ///
     /// # Errors
-    /// It does not match.
+    /// The value does not match the schema.
     pub fn validate(&self, mut value: Value) -> Result<Value, InvalidAnswer> {
         let checked = self.schema.check(&value);
         if checked.validity != Validity::Valid {

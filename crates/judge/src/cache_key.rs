@@ -12,7 +12,7 @@ pub(crate) type Key = [u8; 32];
 /// The key in the cache: the provider's location, the request (`body` contains model, prompt and schema),
 /// and the number of the sample.
 pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> Key {
-    over(&[b"cache/1", location.as_bytes(), &sample.to_le_bytes(), body])
+    hash_of(&[b"cache/1", location.as_bytes(), &sample.to_le_bytes(), body])
 }
 
 /// The key in recordings: prompt, form and sample, so that recorded answers can be replayed under another
@@ -20,7 +20,7 @@ pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> Key {
 pub(crate) fn recorded(question: &Question, sample: u32) -> Key {
     let Question { prompt, form, .. } = question;
     let schema = form.schema.to_string();
-    over(&[
+    hash_of(&[
         b"record/1",
         prompt.system.as_bytes(),
         prompt.user.as_bytes(),
@@ -38,7 +38,7 @@ pub(crate) fn rubric(question: &Question) -> String {
     let mut plain = schema.clone();
     without_enums(&mut plain, 0);
     let plain = plain.to_string();
-    let hash = over(&[question.prompt.system.as_bytes(), name.as_bytes(), plain.as_bytes(), &values]);
+    let hash = hash_of(&[question.prompt.system.as_bytes(), name.as_bytes(), plain.as_bytes(), &values]);
     hex(&hash[..4])
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn key(text: &str) -> Option<Key> {
     Some(key)
 }
 
-fn over(parts: &[&[u8]]) -> Key {
+fn hash_of(parts: &[&[u8]]) -> Key {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());

@@ -126,7 +126,7 @@ impl DiskCache {
     }
 
     /// Returns when no write is left. A runtime that ends drops those that have not begun.
-    pub(crate) async fn written(&self) {
+    pub(crate) async fn wait_until_written(&self) {
         self.writes.wait().await;
     }
 

@@ -173,10 +173,10 @@ impl Judges {
     /// Returns when the answers so far are in the cache on disk, if there is one. To be awaited before the runtime
     /// ends, which drops writes that have not begun.
     pub async fn cache_written(&self) {
-        self.inner.cache.written().await;
+        self.inner.cache.wait_until_written().await;
     }
 
-    /// The same judges, whose answers are independent of those of other runs: they are cached separately.
+    /// These judges for one run, whose answers are independent of those of other runs: they are cached separately.
     #[must_use]
     pub fn of_run(&self, run: u32) -> Judges {
         Judges { inner: Arc::clone(&self.inner), run }

@@ -19,7 +19,7 @@ pub(crate) struct PreparedQuestion<'a> {
 }
 
 impl<'a> PreparedQuestion<'a> {
-    /// The same with another prompt and form; `None` if the form has an invalid schema.
+    /// The prepared question with another prompt and form; `None` if the form has an invalid schema.
     pub(crate) fn with_question<'b>(&self, question: &'b Question) -> Option<PreparedQuestion<'b>>
     where
         'a: 'b,

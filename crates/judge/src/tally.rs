@@ -78,7 +78,7 @@ pub struct PlannedQuestions {
 }
 
 impl PlannedQuestions {
-    /// Of a question that is asked so many times.
+    /// The plan of a question that is asked `n` times.
     pub(crate) fn times(self, n: u64) -> PlannedQuestions {
         let share = n as f64;
         PlannedQuestions {
@@ -91,7 +91,7 @@ impl PlannedQuestions {
         }
     }
 
-    /// Of a question that is asked depending on another answer: only what it takes at most counts.
+    /// The plan of a question that is asked depending on another answer: only its maximum counts.
     pub(crate) fn at_most(self) -> PlannedQuestions {
         let PlannedQuestions { output_tokens_at_most, cost_usd_at_most, .. } = self;
         PlannedQuestions { output_tokens_at_most, cost_usd_at_most, ..PlannedQuestions::default() }

@@ -12,7 +12,7 @@ pub fn attribute_values<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item 
         .filter_map(|(_, value)| text(&value))
 }
 
-/// Of a resource so many attributes are read, since patterns are compared with those of the resource of each span.
+/// Most attributes of a resource that are read, since patterns are compared with those of the resource of each span.
 /// Detectors find some thirty.
 pub const MAX_RESOURCE_ATTRIBUTES: usize = 1024;
 

@@ -30,7 +30,7 @@ static POINTS: [&Message; 5] = [
 pub struct Points {
     /// Number of all points, malformed ones included.
     pub all: u64,
-    /// Those that are malformed, or belong to a malformed metric.
+    /// Data points that are malformed, or belong to a malformed metric.
     pub malformed: u64,
 }
 

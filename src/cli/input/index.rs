@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace_ids::{self, JSON_WINDOW};
 
-use super::{BUFFER, Form, InputFile, Signal, form, frames, signal, whole};
+use super::{BUFFER, Form, InputFile, Signal, form, frames, read_whole, signal};
 
 /// Calls `each` with the ids of spans and log records in `input`, each with an offset of the decompressed content that
 /// is less than the end of its request. Ends at what cannot be read.
@@ -27,7 +27,7 @@ fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64))
             Ok(())
         }),
         Form::Whole => {
-            let all = whole(reader)?;
+            let all = read_whole(reader)?;
             of_request(&all, file, all.len() as u64, each);
             of_text(&mut all.as_slice(), each)
         }

@@ -214,7 +214,7 @@ fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(
             protobuf(body, file, end, each).map_err(|e| format!("message {number}: {e}"))
         }),
         Form::Whole => {
-            let all = whole(reader)?;
+            let all = read_whole(reader)?;
             let end = all.len() as u64;
             // White space at the start of either: it is protobuf if it can be parsed.
             let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
@@ -227,7 +227,7 @@ fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(
     }
 }
 
-fn whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
+fn read_whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     let most = MAX_DOCUMENT as u64 + 1;
     reader.take(most).read_to_end(&mut all).map_err(|e| e.to_string())?;

@@ -64,7 +64,7 @@ type Groups = BTreeMap<(String, String, String), Vec<Value>>;
 /// The request in a document; `None` if it is no trace of the benchmark.
 ///
 /// # Errors
-/// It is one, but a field has another form.
+/// The text is such a trace, but a field has another form.
 pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
     if serde_json::from_slice::<Keys>(text).is_err() {
         return Ok(None);

@@ -75,7 +75,7 @@ struct Checked {
     logprobs: bool,
     tokens_in: u64,
     tokens_out: u64,
-    /// Of this question; `None` without a configured price.
+    /// The cost of this question; `None` without a configured price.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_usd: Option<f64>,
     adapted: Vec<&'static str>,

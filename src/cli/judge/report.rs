@@ -76,7 +76,7 @@ impl RunReport {
     }
 
     /// The shares below the required one, in words.
-    pub(super) fn below(&self, required: f64) -> Option<String> {
+    pub(super) fn shares_below(&self, required: f64) -> Option<String> {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let Some(share) = self.judged_share else {
             return Some("no question was sent to a judge".to_owned());
@@ -99,7 +99,7 @@ impl RunReport {
         }
         let mut out = format!("judges ({}):\n", duration(self.seconds));
         for judge in &self.judges {
-            out.push_str(&one(judge));
+            out.push_str(&line_of(judge));
         }
         self.cascades.iter().for_each(|cascade| out.push_str(&of_cascade(cascade)));
         let partly = self.metrics.0.iter().filter(|(_, own)| own.by_judge < own.asked);
@@ -172,7 +172,7 @@ fn of_cascade(cascade: &CascadeReport) -> String {
     )
 }
 
-fn one(judge: &JudgeReport) -> String {
+fn line_of(judge: &JudgeReport) -> String {
     let JudgeReport { judge: name, model, tokens, .. } = judge;
     let mut parts = vec![format!("{} asked", judge.asked), format!("{} answered", judge.answered)];
     let mut more = |n: u64, what: &str| parts.extend((n > 0).then(|| format!("{n} {what}")));
@@ -224,12 +224,12 @@ mod tests {
 
     #[test]
     fn the_required_share_holds_for_metrics_and_for_each_judge() {
-        assert_eq!(report(19, 1, 20, 0).below(0.95), None);
-        let lying = report(20, 0, 10, 10).below(0.95).unwrap();
+        assert_eq!(report(19, 1, 20, 0).shares_below(0.95), None);
+        let lying = report(20, 0, 10, 10).shares_below(0.95).unwrap();
         assert_eq!(lying, "judges measured 50.0 %; --require-judged needs 95.0 %");
-        let down = report(18, 2, 20, 0).below(0.95).unwrap();
+        let down = report(18, 2, 20, 0).shares_below(0.95).unwrap();
         assert!(down.starts_with("judge 'main' answered 90.0 %"), "{down}");
-        assert!(report(0, 0, 0, 0).below(0.0).is_some(), "nothing was asked");
+        assert!(report(0, 0, 0, 0).shares_below(0.0).is_some(), "nothing was asked");
     }
 
     #[test]

@@ -161,7 +161,8 @@ impl JudgeRun {
             write_file(path, &to_json(&report)?)?;
         }
         let Some(required) = self.options.require_judged.filter(|_| !self.is_dry()) else { return Ok(()) };
-        let below = report.map_or(Some("no question was sent to a judge".to_owned()), |r| r.below(required));
+        let below =
+            report.map_or(Some("no question was sent to a judge".to_owned()), |r| r.shares_below(required));
         below.map_or(Ok(()), |why| Err(Failure::Run(why)))
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// Of `task`, with the calls of a run and their moves.
+    /// The picture of `task`, with the calls of a run and their moves.
     pub(super) fn new(task: &Task, walk: Option<&[(String, Transition)]>) -> Picture {
         let automaton = &task.automaton;
         let indices: BTreeMap<StateId, usize> =

@@ -27,7 +27,7 @@ struct Entry {
     #[serde(default)]
     query: String,
     plan: Option<Value>,
-    /// Of a lineage, the first plan first.
+    /// The revisions of a lineage, the first plan first.
     #[serde(default)]
     revisions: Vec<Revised>,
     before: Option<Value>,

@@ -3,10 +3,10 @@
 //! In: an examined plan and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
-use verdict_eval::plan::{self, PlanAssessment, PlanPart, Rating, ReferenceMatch, Weights};
+use verdict_eval::plan::{self, PlanAssessment, PlanPart, PlanWeights, Rating, ReferenceMatch};
 
 /// The plan with its issues, layout and metrics.
-pub(super) fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
+pub(super) fn object(examined: &PlanAssessment, weights: &PlanWeights) -> Value {
     let metrics: Map<String, Value> =
         PlanPart::ALL.iter().map(|p| (p.name().to_owned(), json!(examined.value(*p)))).collect();
     let issues: Vec<Value> = examined
@@ -29,7 +29,7 @@ pub(super) fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
 }
 
 /// The plan's issues and layout; with `scored` its metrics as well.
-pub(super) fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) -> String {
+pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, scored: bool) -> String {
     let shape = plan::shape(&examined.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
     if plan::is_rejected(&examined.plan) {
@@ -50,7 +50,7 @@ pub(super) fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) 
     out
 }
 
-fn metrics(out: &mut String, examined: &PlanAssessment, weights: &Weights) {
+fn metrics(out: &mut String, examined: &PlanAssessment, weights: &PlanWeights) {
     for (part, weight) in PlanPart::ALL.iter().zip(weights.to_array()) {
         let value = examined.value(*part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
         out.push_str(&format!("{:<26} {value:>12}  of weight {weight:.1}\n", part.name()));

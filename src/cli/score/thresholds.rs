@@ -38,12 +38,12 @@ pub(super) fn thresholds(args: &Labelled) -> Result<(), Failure> {
         .into_iter()
         .map(|(metric, points)| (metric, Fit::of(&points)))
         .collect();
-    let text = if fits.values().any(Option::is_some) { table(&fits) } else { nothing(&fits) };
+    let text = if fits.values().any(Option::is_some) { table(&fits) } else { no_fit_message(&fits) };
     args.report(judged, vec![text.clone()], Vec::new())?;
     run.print(args.output, &fits, || text)
 }
 
-fn nothing(fits: &BTreeMap<&str, Option<Fit>>) -> String {
+fn no_fit_message(fits: &BTreeMap<&str, Option<Fit>>) -> String {
     let why = match fits.is_empty() {
         true => "no label names a span that a metric measured".to_owned(),
         false => {

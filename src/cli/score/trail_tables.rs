@@ -209,7 +209,7 @@ fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
     t.render()
 }
 
-/// This run and the other predictions, one a row.
+/// A table of this run and the other predictions, one a row.
 fn comparison(scores: &TrailScores) -> String {
     let mut t = Table::new([
         "predictions",

@@ -38,7 +38,7 @@ pub(super) struct SpanAnnotations {
     pub incomplete: bool,
     pub error: bool,
     pub nanos: Option<u64>,
-    /// Of the trace, on its root.
+    /// The summary of the trace, on its root.
     summary: Option<Summary>,
 }
 

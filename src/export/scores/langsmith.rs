@@ -33,9 +33,9 @@ use crate::export::response::{ExportResponse, ExportResult};
 /// The project of the runs.
 #[derive(Debug)]
 pub(super) struct Project {
-    /// Its name or its id; empty if feedback is sent without it.
+    /// The name or the id of the project; empty if feedback is sent without it.
     configured: String,
-    /// Its id, once known.
+    /// The id of the project, once known.
     id: Mutex<Option<Uuid>>,
 }
 
@@ -48,7 +48,7 @@ impl Project {
         self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its id; asks for it if it is not known.
+    /// The id of the project; asks for it if it is not known.
     async fn id(&self, api: &Api) -> Result<Option<Uuid>, ExportResponse> {
         let known = *self.known();
         if known.is_some() || self.configured.is_empty() {

@@ -10,7 +10,7 @@ use crate::export::response::ExportResponse;
 #[derive(Debug)]
 pub(super) struct Scores<'a> {
     request: &'a ExportRequest,
-    /// With the number of the chunk.
+    /// Each with the number of its chunk.
     all: Vec<(usize, Score)>,
 }
 
@@ -22,19 +22,19 @@ impl<'a> Scores<'a> {
         Scores { request, all }
     }
 
-    /// Those that are still to be sent, with their numbers.
+    /// Scores that are still to be sent, with their numbers.
     pub(super) fn left(&self) -> Vec<(usize, &Score)> {
         let delivered = self.request.delivered();
         let all = self.all.iter().enumerate().map(|(at, (_, score))| (at, score));
         all.filter(|(at, _)| !delivered.messages.contains(at)).collect()
     }
 
-    /// The back end has these, or they are none of its scores.
+    /// Records that the back end has these scores, or that they are none of its scores.
     pub(super) fn taken(&self, scores: impl IntoIterator<Item = usize>) {
         self.request.delivered().messages.extend(scores);
     }
 
-    /// The back end refused this score for good, while it takes others.
+    /// Records that the back end refused this score for good, while it takes others.
     pub(super) fn refused(&self, score: usize, reason: String) {
         let mut delivered = self.request.delivered();
         delivered.messages.insert(score);

@@ -56,7 +56,7 @@ pub(in crate::export) struct Score {
     pub trace: TraceId,
     pub span: SpanId,
     pub target: ScoreSubject,
-    /// Of a trace: the span is not its root, which is unknown.
+    /// The score is of a trace whose root is unknown: the span is not the root.
     pub rootless: bool,
     /// The metric, with the task in it where there are several; [`TRACE_VERDICT`] for the trace.
     pub name: String,

@@ -38,8 +38,8 @@ async fn refused(case: &Case) -> (Outcome, bool) {
     if !case.disk {
         std::fs::remove_dir(&dead_letters).unwrap();
     }
-    let takers = exporters.takers([&parcel], &[]);
-    let delivery = Delivery::new(journal.clone(), seq, vec![(seq, RetainReason::Forwarded)], takers);
+    let receiving = exporters.receiving([&parcel], &[]);
+    let delivery = Delivery::new(journal.clone(), seq, vec![(seq, RetainReason::Forwarded)], receiving);
     exporters.send_record(parcel, Some(&delivery)).await;
     delivery.dispatched();
     drain(&exporters).await;

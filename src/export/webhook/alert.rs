@@ -62,10 +62,10 @@ pub(super) struct Alert {
     pub failed_metrics: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// Of an alarm: what it is about, as in `verdict.alarm.cause`.
+    /// What an alarm is about, as in `verdict.alarm.cause`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Of an alarm: `raised` or `retracted`.
+    /// The state of an alarm: `raised` or `retracted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,7 +18,7 @@ use crate::logging::ended;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The task that writes the spending of the current judges; none without a directory.
-pub(super) fn keep(config: &Config, current: &Arc<Mutex<(Config, Option<Judges>)>>) -> Tasks {
+pub(super) fn save_periodically(config: &Config, current: &Arc<Mutex<(Config, Option<Judges>)>>) -> Tasks {
     let mut tasks = Tasks::default();
     if let Some(file) = file(config) {
         tasks.spawn(save(Arc::clone(current), file, tasks.stop.clone()));

@@ -31,7 +31,7 @@ struct Progress {
     moved: Instant,
 }
 
-/// Both streams of a partition.
+/// The backlog of both streams of a partition.
 #[derive(Debug)]
 pub(super) struct Backlog {
     streams: [Progress; STREAMS],

@@ -21,12 +21,12 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 use super::stream::{Offsets, STREAMS};
 
 const VERSION: &str = "2";
-/// Of releases before the held records were committed.
+/// The version before releases of held records were committed.
 const BEFORE: &str = "1";
 
 /// Most bytes of an exported trace whose distances are below 2^21 and whose revision is below 4096.
 const ENTRY: usize = 8 + 2 + STREAMS * 3;
-/// Of a trace that only its late spans need.
+/// Bytes of a trace that only its late spans need.
 const LATE: usize = 8 + 2;
 
 /// Records from the first to the one before the second.
@@ -35,10 +35,10 @@ pub(super) type OffsetRange = (i64, i64);
 /// An exported trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    /// [`hash`] of its id.
+    /// [`hash`] of the id of the trace.
     pub trace: u64,
     pub verdict: PriorVerdict,
-    /// Its last exported record.
+    /// The last exported record of the trace.
     pub last: Offsets,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Handover {
     pub held: [Vec<OffsetRange>; STREAMS],
     /// Exported traces with records that are read again.
     pub exported: Vec<Entry>,
-    /// Others. Spans of them are late.
+    /// Other traces. Spans of them are late.
     pub late: Vec<Entry>,
 }
 

@@ -182,7 +182,7 @@ impl Group {
         consumer.committed_offsets(list.clone(), COORDINATOR)
     }
 
-    /// Both streams of a partition, if both are read and their ends are known.
+    /// The backlog of both streams of a partition, if both are read and their ends are known.
     fn backlog(&self, consumer: &BaseConsumer<Group>, partition: i32, offsets: Offsets) -> Option<Backlog> {
         let [spans, logs] = &self.topics[..] else { return None };
         let of = |topic: &String, committed: Option<i64>| {

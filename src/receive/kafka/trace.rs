@@ -27,11 +27,11 @@ pub(super) struct Trace {
     pub exporting: u32,
     /// Exported records that are read again, since another trace needs them or they were not read yet.
     pub pins: usize,
-    /// It closed in this assignment.
+    /// The trace closed in this assignment.
     pub closed: bool,
     /// Exported by a previous owner.
     pub inherited: bool,
-    /// It is in `order`.
+    /// The trace is in `order`.
     pub remembered: bool,
 }
 

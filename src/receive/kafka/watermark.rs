@@ -34,11 +34,11 @@ const RECORD_BYTES: usize = 100;
 /// Whether the previous owner has exported a trace of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Replay {
-    /// It has not, or the trace is unknown.
+    /// The trace was not exported, or is unknown.
     New,
-    /// It has, with this record.
+    /// The trace was exported with this record.
     Exported,
-    /// It has, without this record: the spans are late.
+    /// The trace was exported without this record: the spans are late.
     Late(PriorVerdict),
 }
 
@@ -295,7 +295,7 @@ impl Watermark {
         (0..STREAMS).filter_map(of).sum()
     }
 
-    /// Its memory, in bytes.
+    /// The memory of the watermark, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.traces.len() * TRACE_BYTES + self.held.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
     }

@@ -24,7 +24,7 @@ pub struct Report {
     pub tables: Vec<String>,
     /// Columns of the heat map: categories.
     pub columns: Vec<&'static str>,
-    /// Its rows: evaluators.
+    /// The rows of the heat map: evaluators.
     pub rows: Vec<EvaluatorRow>,
     /// One curve per metric.
     pub curves: Vec<Curve>,

@@ -99,7 +99,7 @@ pub struct ImpactRow {
     pub named: usize,
     /// The span is predicted under some category.
     pub located: usize,
-    /// Both in one prediction.
+    /// Category and location are right in one prediction.
     #[serde(rename = "both")]
     pub joint: usize,
 }

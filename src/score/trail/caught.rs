@@ -79,7 +79,7 @@ pub struct ErrorCase {
 }
 
 impl ErrorCase {
-    /// Of an error that the claims at `identified` identify.
+    /// The case of an error that the claims at `identified` identify.
     pub fn new(error: &Annotation, claims: &[ErrorClaim], identified: &[usize]) -> ErrorCase {
         let category = error.label().category();
         let rows = TABLE.iter().filter(|row| category.is_some_and(|c| row.categories.contains(&c)));
@@ -124,8 +124,8 @@ pub struct CaughtErrors {
 pub const ALL: &str = "all";
 
 impl CaughtErrors {
-    /// Of errors in runs in which `measured` metrics have a value. A metric that is designed for no category and
-    /// caught nothing has no row.
+    /// The counts of errors in runs in which `measured` metrics have a value. A metric that is designed for no category
+    /// and caught nothing has no row.
     pub fn of(cases: &[ErrorCase], measured: &BTreeSet<&'static str>) -> CaughtErrors {
         let designed = |name: &str| spec(name).is_some_and(|row| !row.categories.is_empty());
         let caught: BTreeSet<&str> = cases.iter().flat_map(|case| case.caught.iter().copied()).collect();

@@ -12,7 +12,9 @@
 use std::collections::BTreeSet;
 
 use verdict_eval::metrics::HARMFUL_CALL;
-use verdict_eval::propagation::{self, OutcomeModel, Policies, Policy, Relevance, RootPolicy, Weights};
+use verdict_eval::propagation::{
+    self, OutcomeModel, Policies, Policy, Relevance, RootPolicy, SeverityWeights,
+};
 use verdict_eval::{AgentTrace, Category, Measurement, Severity};
 
 use super::annotation::Ratings;
@@ -153,7 +155,7 @@ impl RootVerdicts {
         let policies = [
             ("existential", Policy::Existential),
             ("outcome_relevant", Policy::OutcomeRelevant),
-            ("severity_weighted", Policy::SeverityWeighted(Weights::default())),
+            ("severity_weighted", Policy::SeverityWeighted(SeverityWeights::default())),
             ("threshold 0.5", Policy::Threshold { alpha: ALPHA }),
         ];
         let under = policies.into_iter().map(|(name, default)| {

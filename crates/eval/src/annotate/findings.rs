@@ -39,7 +39,7 @@ const CUT: &str = " [cut]";
 #[derive(Clone, Copy)]
 struct FailingFinding<'a> {
     measurement: &'a Measurement,
-    /// Its index in the measurement.
+    /// The index of the finding in its measurement.
     index: usize,
     finding: &'a Finding,
 }
@@ -109,7 +109,7 @@ impl<'a> TraceFindings<'a> {
         (!findings.is_empty()).then(|| self.array(findings.clone()))
     }
 
-    /// The same of one measurement alone.
+    /// The findings of one measurement as JSON.
     pub(super) fn json_of(&self, m: &Measurement) -> Option<String> {
         if m.outcome.as_ref().map_or(true, |measured| measured.passed) {
             return None;

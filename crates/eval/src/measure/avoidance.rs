@@ -183,7 +183,7 @@ fn avoided<'t>(said: &Said<'t>, text: &'t str, read_as: As) -> Option<(&'static 
     of(first).filter(|_| of(last).is_some())
 }
 
-/// The same for a text whose sentences all have to avoid an answer.
+/// As [`avoided`], for a text whose sentences all have to avoid an answer.
 fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
@@ -228,26 +228,27 @@ pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
 /// the search may follow.
 pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    lacks(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
+    of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
-/// The same of a result that reports no error of its call: an error in it is what was looked up, as in a log.
+/// The statement that nothing was found, in a result that reports no error of its call: an error in it is what was
+/// looked up, as in a log.
 pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing];
-    lacks(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
+    of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.
 pub(crate) fn mentions_lack(text: &str, memo: &Memo) -> bool {
     let (head, tail) = (clip(text, MAX_BYTES), clip_end(text, MAX_BYTES));
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    let says = |part: &str| lacks(part, kinds, memo).flatten().next().is_some();
+    let says = |part: &str| of_kinds(part, kinds, memo).flatten().next().is_some();
     // Of a long answer the end reports what was not done.
     says(head) || text.len() > MAX_BYTES && says(tail)
 }
 
 /// The sentences of `text`, where they are one of `kinds`.
-fn lacks<'t, const N: usize>(
+fn of_kinds<'t, const N: usize>(
     text: &'t str,
     kinds: [Statement; N],
     memo: &Memo,

@@ -66,7 +66,7 @@ pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec
 }
 
 /// Whether any metric may apply to any span. If not, spans need not be read.
-pub(crate) fn any(settings: &Settings) -> bool {
+pub(crate) fn measures_anything(settings: &Settings) -> bool {
     let is_answered =
         |(row, by): &(&MetricSpec, &Implementation)| by.rules.is_some() || !settings.judges(row).is_empty();
     let wanted = |(row, _): (&MetricSpec, _)| settings.own(row).anywhere();
@@ -187,7 +187,7 @@ mod tests {
     static BREVITY: MetricSpec =
         MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5)).with_need(Need::Trace);
 
-    /// Its measurements have a mistyped name; of an open trace it asks a question.
+    /// A metric whose measurements have a mistyped name; of an open trace it asks a question.
     struct Brevity;
 
     impl Metric for Brevity {

@@ -13,8 +13,8 @@ use crate::recognise::{Message, Part, Role, SpanView, ToolRequest};
 pub(crate) struct ContentPiece<'a> {
     pub kind: PieceKind,
     pub text: Cow<'a, str>,
-    /// It is part of a prompt, and another span may have produced it: it is the message of a model or a tool, or one
-    /// that follows such a message, as a result may that is written as a message of the user.
+    /// The piece is part of a prompt, and another span may have produced it: it is the message of a model or a tool, or
+    /// one that follows such a message, as a result may that is written as a message of the user.
     pub is_repeated: bool,
 }
 
@@ -49,12 +49,12 @@ verdict_otlp::labelled_enum! {
 }
 
 impl PieceKind {
-    /// It instructs the agent, so that a finding about an omission may quote it.
+    /// Whether the piece instructs the agent, so that a finding about an omission may quote it.
     pub(crate) fn binds(self) -> bool {
         matches!(self, PieceKind::System | PieceKind::User)
     }
 
-    /// This span produced it, so that it is shown even if the same text occurred before.
+    /// Whether this span produced the piece, so that it is shown even if the same text occurred before.
     pub(crate) fn is_new(self) -> bool {
         !matches!(self, PieceKind::System | PieceKind::User | PieceKind::Assistant | PieceKind::ToolMessage)
     }

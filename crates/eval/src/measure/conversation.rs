@@ -37,12 +37,12 @@ impl Turns {
         })
     }
 
-    /// The same agent's model call before this one.
+    /// The model call of the same agent before this one.
     pub(crate) fn before(&self, at: Idx) -> Option<Idx> {
         self.before.get(&at).copied()
     }
 
-    /// The same agent's model call after this one.
+    /// The model call of the same agent after this one.
     pub(crate) fn after(&self, at: Idx) -> Option<Idx> {
         self.after.get(&at).copied()
     }

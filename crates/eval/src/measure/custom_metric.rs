@@ -9,9 +9,9 @@ use super::{Answer, Context, Metric, MetricProgress, MetricSpec};
 /// A metric that is added from outside.
 #[derive(Clone)]
 pub struct CustomMetric {
-    /// Its name and scale.
+    /// The name and scale of the metric.
     pub row: &'static MetricSpec,
-    /// Its threshold, and the judges that it asks.
+    /// The threshold, and the judges that the metric asks.
     pub settings: Scored,
     pub(crate) metric: Arc<dyn Metric>,
 }

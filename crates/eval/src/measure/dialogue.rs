@@ -92,7 +92,7 @@ pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Te
                 if request.is_none() || answers_question {
                     request = Some(text);
                     answers_question = false;
-                    if asks(text) {
+                    if contains_question(text) {
                         return request;
                     }
                 }
@@ -112,7 +112,7 @@ pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Te
 }
 
 /// Whether a message of the user contains a question.
-fn asks(text: &str) -> bool {
+fn contains_question(text: &str) -> bool {
     text.contains(['?', '\u{ff1f}'])
 }
 

@@ -13,7 +13,7 @@ use crate::recognise::AgentTrace;
 pub(crate) struct EvaluatedSpans(Vec<bool>);
 
 impl EvaluatedSpans {
-    /// Those of the trace, computed once.
+    /// The evaluated spans of the trace, computed once.
     pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<EvaluatedSpans> {
         memo.send_value(|| EvaluatedSpans(evaluated_spans(trace)))
     }

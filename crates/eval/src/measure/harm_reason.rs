@@ -8,13 +8,13 @@ verdict_otlp::labelled_enum! {
         NotAllowedHere = "not_allowed_here",
         /// The function is known, its arguments match no symbol.
         OtherArguments = "other_arguments",
-        /// Its function is not in the alphabet.
+        /// The function of the call is not in the alphabet.
         OtherFunction = "other_function",
         /// The sum of an argument is above the limit of the run.
         OverLimit = "over_limit",
-        /// It came after its time.
+        /// The call came after its time.
         TooLate = "too_late",
-        /// It came before its time.
+        /// The call came before its time.
         TooSoon = "too_soon",
     }
 }

@@ -25,7 +25,7 @@ pub(crate) mod prompt;
 mod reading_limit;
 
 use check::Violation;
-use prompt::{OutputInstruction, OutputScope, Rule};
+use prompt::{OutputInstruction, OutputRule, OutputScope};
 
 struct SystemInstructions(Rc<[OutputInstruction]>);
 struct UserInstructions(Vec<OutputInstruction>);
@@ -127,14 +127,16 @@ fn check_instruction(
     instruction: &OutputInstruction,
 ) -> Option<Option<Violation>> {
     match &instruction.rule {
-        Rule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
+        OutputRule::OneCall if output.calls > 0 => Some((output.calls > 1).then(|| {
             let names: Vec<&str> = view.requests().take(8).map(|r| &*r.name).collect();
             let found = names.get(1).copied().unwrap_or_default().to_owned();
             let expected = format!("one tool call; there are {} ({})", output.calls, names.join(", "));
             Violation { defect: Defect::TooManyCalls, expected, found }
         })),
-        Rule::OneCall => None,
-        Rule::UseTool(_) | Rule::UseSomeTool => check_required_tool(context, view, output, &instruction.rule),
+        OutputRule::OneCall => None,
+        OutputRule::UseTool(_) | OutputRule::UseSomeTool => {
+            check_required_tool(context, view, output, &instruction.rule)
+        }
         rule => {
             let applies = match instruction.scope {
                 OutputScope::Every => output.calls == 0 && !output.text.trim().is_empty(),
@@ -151,18 +153,18 @@ fn check_required_tool(
     context: &Context<'_>,
     view: &SpanView,
     output: &ModelOutput<'_>,
-    rule: &Rule,
+    rule: &OutputRule,
 ) -> Option<Option<Violation>> {
     /// Shorter answers are small talk, which needs no tool.
     const MIN_WORDS: usize = 5;
     let agent = output.answers.filter(|_| !context.trace.incomplete)?;
     let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
     let wanted = match rule {
-        Rule::UseTool(name) => Some(name.as_str()),
+        OutputRule::UseTool(name) => Some(name.as_str()),
         _ => None,
     };
     let is_offered = match wanted {
-        Some(name) => offered.iter().any(|t| same(&t.name, name)),
+        Some(name) => offered.iter().any(|t| equal_ignoring_case(&t.name, name)),
         None => !offered.is_empty(),
     };
     if !is_offered || output.text.split_whitespace().count() < MIN_WORDS {
@@ -170,14 +172,14 @@ fn check_required_tool(
     }
     // Earlier turns of the conversation, sub-agents and server-side tools count as well.
     let in_prompt = view.input.iter().flat_map(|m| &m.parts).any(|part| match part {
-        Part::Call(call) => wanted.is_none_or(|name| same(&call.name, name)),
+        Part::Call(call) => wanted.is_none_or(|name| equal_ignoring_case(&call.name, name)),
         Part::Result { name, .. } => {
-            wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| same(n, wanted)))
+            wanted.is_none_or(|wanted| name.as_ref().is_none_or(|n| equal_ignoring_case(n, wanted)))
         }
         _ => false,
     });
     let known = CallIndex::of(context.trace, context.memo);
-    let called = |name: &str| known.first.keys().any(|n| same(n, name));
+    let called = |name: &str| known.first.keys().any(|n| equal_ignoring_case(n, name));
     let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
     // Who asks the reader has not answered yet.
     let asks = || Said::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
@@ -191,7 +193,7 @@ fn check_required_tool(
     Some(unused.then(|| Violation { defect, expected, found: output.text.to_string() }))
 }
 
-fn same(a: &str, b: &str) -> bool {
+fn equal_ignoring_case(a: &str, b: &str) -> bool {
     a.trim().eq_ignore_ascii_case(b.trim())
 }
 

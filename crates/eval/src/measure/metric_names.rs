@@ -48,7 +48,7 @@ labelled_enum! {
 }
 
 labelled_enum! {
-    /// One of the seven metrics; effectiveness first, in the order of [`Weights`]. Labels are attribute
+    /// One of the seven metrics; effectiveness first, in the order of [`PlanWeights`]. Labels are attribute
     /// keys.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum PlanPart {

@@ -51,7 +51,7 @@ pub(crate) struct ArgumentValue {
     pub(crate) name: Box<str>,
     pub(crate) value: Box<str>,
     pub(crate) origin: Origin,
-    /// It names one thing, such as an account, an order or an address: it cannot be derived.
+    /// The value names one thing, such as an account, an order or an address: it cannot be derived.
     pub(crate) identifier: bool,
 }
 
@@ -118,7 +118,7 @@ impl Provenance {
         self.first_unknown(split(text).filter(is_specific))
     }
 
-    /// The same, or a word in capitals within a sentence, which names something.
+    /// A specific word as in [`Self::unknown_specific`], or one in capitals within a sentence, which names something.
     pub(crate) fn unknown_particular<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.words.is_full {
             return None;

@@ -46,7 +46,7 @@ pub struct QuestionContext {
 }
 
 impl QuestionContext {
-    /// Those of a question of the metric `row` about the span `at`.
+    /// The context of a question of the metric `row` about the span `at`.
     pub(super) fn new(row: &MetricSpec, inputs: Inputs<'_>, at: Idx, form: &Form) -> QuestionContext {
         let Inputs { trace, settings, rules } = inputs;
         let measured = || {
@@ -66,7 +66,7 @@ impl QuestionContext {
         }
     }
 
-    /// Those of the last question, about the outcome of a trace.
+    /// The context of the last question, about the outcome of a trace.
     pub(crate) fn of_outcome() -> QuestionContext {
         QuestionContext { subject: QuestionSubject::Trace, ..QuestionContext::default() }
     }

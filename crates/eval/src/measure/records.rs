@@ -124,7 +124,7 @@ pub(crate) struct List {
     /// The words of its key; empty for a list without one.
     pub name: Name,
     pub len: usize,
-    /// Its items are numbers: a series of measurements.
+    /// The items are numbers: a series of measurements.
     pub of_numbers: bool,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Records {
     pub lists: Vec<List>,
     /// Sums and means of lists of numbers.
     of_lists: Vec<f64>,
-    /// These and those of columns, see [`Records::aggregates`].
+    /// The sums and means of lists and columns, see [`Records::aggregates`].
     summary: OnceCell<Summary>,
     fields: usize,
 }

@@ -13,9 +13,9 @@ use verdict_config::{Problem, matches};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::ask::asker::Asker;
-use super::checklist::settings::Settings as ChecklistSettings;
-use super::path::settings::Settings as PathSettings;
-use super::plan::settings::Settings as PlanSettings;
+use super::checklist::settings::ChecklistSettings;
+use super::path::settings::PathSettings;
+use super::plan::settings::PlanSettings;
 use super::table::{MetricSpec, Scale, SectionKey, rows_of, spec};
 use crate::measure::gpa::Gpa;
 use crate::measure::sections::*;

@@ -16,7 +16,7 @@ static NAMES: LazyLock<HashMap<&'static str, Unit>> = LazyLock::new(names);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
     pub quantity: &'static str,
-    /// Its symbol or code.
+    /// The symbol or code of the unit.
     pub symbol: &'static str,
 }
 

@@ -55,7 +55,7 @@ impl WorkBudget {
         }
     }
 
-    /// Of an attempt to measure a trace in `steps` of the [`DEFAULT_STEPS`].
+    /// The budget of an attempt to measure a trace in `steps` of the [`DEFAULT_STEPS`].
     pub(crate) fn attempt(steps: u64, stop: Option<Stop>) -> WorkBudget {
         let steps = steps.min(DEFAULT_STEPS);
         WorkBudget { withheld: DEFAULT_STEPS - steps, ..WorkBudget::new(steps, stop) }

@@ -33,7 +33,7 @@ pub enum Policy {
     /// Fails when all children that have a verdict fail: for redundant and fallback paths.
     Conjunctive,
     /// Fails when the weights of the failures below add up to the limit.
-    SeverityWeighted(Weights),
+    SeverityWeighted(SeverityWeights),
     /// Fails by failures that affect the outcome; see `propagate::relevance`.
     OutcomeRelevant,
 }
@@ -41,7 +41,7 @@ pub enum Policy {
 /// The weights of failures by severity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Weights {
+pub struct SeverityWeights {
     /// Weight of a failure of high severity. Default 1.
     pub high: f64,
     /// Weight of a failure of medium severity. Default 0.5.
@@ -52,9 +52,9 @@ pub struct Weights {
     pub limit: f64,
 }
 
-impl Default for Weights {
-    fn default() -> Weights {
-        Weights { high: 1.0, medium: 0.5, low: 0.1, limit: 1.0 }
+impl Default for SeverityWeights {
+    fn default() -> SeverityWeights {
+        SeverityWeights { high: 1.0, medium: 0.5, low: 0.1, limit: 1.0 }
     }
 }
 
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Policy {
                 match name {
                     "existential" => Ok(Policy::Existential),
                     "conjunctive" => Ok(Policy::Conjunctive),
-                    "severity_weighted" => Ok(Policy::SeverityWeighted(Weights::default())),
+                    "severity_weighted" => Ok(Policy::SeverityWeighted(SeverityWeights::default())),
                     "outcome_relevant" => Ok(Policy::OutcomeRelevant),
                     "threshold" => {
                         Err(E::custom("threshold needs a share, as in { threshold: { alpha: 0.5 } }"))
@@ -135,7 +135,7 @@ impl JsonSchema for Policy {
         "Policy".into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let weights = generator.subschema_for::<Weights>();
+        let weights = generator.subschema_for::<SeverityWeights>();
         let kind = generator.subschema_for::<Kind>();
         json_schema!({ "oneOf": [
             { "enum": ["existential", "conjunctive", "severity_weighted", "outcome_relevant"] },

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
 use super::outcome_model::{OutcomeModel, TERMS};
-use super::policy::Weights;
+use super::policy::SeverityWeights;
 use super::*;
 use crate::measure::testing::Script;
 use crate::measure::{Finding, Measured, Measurement};
@@ -119,7 +119,7 @@ fn severity_weighted_passes_below_the_limit_and_keeps_verdicts_of_spans() {
     let nodes: Vec<(Kind, Option<usize>)> =
         std::iter::once((A, None)).chain((0..10).map(|_| (L, Some(0)))).collect();
     let trace = trace(&nodes);
-    let weighted = policies(Policy::SeverityWeighted(Weights::default()));
+    let weighted = policies(Policy::SeverityWeighted(SeverityWeights::default()));
     let minor: Vec<Measurement> = (1..10).map(|i| measured(i, "instruction_following", 3.0)).collect();
     let v = propagate(&trace, &minor, &weighted);
     assert_eq!((v.of[1], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
@@ -295,7 +295,7 @@ fn policy_is_parsed_from_a_word_or_a_map() {
     let read = |text: &str| serde_json::from_str::<Policy>(text);
     assert_eq!(read("\"outcome_relevant\"").unwrap(), Policy::OutcomeRelevant);
     assert_eq!(read("{\"threshold\":{\"alpha\":0.5}}").unwrap(), Policy::Threshold { alpha: 0.5 });
-    assert_eq!(read("\"severity_weighted\"").unwrap(), Policy::SeverityWeighted(Weights::default()));
+    assert_eq!(read("\"severity_weighted\"").unwrap(), Policy::SeverityWeighted(SeverityWeights::default()));
     for bad in
         ["\"threshold\"", "\"most\"", "{\"threshold\":{\"alpha\":2}}", "{\"conjunctive\":{}}", "{}", "3"]
     {
@@ -306,7 +306,7 @@ fn policy_is_parsed_from_a_word_or_a_map() {
         Policy::Threshold { alpha: 0.25 },
         Policy::TypeFiltered { kinds: [L, T].into() },
         Policy::Conjunctive,
-        Policy::SeverityWeighted(Weights::default()),
+        Policy::SeverityWeighted(SeverityWeights::default()),
         Policy::OutcomeRelevant,
     ];
     for policy in all {

@@ -21,7 +21,7 @@ use super::texts::Texts;
 use super::tool_lookup::ToolLookup;
 use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 
-/// Of the arguments of a trace's calls so many values are parsed, and one for each so many bytes of the
+/// Fewest values that are parsed of the arguments of a trace's calls; one more is parsed for each so many bytes of the
 /// trace. A value takes up to 150 bytes, so they take at most 30 MB and 2.4 times the trace's size. A tool
 /// span has one value in 100 bytes or more.
 const MIN_VALUES: usize = MAX_NODES;

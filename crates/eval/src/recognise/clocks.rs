@@ -13,7 +13,7 @@ use verdict_otlp::trace::{Idx, Kind, Span, Tree};
 use super::agent_trace::AgentTrace;
 use super::message::{Message, Part, Text};
 
-/// That a moment of one clock is not later than a moment of another one.
+/// The statement that a moment of one clock is not later than a moment of another one.
 struct Bound {
     earlier: usize,
     later: usize,

@@ -127,11 +127,12 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
         |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
     let mut specific = signs.iter().filter(specific).peekable();
     specific.peek().is_none()
-        || specific
-            .any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
+        || specific.any(|sign| {
+            below.iter().any(|(kind, message)| is_same_error(sign, kind.as_ref(), message.as_ref()))
+        })
 }
 
-fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
+fn is_same_error(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {
     match (&sign.message, message) {
         (Some(above), Some(below)) => {
             let contains = |a: &Text, b: &Text| b.len() >= MIN_MESSAGE && head(a).contains(head(b).trim());

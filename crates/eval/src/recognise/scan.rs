@@ -51,7 +51,7 @@ pub(crate) struct PreviousLists<'a> {
     next: usize,
     /// The list of the last attribute of one, and the part of its key before the index.
     last: Option<(&'a FlattenedList, &'a [u8])>,
-    /// Those of the present span.
+    /// The attributes of the present span.
     present: Vec<ListAttribute<'a>>,
     /// Keys without a meaning, by [`slot`]: most spans of a trace have the same.
     unknown: [&'a [u8]; SLOTS],
@@ -66,7 +66,7 @@ fn slot(key: &[u8]) -> usize {
 
 /// What an attribute was recognised as.
 enum Recognised<'a> {
-    /// It was collected.
+    /// The attribute was collected.
     Field,
     /// A flattened list, and the part of the key before the index.
     List((&'a FlattenedList, &'a [u8])),

@@ -14,14 +14,14 @@ verdict_otlp::labelled_enum! {
     /// In order of how much a state says about what is missing.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
     pub enum Content {
-        /// It was recorded.
+        /// The content was recorded.
         Present = "present",
-        /// It was not recorded, so metrics can conclude nothing from its absence.
+        /// The content was not recorded, so metrics can conclude nothing from its absence.
         #[default]
         Absent = "absent",
         /// A marker or a hash replaces it, or a part of it (`__REDACTED__` and similar).
         Redacted = "redacted",
-        /// It was cut off, as by the attribute length limit of an SDK.
+        /// The content was cut off, as by the attribute length limit of an SDK.
         Truncated = "truncated",
     }
 }
@@ -139,9 +139,9 @@ pub struct SpanView {
     /// The input: system messages first, then the conversation in order.
     pub input: Vec<Message>,
     pub output: Vec<Message>,
-    /// Of TOOL spans: the call that the span executes.
+    /// The call that a TOOL span executes.
     pub call: Option<ToolRequest>,
-    /// Of TOOL, RETRIEVER and MEMORY spans: the result as text.
+    /// The result of a TOOL, RETRIEVER or MEMORY span as text.
     pub result: Option<Text>,
     /// Tools offered to the model or declared by the agent.
     pub tools: Vec<ToolDefinition>,

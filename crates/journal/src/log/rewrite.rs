@@ -13,7 +13,7 @@ use verdict_otlp::write::{self, Item};
 
 use super::{Log, RecordPosition};
 use crate::disk::Disk;
-use crate::record::{Frame, Record, RetainReason, Seq};
+use crate::record::{Frame, JournalRecord, RetainReason, Seq};
 use crate::retain::RetainReasons;
 
 /// Copies are collected up to this size for one write.
@@ -64,7 +64,7 @@ impl<D: Disk> Log<D> {
     /// A copy of a retained record without the spans and reasons that are no longer needed.
     fn copy(&mut self, seq: Seq) -> io::Result<Option<Frame>> {
         Ok(match self.read(seq)? {
-            Some(Record::Request { signal, body, forwarded, reasons: before }) => {
+            Some(JournalRecord::Request { signal, body, forwarded, reasons: before }) => {
                 let reasons: Vec<RetainReason> = self.reasons(seq).collect();
                 let fewer = reasons.len() < before.len() && !reasons.contains(&RetainReason::Forwarded);
                 let body = match fewer && signal == Signal::Traces {
@@ -73,7 +73,7 @@ impl<D: Disk> Log<D> {
                 };
                 Some(Frame::request(seq, signal, &reasons, forwarded, body))
             }
-            Some(Record::Verdict(verdict)) => Some(Frame::verdict(seq, &verdict, true)),
+            Some(JournalRecord::Verdict(verdict)) => Some(Frame::verdict(seq, &verdict, true)),
             _ => None,
         })
     }

@@ -90,7 +90,7 @@ async fn segments_of_version_1_are_recovered_as_current_ones() {
     assert_eq!((recovered.corrupt, recovered.torn, recovered.verdicts.len()), (0, 0, 1));
     assert_eq!(recovered.open.keys().copied().collect::<Vec<_>>(), stored[1..]);
     for (t, &seq) in stored.iter().enumerate() {
-        let Some(Record::Request { body: read, forwarded, .. }) = journal.read(seq).await else {
+        let Some(JournalRecord::Request { body: read, forwarded, .. }) = journal.read(seq).await else {
             panic!("{seq}")
         };
         assert_eq!((read, forwarded), (body(&[t as u8], 500), false));

@@ -212,7 +212,7 @@ async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none
         other().await;
     }
     assert!(metrics.segments.get() < 4, "{} segments", metrics.segments.get());
-    assert!(matches!(journal.read(open).await, Some(Record::Request { .. })));
+    assert!(matches!(journal.read(open).await, Some(JournalRecord::Request { .. })));
     journal.close().await;
     let (_, recovered, _) = super::open(folder.path());
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [open]);

@@ -241,7 +241,7 @@ fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
         log.reclaim(false).unwrap();
     }
     assert!(!first.exists());
-    assert!(matches!(log.read(1), Ok(Some(Record::Request { .. }))));
+    assert!(matches!(log.read(1), Ok(Some(JournalRecord::Request { .. }))));
     drop(log);
     let (_, recovered, _) = open(folder.path());
     assert_eq!(recovered.forwarded.into_keys().collect::<Vec<_>>(), [1]);
@@ -275,5 +275,5 @@ fn after_a_failed_fsync_an_inline_fsync_of_the_same_file_fails_as_well() {
         log.sync_completed(up_to);
     }
     assert!(!first.exists());
-    assert!(matches!(log.read(1), Ok(Some(Record::Request { .. }))));
+    assert!(matches!(log.read(1), Ok(Some(JournalRecord::Request { .. }))));
 }

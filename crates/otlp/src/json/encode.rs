@@ -23,7 +23,7 @@ pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8
 /// A field of the message being encoded.
 #[derive(Clone, Copy)]
 struct Met<'a> {
-    /// Its index in the table.
+    /// The index of the message in the table.
     index: usize,
     field: &'static Field,
     payload: Payload<'a>,

@@ -56,7 +56,7 @@ impl Asker {
         self.clean_numbering(text, &Addresses::default())
     }
 
-    /// The same, with the numbers of a trace's e-mail addresses.
+    /// The cleaned text, with the numbers of a trace's e-mail addresses.
     pub(super) fn clean_numbering(&self, text: &str, addresses: &Addresses) -> String {
         let harmless = sanitize::sanitize(text);
         match self.redactor.redact_numbering(&harmless, addresses) {

@@ -108,7 +108,7 @@ pub(crate) fn own_metrics() -> impl Iterator<Item = &'static str> {
     TABLE.iter().filter(|row| !row.own_rubrics.is_empty()).map(|row| row.name)
 }
 
-/// Their questions, each with a text that `verdict.rubrics` can replace.
+/// The questions of these metrics, each with a text that `verdict.rubrics` can replace.
 pub(crate) fn own_rubrics() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|row| row.own_rubrics).copied()
 }

@@ -19,7 +19,7 @@ use crate::recognise::AgentTrace;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AskDecision {
     Ask,
-    /// It is not, and the metric is unmeasured for this reason.
+    /// The question is not asked, and the metric is unmeasured for this reason.
     Unmeasured(Unmeasured),
     /// The metric does not apply, or its result is already certain.
     Skip,

@@ -18,14 +18,14 @@ use crate::measure::{Prompt, Shows};
 /// Cleaned content of a span: redacted and sanitized.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Block {
-    /// Its span; `None` for content of no single span (a task, evidence).
+    /// The span of the block; `None` for content of no single span (a task, evidence).
     pub of: Option<(Idx, SpanId)>,
     /// The heading; names in it have been cleaned.
     pub label: String,
     pub text: String,
-    /// It is a task, instructions or a plan: findings about omissions may quote it for any span.
+    /// The block is a task, instructions or a plan: findings about omissions may quote it for any span.
     pub binds: bool,
-    /// It is a plan or replan.
+    /// The block is a plan or replan.
     pub plan: bool,
     /// The spans whose content label and text contain.
     pub shows: Shows,

@@ -182,7 +182,7 @@ fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block
     out
 }
 
-/// Its input: instructions and task first, then the latest messages that fit.
+/// The input of the span: instructions and task first, then the latest messages that fit.
 fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block> {
     let mut pieces = input_pieces(view);
     pieces.retain(|piece| !piece.text.trim().is_empty());

@@ -79,7 +79,7 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
 /// What one agent did until it planned anew or another agent took over.
 struct Turn {
     agent: usize,
-    /// It begins with a plan: the first, or a later one.
+    /// The turn begins with a plan: the first, or a later one.
     plan: Option<Planned>,
     models: usize,
     tools: usize,

@@ -87,9 +87,9 @@ pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
         let arguments = call.arguments.as_deref().unwrap_or_default();
         named.iter().any(|word| contains_ignoring_case(arguments, word))
     };
-    let found = made.clone().any(|(i, call)| asks_for(call) && !lacks(context, &attempts, i, call));
+    let found = made.clone().any(|(i, call)| asks_for(call) && !shows_lack(context, &attempts, i, call));
     let mut showing = made.enumerate().filter(|(nth, (_, call))| *nth == 0 || !found && asks_for(call));
-    let shown = showing.find(|(_, (i, call))| lacks(context, &attempts, *i, call));
+    let shown = showing.find(|(_, (i, call))| shows_lack(context, &attempts, *i, call));
     let shown = shown.map(|(_, (_, call))| {
         (call.tool, ", after a call that failed or found nothing: that there is nothing is its answer")
     });
@@ -176,7 +176,7 @@ fn numbered(sentence: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a call that the model did not get wrong shows a lack: it failed, found nothing, or had no effect.
-fn lacks(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &Call) -> bool {
+fn shows_lack(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &Call) -> bool {
     let Some(attempt) = attempts.at(i) else { return false };
     match attempt.failed() {
         true => is_of_others(context.trace, context.memo, attempt, call),

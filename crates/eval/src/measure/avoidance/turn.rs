@@ -19,7 +19,7 @@ const MAX_SENTENCES: usize = 8;
 
 /// A turn that its words do not decide.
 pub(super) enum Turn {
-    /// It claims an inability without a try.
+    /// The turn claims an inability without a try.
     Untried(Finding),
     /// The user answers it, or is asked back.
     NotFinal,

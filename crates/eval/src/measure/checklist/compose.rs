@@ -16,7 +16,7 @@ use super::inquiry::{ANSWER, Inquiry, SEARCH, SOURCE};
 use super::log::{Chunk, LogSource, LogText};
 use super::result::{Citation, ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
-use super::settings::{Asset, Class, Item, Settings};
+use super::settings::{Asset, ChecklistSettings, Class, Item};
 use super::{check, summary, tools};
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::TraceContent;
@@ -49,7 +49,7 @@ pub(crate) struct ChecklistRun<'a> {
     pub content: TraceContent<'a>,
     /// The agent whose task is judged.
     pub agent: &'a Agent,
-    pub settings: &'a Settings,
+    pub settings: &'a ChecklistSettings,
     pub task: String,
     /// The log from which proofs are taken, without withheld content.
     pub log: Vec<Chunk>,

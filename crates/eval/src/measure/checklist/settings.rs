@@ -17,7 +17,7 @@ use crate::recognise::{Agent, AgentTrace};
 
 settings! {
     /// The section.
-    pub struct Settings {
+    pub struct ChecklistSettings {
         /// Default true. If false, no checklist is evaluated.
         enabled: bool = true,
         /// Default as `verdict.metrics.judges`. The judges that generate checklists and answer their
@@ -153,7 +153,7 @@ impl Match {
     }
 }
 
-impl Section for Settings {
+impl Section for ChecklistSettings {
     fn of(&self, _: &str) -> MetricSettings<'_> {
         MetricSettings { enabled: self.enabled, judges: &self.judges, ..MetricSettings::OFF }
     }

@@ -51,8 +51,8 @@ pub(super) struct Headline<'t> {
 /// run started; otherwise the last one decides.
 pub(super) fn find(text: &str) -> Option<Headline<'_>> {
     static SEARCHER: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(WORDS));
-    let outer = |line: &&str| numbered(line, true).or_else(|| worded(line)).is_some();
-    let read = |line| numbered(line, true).or_else(|| worded(line));
+    let outer = |line: &&str| numbered(line, true).or_else(|| in_words(line)).is_some();
+    let read = |line| numbered(line, true).or_else(|| in_words(line));
     if let Some(first) = written_lines(text.lines()).find(outer) {
         return read(first);
     }
@@ -108,7 +108,7 @@ fn says_failed(line: &str) -> bool {
     ["failed", "failure", "error", "crashed", "non-zero"].iter().any(|word| lower.contains(word))
 }
 
-fn worded(line: &str) -> Option<Headline<'_>> {
+fn in_words(line: &str) -> Option<Headline<'_>> {
     if line.len() > MAX_LINE {
         return None;
     }
@@ -123,7 +123,7 @@ pub(super) fn without(text: &str) -> &str {
     if text.len() > MAX_LINE && memchr::memchr(b'\n', text.as_bytes()).is_none() {
         return without_label(text);
     }
-    let is_headline = |line: &str| numbered(line.trim(), true).or_else(|| worded(line.trim())).is_some();
+    let is_headline = |line: &str| numbered(line.trim(), true).or_else(|| in_words(line.trim())).is_some();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let text = if is_headline(first) { rest.trim() } else { text };
     let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));

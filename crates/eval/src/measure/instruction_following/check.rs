@@ -1,6 +1,6 @@
 //! Checks an output against one rule.
 
-use super::prompt::{Rule, Unit};
+use super::prompt::{LengthUnit, OutputRule};
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
 
@@ -19,50 +19,50 @@ pub(crate) struct Violation {
 
 /// How `output` breaks `rule`; `None` if it follows the rule. Rules about tools apply to calls, and are
 /// not checked here.
-pub(crate) fn violation(rule: &Rule, output: &str) -> Option<Violation> {
+pub(crate) fn violation(rule: &OutputRule, output: &str) -> Option<Violation> {
     let text = output.trim();
     match rule {
-        Rule::EndsWith(mark) => {
+        OutputRule::EndsWith(mark) => {
             // A word or bracket after the marker is accepted.
             let kept = contains(clip_end(text, mark.len() + 80), mark);
             unless(kept, Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80))
         }
-        Rule::StartsWith(mark) => {
+        OutputRule::StartsWith(mark) => {
             let start = text.trim_start_matches(['*', '#', '>', '_', ' ', '"', '`']);
             let kept = contains(clip(start, mark.len() + 4), mark.trim_end_matches([':', ' ']));
             unless(kept, Defect::MissingTag, format!("an output that starts with {mark}"), head(text, 80))
         }
-        Rule::Enclosed(tag) => missing_tag(text, tag),
-        Rule::OnlyJson => {
+        OutputRule::Enclosed(tag) => missing_tag(text, tag),
+        OutputRule::OnlyJson => {
             let why = not_json(text)?;
             unless(false, Defect::WrongFormat, format!("JSON and nothing else; {why}"), text)
         }
-        Rule::OnlyYesOrNo => {
+        OutputRule::OnlyYesOrNo => {
             let word = text.trim_matches(|c: char| !c.is_alphanumeric());
             let kept = word.eq_ignore_ascii_case("yes") || word.eq_ignore_ascii_case("no");
             unless(kept, Defect::WrongFormat, "yes or no and nothing else", text)
         }
-        Rule::OnlyNumber => {
+        OutputRule::OnlyNumber => {
             // A unit or a currency next to the number is accepted.
             let kept = text.split_whitespace().count() <= 3 && text.contains(|c: char| c.is_numeric());
             unless(kept, Defect::WrongFormat, "a number and nothing else", text)
         }
-        Rule::HasNumber => {
+        OutputRule::HasNumber => {
             let kept = text.contains(|c: char| c.is_numeric()) || has_number_word(text);
             unless(kept, Defect::WrongFormat, "an answer with a number", text)
         }
-        Rule::AtMost(limit, unit) => too_long(text, *limit, *unit),
-        Rule::Bullets(wanted) => {
+        OutputRule::AtMost(limit, unit) => too_long(text, *limit, *unit),
+        OutputRule::Bullets(wanted) => {
             let count = text.lines().filter(|line| is_bullet(line)).count();
             let expected = format!("exactly {wanted} bullet points; there are {count}");
             unless(count == *wanted, Defect::WrongFormat, expected, text)
         }
-        Rule::NoFence | Rule::NoMarkdown | Rule::Fence(_) => markup_violation(rule, text),
-        Rule::Forbidden(word) => {
+        OutputRule::NoFence | OutputRule::NoMarkdown | OutputRule::Fence(_) => markup_violation(rule, text),
+        OutputRule::Forbidden(word) => {
             let found = text.get(find_word(text, word)?..).unwrap_or(text);
             unless(false, Defect::ForbiddenText, format!("an output without '{word}'"), found)
         }
-        Rule::UseTool(_) | Rule::UseSomeTool | Rule::OneCall => None,
+        OutputRule::UseTool(_) | OutputRule::UseSomeTool | OutputRule::OneCall => None,
     }
 }
 
@@ -80,7 +80,7 @@ fn missing_tag(text: &str, tag: &str) -> Option<Violation> {
 }
 
 /// Violations of rules about code fences and markdown.
-fn markup_violation(rule: &Rule, text: &str) -> Option<Violation> {
+fn markup_violation(rule: &OutputRule, text: &str) -> Option<Violation> {
     let is_markdown = |line: &&str| {
         let line = line.trim_start();
         line.starts_with("```")
@@ -89,14 +89,14 @@ fn markup_violation(rule: &Rule, text: &str) -> Option<Violation> {
             || line.matches("**").count() >= 2
     };
     match rule {
-        Rule::NoFence => {
+        OutputRule::NoFence => {
             let at = memchr::memmem::find(text.as_bytes(), b"```")?;
             unless(false, Defect::CodeBlockRule, "no code fences", text.get(at..).unwrap_or(text))
         }
-        Rule::NoMarkdown => {
+        OutputRule::NoMarkdown => {
             unless(false, Defect::CodeBlockRule, "no markdown", text.lines().find(is_markdown)?)
         }
-        Rule::Fence(lang) => {
+        OutputRule::Fence(lang) => {
             let named = lang.as_deref().map_or_else(String::new, |l| format!(" in {l}"));
             unless(text.contains("```"), Defect::CodeBlockRule, format!("a code block{named}"), text)
         }
@@ -133,16 +133,16 @@ fn not_json(text: &str) -> Option<String> {
     })
 }
 
-fn too_long(text: &str, limit: usize, unit: Unit) -> Option<Violation> {
+fn too_long(text: &str, limit: usize, unit: LengthUnit) -> Option<Violation> {
     let (count, allowed, name) = match unit {
-        Unit::Words => {
+        LengthUnit::Words => {
             let words = text.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count();
             // Small limits have no tolerance: words of a short text are counted alike.
             let allowed = if limit <= 3 { limit } else { (limit as f64 * WORD_TOLERANCE) as usize };
             (words, allowed, "words")
         }
-        Unit::Sentences => (sentences(text), limit, "sentences"),
-        Unit::Characters => (text.chars().count(), limit, "characters"),
+        LengthUnit::Sentences => (sentences(text), limit, "sentences"),
+        LengthUnit::Characters => (text.chars().count(), limit, "characters"),
     };
     let expected = format!("at most {limit} {name}; there are {count}");
     unless(count <= allowed, Defect::LengthLimit, expected, tail(text, 80))

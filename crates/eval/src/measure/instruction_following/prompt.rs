@@ -34,7 +34,7 @@ const SPAN_BYTES: usize = 200;
 
 /// A rule for the output.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Rule {
+pub(crate) enum OutputRule {
     /// Ends with this marker.
     EndsWith(String),
     StartsWith(String),
@@ -48,7 +48,7 @@ pub(crate) enum Rule {
     OnlyNumber,
     /// Contains a number.
     HasNumber,
-    AtMost(usize, Unit),
+    AtMost(usize, LengthUnit),
     /// Has exactly this number of bullet points.
     Bullets(usize),
     NoFence,
@@ -67,7 +67,7 @@ pub(crate) enum Rule {
 
 /// The unit of a length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum LengthUnit {
     Words,
     Sentences,
     Characters,
@@ -85,10 +85,10 @@ pub(crate) enum OutputScope {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutputInstruction {
-    pub rule: Rule,
+    pub rule: OutputRule,
     /// The outputs it applies to.
     pub scope: OutputScope,
-    /// Its sentence, verbatim.
+    /// The sentence of the instruction, verbatim.
     pub sentence: String,
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn user_instructions(text: &str) -> Vec<OutputInstruction> {
 }
 
 /// Makes a rule from a match of a pattern.
-type RuleFromMatch = fn(&Captures<'_>) -> Option<Rule>;
+type RuleFromMatch = fn(&Captures<'_>) -> Option<OutputRule>;
 /// Lower-case words: a pattern is tried only if the prompt contains one of each group.
 type Cues = &'static [&'static [&'static str]];
 
@@ -167,52 +167,52 @@ fn patterns() -> Result<Vec<Pattern>, regex::Error> {
     let sources: [(String, RuleFromMatch, Cues); 19] = [
         (
             r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
-            |c| Some(Rule::EndsWith(mark(c)?)),
+            |c| Some(OutputRule::EndsWith(mark(c)?)),
             &[&["<", "["], &["stop", "end"]],
         ),
         (
             format!(r"(?:end|finish|conclude|close)\s+(?:your|the|every|each|all)\s+{OUTPUT}\s+with\s+{MARK}"),
-            |c| Some(Rule::EndsWith(mark(c)?)),
+            |c| Some(OutputRule::EndsWith(mark(c)?)),
             &[&["with"], &["end", "finish", "conclude", "close"]],
         ),
         (
             format!(r"{OUTPUT}\s+(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?end\s+with\s+{MARK}"),
-            |c| Some(Rule::EndsWith(mark(c)?)),
+            |c| Some(OutputRule::EndsWith(mark(c)?)),
             &[&["end with"]],
         ),
         (
             format!(r"(?:start|begin|prefix)\s+(?:your|the|every|each|all)\s+{OUTPUT}\s+with\s+{MARK}"),
-            |c| Some(Rule::StartsWith(mark(c)?)),
+            |c| Some(OutputRule::StartsWith(mark(c)?)),
             &[&["with"], &["start", "begin", "prefix"]],
         ),
         (
             format!(r"{OUTPUT}\s+(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?(?:start|begin)\s+with\s+{MARK}"),
-            |c| Some(Rule::StartsWith(mark(c)?)),
+            |c| Some(OutputRule::StartsWith(mark(c)?)),
             &[&["with"], &["start", "begin"]],
         ),
         (
             format!(r#"{OUTPUT}\b[^.\n]*?\b(?:in|within|inside|between|with|using)\s+(?:the\s+)?['"`]?<(?P<tag>[a-z][\w-]+)>(?:[^<\n]*</[a-z][\w-]+>)?['"`]?(?:\s+(?:xml\s+)?tags?)?"#),
-            |c| Some(Rule::Enclosed(c.name("tag")?.as_str().to_owned())),
+            |c| Some(OutputRule::Enclosed(c.name("tag")?.as_str().to_owned())),
             &[&["<"]],
         ),
         (
             format!(r"{say}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]*?\bjson\b|{say}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
-            |_| Some(Rule::OnlyJson),
+            |_| Some(OutputRule::OnlyJson),
             &[&["json"]],
         ),
         (
             format!(r#"{say}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
-            |_| Some(Rule::OnlyYesOrNo),
+            |_| Some(OutputRule::OnlyYesOrNo),
             &[&["yes"]],
         ),
         (
             format!(r"{say}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
-            |c| c.name("of").is_none().then_some(Rule::OnlyNumber),
+            |c| c.name("of").is_none().then_some(OutputRule::OnlyNumber),
             &[&["number", "integer", "numeric"], &["only", "just", "nothing"]],
         ),
         (
             format!(r"{say}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
-            |_| Some(Rule::HasNumber),
+            |_| Some(OutputRule::HasNumber),
             &[&["number"]],
         ),
         (
@@ -232,27 +232,27 @@ fn patterns() -> Result<Vec<Pattern>, regex::Error> {
         ),
         (
             format!(r"\bexactly\s+{NUMBER}\s+bullet(?:\s+point)?s?\b"),
-            |c| Some(Rule::Bullets(number(c.name("n")?.as_str())?)),
+            |c| Some(OutputRule::Bullets(number(c.name("n")?.as_str())?)),
             &[&["bullet"]],
         ),
         (
             r"(?:do\s+not|don't|never|must\s+not|without|avoid)\s+(?:\w+\s+){0,6}?(?:code\s*(?:block|fence)s?\b|backticks|```)".to_owned(),
-            |_| Some(Rule::NoFence),
+            |_| Some(OutputRule::NoFence),
             &[&["code", "backtick", "```"]],
         ),
         (
             r"(?:do\s+not|don't|never|must\s+not|without|avoid)\s+(?:us(?:e|ing)\s+|any\s+|include\s+|including\s+){1,2}markdown\b(?:\s+(?P<part>code|fences?|tables?|links?))?".to_owned(),
-            |c| c.name("part").is_none().then_some(Rule::NoMarkdown),
+            |c| c.name("part").is_none().then_some(OutputRule::NoMarkdown),
             &[&["markdown"]],
         ),
         (
             r"(?:must|always|should)\b[^.\n]*?\b(?:in|within|inside|as)\s+(?:a|an)\s+(?:single\s+)?(?:(?P<lang>python|sql|bash|json|yaml|javascript|typescript|rust|java|html)\s+)?(?:markdown\s+)?(?:fenced\s+)?code\s*(?:block|fence)\b".to_owned(),
-            |c| Some(Rule::Fence(c.name("lang").map(|l| l.as_str().to_ascii_lowercase()))),
+            |c| Some(OutputRule::Fence(c.name("lang").map(|l| l.as_str().to_ascii_lowercase()))),
             &[&["code block", "code fence", "codeblock"]],
         ),
         (
             r#"(?:never|do\s+not|don't|must\s+not|avoid)\s+(?:ever\s+)?(?:say|saying|use|using|mention|mentioning|include|including|write|writing|output)\s+the\s+(?:exact\s+)?(?:word|phrase|term|expression)s?\s+['"`“](?P<mark>[^'"`”\n]+)['"`”]"#.to_owned(),
-            |c| Some(Rule::Forbidden(mark(c)?)),
+            |c| Some(OutputRule::Forbidden(mark(c)?)),
             &[&["word", "phrase", "term", "expression"]],
         ),
         (
@@ -285,23 +285,23 @@ fn number(text: &str) -> Option<usize> {
     .filter(|n| *n > 0)
 }
 
-fn limit(c: &Captures<'_>) -> Option<Rule> {
+fn limit(c: &Captures<'_>) -> Option<OutputRule> {
     let unit = match c.name("u")?.as_str().to_ascii_lowercase().as_bytes().first()? {
-        b'w' => Unit::Words,
-        b's' => Unit::Sentences,
-        _ => Unit::Characters,
+        b'w' => LengthUnit::Words,
+        b's' => LengthUnit::Sentences,
+        _ => LengthUnit::Characters,
     };
-    Some(Rule::AtMost(number(c.name("n")?.as_str())?, unit))
+    Some(OutputRule::AtMost(number(c.name("n")?.as_str())?, unit))
 }
 
-fn tool_rule(c: &Captures<'_>) -> Option<Rule> {
+fn tool_rule(c: &Captures<'_>) -> Option<OutputRule> {
     if c.name("one").is_some() {
-        return Some(Rule::OneCall);
+        return Some(OutputRule::OneCall);
     }
     if c.name("some").is_some() || c.name("memory").is_some() {
-        return Some(Rule::UseSomeTool);
+        return Some(OutputRule::UseSomeTool);
     }
-    Some(Rule::UseTool(c.name("name")?.as_str().to_owned()))
+    Some(OutputRule::UseTool(c.name("name")?.as_str().to_owned()))
 }
 
 // Words of conditional instructions and of examples.
@@ -345,15 +345,19 @@ fn read_instructions(text: &str) -> Vec<OutputInstruction> {
 }
 
 /// Whether a sentence is an instruction for an output, and for which.
-fn accept(rule: Rule, sentence: &str) -> Option<OutputInstruction> {
+fn accept(rule: OutputRule, sentence: &str) -> Option<OutputInstruction> {
     if sentence.trim_end().ends_with('?') || CONDITION.is_match(sentence) {
         return None;
     }
     let lower = sentence.to_ascii_lowercase();
     let part = ABOUT_PART.is_match(sentence);
     match &rule {
-        Rule::AtMost(..) if part || !ABOUT_OUTPUT.is_match(sentence) => return None,
-        Rule::OnlyJson | Rule::OnlyNumber | Rule::OnlyYesOrNo | Rule::HasNumber | Rule::Bullets(_)
+        OutputRule::AtMost(..) if part || !ABOUT_OUTPUT.is_match(sentence) => return None,
+        OutputRule::OnlyJson
+        | OutputRule::OnlyNumber
+        | OutputRule::OnlyYesOrNo
+        | OutputRule::HasNumber
+        | OutputRule::Bullets(_)
             if ["tool", "function", "argument", "parameter", "input", "field"]
                 .iter()
                 .any(|w| lower.contains(w)) =>
@@ -361,7 +365,7 @@ fn accept(rule: Rule, sentence: &str) -> Option<OutputInstruction> {
             return None;
         }
         // Providers may separate reasoning and remove its tags.
-        Rule::Enclosed(tag)
+        OutputRule::Enclosed(tag)
             if ["think", "thinking", "thought", "reasoning", "scratchpad"].contains(&tag.as_str()) =>
         {
             return None;
@@ -371,9 +375,9 @@ fn accept(rule: Rule, sentence: &str) -> Option<OutputInstruction> {
     let every =
         ["every response", "each response", "every message", "each message", "every reply", "every output"];
     let scope = match &rule {
-        Rule::OneCall => OutputScope::Every,
-        Rule::EndsWith(_) | Rule::StartsWith(_) if lower.contains("plan") => OutputScope::Plan,
-        Rule::Forbidden(_) => OutputScope::Every,
+        OutputRule::OneCall => OutputScope::Every,
+        OutputRule::EndsWith(_) | OutputRule::StartsWith(_) if lower.contains("plan") => OutputScope::Plan,
+        OutputRule::Forbidden(_) => OutputScope::Every,
         _ if every.iter().any(|e| lower.contains(e)) => OutputScope::Every,
         _ => OutputScope::Answer,
     };

@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::prompt::{Unit, system_instructions, user_instructions};
+use super::prompt::{LengthUnit, system_instructions, user_instructions};
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
 use crate::measure::testing::Script;
 
-fn rules(text: &str) -> Vec<Rule> {
+fn rules(text: &str) -> Vec<OutputRule> {
     user_instructions(text).into_iter().map(|i| i.rule).collect()
 }
 
@@ -24,27 +24,30 @@ fn score(system: &str, output: &str) -> Option<f64> {
 
 #[test]
 fn instructions_about_the_output_are_read() {
-    let cases: [(&str, Rule); 17] = [
+    let cases: [(&str, OutputRule); 17] = [
         (
             "After writing the final step of the plan, write the '\n<end_plan>' tag and stop there.",
-            Rule::EndsWith("<end_plan>".into()),
+            OutputRule::EndsWith("<end_plan>".into()),
         ),
-        ("End your response with the phrase \"Over and out\".", Rule::EndsWith("Over and out".into())),
-        ("Your answer must start with 'ANSWER:'.", Rule::StartsWith("ANSWER:".into())),
-        ("Put your final answer inside <answer></answer> tags.", Rule::Enclosed("answer".into())),
-        ("Respond with valid JSON only, no prose.", Rule::OnlyJson),
-        ("Only output JSON.", Rule::OnlyJson),
-        ("Answer with only 'yes' or 'no'.", Rule::OnlyYesOrNo),
-        ("Reply with just a number.", Rule::OnlyNumber),
-        ("Answer with a number and the unit.", Rule::HasNumber),
-        ("Answer in at most 50 words.", Rule::AtMost(50, Unit::Words)),
-        ("Summarize the text in one sentence.", Rule::AtMost(1, Unit::Sentences)),
-        ("Keep your reply under 280 characters.", Rule::AtMost(280, Unit::Characters)),
-        ("Do not wrap the output in code fences.", Rule::NoFence),
-        ("Never use the word \"synergy\".", Rule::Forbidden("synergy".into())),
-        ("Only call one tool at a time.", Rule::OneCall),
-        ("You must call the lookup_order tool before you answer.", Rule::UseTool("lookup_order".into())),
-        ("Never answer from memory.", Rule::UseSomeTool),
+        ("End your response with the phrase \"Over and out\".", OutputRule::EndsWith("Over and out".into())),
+        ("Your answer must start with 'ANSWER:'.", OutputRule::StartsWith("ANSWER:".into())),
+        ("Put your final answer inside <answer></answer> tags.", OutputRule::Enclosed("answer".into())),
+        ("Respond with valid JSON only, no prose.", OutputRule::OnlyJson),
+        ("Only output JSON.", OutputRule::OnlyJson),
+        ("Answer with only 'yes' or 'no'.", OutputRule::OnlyYesOrNo),
+        ("Reply with just a number.", OutputRule::OnlyNumber),
+        ("Answer with a number and the unit.", OutputRule::HasNumber),
+        ("Answer in at most 50 words.", OutputRule::AtMost(50, LengthUnit::Words)),
+        ("Summarize the text in one sentence.", OutputRule::AtMost(1, LengthUnit::Sentences)),
+        ("Keep your reply under 280 characters.", OutputRule::AtMost(280, LengthUnit::Characters)),
+        ("Do not wrap the output in code fences.", OutputRule::NoFence),
+        ("Never use the word \"synergy\".", OutputRule::Forbidden("synergy".into())),
+        ("Only call one tool at a time.", OutputRule::OneCall),
+        (
+            "You must call the lookup_order tool before you answer.",
+            OutputRule::UseTool("lookup_order".into()),
+        ),
+        ("Never answer from memory.", OutputRule::UseSomeTool),
     ];
     for (text, rule) in cases {
         assert!(rules(text).contains(&rule), "{text}: {:?}", rules(text));

@@ -84,7 +84,7 @@ pub(crate) struct Claim<'t> {
 }
 
 impl Claim<'_> {
-    /// The same in another sentence.
+    /// The claim in a sentence with the same words.
     pub(super) fn of<'s>(self, sentence: &'s str) -> Claim<'s> {
         let Claim { action, tense, verb, instrument, names_source, .. } = self;
         Claim { action, tense, verb, sentence, instrument, names_source }

@@ -116,7 +116,7 @@ fn without_final_gaps(source: &str) -> String {
     source
 }
 
-/// The same for the end of a whole pattern.
+/// `source` without the gap at the end of a whole pattern.
 fn without_last_gap(source: &str) -> &str {
     let source = source.trim_end();
     source.strip_suffix(" {gap}").or(source.strip_suffix(" {near}")).unwrap_or(source)
@@ -124,8 +124,8 @@ fn without_last_gap(source: &str) -> &str {
 
 /// A pattern that is compiled at its first use: a trace in one language uses few of them.
 ///
-/// It matches bytes: what is between words is ASCII, so that a class of the bytes of a word finds the same as a
-/// class of its characters, with an automaton that is many times smaller.
+/// A compiled pattern. It matches bytes: what is between words is ASCII, so that a class of the bytes of a word finds
+/// the same as a class of its characters, with an automaton that is many times smaller.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: String,

@@ -20,8 +20,8 @@ impl Language {
 }
 
 impl RequestWords {
-    /// Those of the language of `text`. A text of too few words is read as English; `None` for a language
-    /// without data.
+    /// The words of instructions in the language of `text`. A text of too few words is read as English; `None` for a
+    /// language without data.
     pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
         let language = match detect(text) {
             Detected::In(language) => language,
@@ -35,12 +35,12 @@ impl RequestWords {
 /// In what languages rules can read a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Readable {
-    /// It is English, has no words, or too few to recognise its language and none that hint at another one: what
+    /// The text is English, has no words, or too few to recognise its language and none that hint at another one: what
     /// an English rule finds in those are English words.
     InEnglish,
-    /// It is in another language that has lists.
+    /// The text is in another language that has lists.
     ByLists,
-    /// It is in a language that has no lists, or that is not recognised and is hardly English.
+    /// The text is in a language that has no lists, or that is not recognised and is hardly English.
     No,
 }
 

@@ -84,7 +84,7 @@ pub(super) struct Lists {
     pub agreement: List,
     /// The reply of a user who declines, takes back or postpones.
     pub withdrawal: List,
-    /// That the user confirms something, or has to. `unless` is about other confirmations.
+    /// Statements that the user confirms something, or has to. `unless` is about other confirmations.
     pub consent: List,
     pub question: List,
     pub claims: Claims,

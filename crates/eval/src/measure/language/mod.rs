@@ -66,7 +66,7 @@ impl Language {
         Reading::of(text, memo).places(text, self, memo)
     }
 
-    /// Its closed classes of words.
+    /// The closed classes of words of the language.
     pub(crate) fn table(self) -> &'static Table {
         &self.lists().classes
     }
@@ -106,7 +106,7 @@ impl Language {
         self.table().places(text).all()
     }
 
-    /// Its data file.
+    /// The data file of the language.
     fn data(self) -> &'static str {
         match self {
             Language::English => include_str!("data/en.yaml"),
@@ -147,7 +147,7 @@ regex!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invention<'t> {
     pub sentence: &'t str,
-    /// It assumes something, which need not be data in place of others.
+    /// The sentence assumes something, which need not be data in place of others.
     pub is_assumption: bool,
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Invention<'t> {
 #[derive(Debug, Default)]
 struct Reading {
     language: OnceCell<detect::Detected>,
-    /// Its sentences by language: one that is known, all for a short text in an unknown one.
+    /// The sentences of the text by language: one that is known, all for a short text in an unknown one.
     split: RefCell<Vec<(Language, Rc<Split>)>>,
     /// By language, the claims of done actions.
     done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
@@ -305,17 +305,17 @@ impl<'t> Said<'t> {
 
     /// Sentences that decline a request: for reasons of policy, law or permission.
     pub(crate) fn refusals(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.refusal)
+        self.sentences_of(|lists| &lists.refusal)
     }
 
     /// Sentences that state a lack of knowledge, access or ability.
     pub(crate) fn inability(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.inability)
+        self.sentences_of(|lists| &lists.inability)
     }
 
     /// Sentences whose content the speaker is not certain of.
     pub(crate) fn hedges(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.hedge)
+        self.sentences_of(|lists| &lists.hedge)
     }
 
     /// Sentences that admit simulated, assumed or made-up data.
@@ -423,7 +423,7 @@ impl<'t> Said<'t> {
         })
     }
 
-    fn that(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
+    fn sentences_of(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
         let mut out = Vec::new();
         for &language in self.languages {
             let list = list(language.lists());

@@ -75,7 +75,7 @@ pub(crate) struct Sentence<'t> {
 }
 
 impl Sentence<'_> {
-    /// Its words.
+    /// The words of the sentence.
     pub(crate) fn words(&self) -> &str {
         self.split.words.get(self.words.clone()).unwrap_or_default()
     }

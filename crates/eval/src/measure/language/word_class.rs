@@ -85,9 +85,9 @@ verdict_otlp::labelled_enum! {
         New = "new",
         /// Second, minute, hour, day, week, month and year, from 1 on.
         TimeUnit = "time_unit",
-        /// Of a movement: "from", 1, and nouns, 2.
+        /// The source of a movement: "from", 1, and nouns, 2.
         Origin = "origin",
-        /// "To", 1, and nouns, 2.
+        /// The target of a movement: "to", 1, and nouns, 2.
         Target = "target",
         /// "Return", "undo".
         Reversal = "reversal",
@@ -159,7 +159,7 @@ pub(crate) struct Place {
     /// Bytes of the text.
     pub at: Range<usize>,
     pub classes: WordClasses,
-    /// Of a number, a weekday or a month; else 0.
+    /// The number, weekday or month that the entry means; else 0.
     pub value: u8,
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct Place {
 pub(crate) struct Places(Vec<Place>);
 
 impl Places {
-    /// Those within some bytes of the text.
+    /// The places within some bytes of the text.
     pub(crate) fn within(&self, bytes: Range<usize>) -> &[Place] {
         let from = self.0.partition_point(|place| place.at.start < bytes.start);
         let end = self.0.partition_point(|place| place.at.end <= bytes.end);
@@ -351,7 +351,7 @@ impl Table {
 }
 
 impl Entry {
-    /// Its word, if it is a single one without a dot.
+    /// The word of the entry, if it is a single one without a dot.
     fn single(&self) -> Option<&str> {
         Some(&*self.form.word).filter(|word| !word.contains([' ', '.']))
     }

@@ -97,7 +97,7 @@ pub(super) fn value_key(value: &Value) -> String {
     key
 }
 
-/// The same for the arguments of a call.
+/// The key of the arguments of a call.
 pub(super) fn members_key(members: &Map<String, Value>) -> String {
     let mut key = String::new();
     write_members_key(members, &mut key);

@@ -16,7 +16,7 @@ use super::matching::{calls_of, matching_steps};
 use super::review;
 use super::run_walk::{HarmfulCall, RunWalk};
 use super::score::PathScores;
-use super::settings::Settings;
+use super::settings::PathSettings;
 use super::task::Task;
 use super::walk::Token;
 use crate::measure::calls::attempts::quoted;
@@ -59,7 +59,7 @@ impl Metric for Paths {
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
 /// The harmful calls of a trace, which need not be closed.
-pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Vec<Measurement> {
+pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
     for TaskRun { scorer, run_walk, .. } in runs(trace, settings, memo) {
         run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
@@ -67,7 +67,7 @@ pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo
     harmful.into_values().collect()
 }
 
-fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<MeasurementsBySpan> {
+fn measure_all(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Rc<MeasurementsBySpan> {
     memo.trace(|| {
         let mut of: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
@@ -101,7 +101,7 @@ struct TaskRun<'a> {
 }
 
 /// The runs of all agents, with each task that applies; those up to the end of the work budget.
-fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<TaskRun<'a>> {
+fn runs<'a>(trace: &'a AgentTrace, settings: &'a PathSettings, memo: &Memo) -> Vec<TaskRun<'a>> {
     let mut out = Vec::new();
     for agent in 0..trace.agents.len() {
         for task in settings.loaded.tasks() {
@@ -127,7 +127,7 @@ fn reviewed_call(call: &Call) -> review::ReviewedCall<'_> {
 
 struct TaskScorer<'a> {
     trace: &'a AgentTrace,
-    settings: &'a Settings,
+    settings: &'a PathSettings,
     task: &'a Task,
 }
 

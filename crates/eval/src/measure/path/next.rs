@@ -72,7 +72,7 @@ pub struct ProposedCall {
     id: Option<String>,
     /// In nanoseconds since 1970, by the clock of this process.
     time: u64,
-    /// Of the name and the arguments: they are read once, however many calls are compared with it.
+    /// A hash of the name and the arguments: they are read once, however many calls are compared with it.
     key: u64,
 }
 

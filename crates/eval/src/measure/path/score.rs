@@ -82,7 +82,7 @@ impl PathScores {
         1.0 - self.harm_rate
     }
 
-    /// The vector, larger is better, in the order of [`Weights`].
+    /// The vector, larger is better, in the order of [`PathWeights`].
     fn vector(&self) -> [Option<f64>; 6] {
         [
             self.correctness,
@@ -95,7 +95,7 @@ impl PathScores {
     }
 
     /// The weighted mean of the measured scores; `None` if their weights are 0.
-    pub fn weighted(&self, weights: &Weights) -> Option<f64> {
+    pub fn weighted(&self, weights: &PathWeights) -> Option<f64> {
         let weighted = self.vector().into_iter().zip(weights.vector());
         let (sum, all) = weighted
             .filter_map(|(score, weight)| Some((score? * weight, weight)))
@@ -154,7 +154,7 @@ pub(crate) fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
 /// are left out, and the other weights are renormalized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Weights {
+pub struct PathWeights {
     /// Of PC.
     pub correctness: f64,
     /// Of PC-KTC.
@@ -169,7 +169,7 @@ pub struct Weights {
     pub pc_hlr: f64,
 }
 
-impl Weights {
+impl PathWeights {
     fn vector(&self) -> [f64; 6] {
         [self.correctness, self.pc_ktc, self.prefix_criticality, self.harm_free, self.efficiency, self.pc_hlr]
     }

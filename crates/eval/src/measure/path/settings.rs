@@ -11,7 +11,7 @@ use crate::measure::sections::{MetricSettings, Section};
 
 settings! {
     /// `path`: measures nothing until a task file is named.
-    pub struct Settings {
+    pub struct PathSettings {
         /// Default true. Has no effect without task files.
         enabled: bool = true,
         /// Default none. Task files (YAML or JSON), relative to the working directory. They are read
@@ -30,14 +30,14 @@ settings! {
     }
 }
 
-impl Settings {
+impl PathSettings {
     /// Whether any path metric is measured.
     pub fn is_on(&self) -> bool {
         self.enabled && !self.tasks.is_empty()
     }
 }
 
-impl Section for Settings {
+impl Section for PathSettings {
     fn of(&self, _: &str) -> MetricSettings<'_> {
         MetricSettings { enabled: self.is_on(), ..MetricSettings::OFF }
     }

@@ -9,13 +9,13 @@ use super::alphabet::Alphabet;
 use super::automaton::Automaton;
 use super::limits::Limit;
 use super::prompt_pattern::PromptRegex;
-use super::score::{Parameters, Weights};
+use super::score::{Parameters, PathWeights};
 use crate::measure::metric_names::FailCondition;
 
 /// A task that has been checked.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its name; `prompt_id` of the authors' records.
+    /// The name of the task; `prompt_id` of the authors' records.
     pub name: String,
     /// The agents it applies to.
     pub matching: Matching,
@@ -34,7 +34,7 @@ pub struct Task {
     pub thresholds: Thresholds,
     /// Overrides that of the configuration.
     pub fail_on: Option<Vec<FailCondition>>,
-    pub weights: Option<Weights>,
+    pub weights: Option<PathWeights>,
 }
 
 /// The agents a task applies to. An agent matches if it meets every given condition; without

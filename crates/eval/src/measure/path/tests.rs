@@ -8,7 +8,7 @@ use super::correctness::path_correctness;
 use super::draft::{Draft, DraftEdge, DraftState, TaskProblem};
 use super::order::ordered_correctness;
 use super::refinement::refined_correctness;
-use super::score::{Parameters, PathScores, Weights, efficiency, prefix_criticality};
+use super::score::{Parameters, PathScores, PathWeights, efficiency, prefix_criticality};
 use super::walk::{CondensedStep, Token, Walk};
 use super::*;
 
@@ -414,9 +414,9 @@ fn weighted_mean_and_dominance_are_computed() {
     let (good, poor, idle) = (scores(&task, "AB", 0.5), scores(&task, "XAB", 0.5), scores(&task, "", 0.5));
     assert!(good.dominates(&poor) && !poor.dominates(&good) && !good.dominates(&good));
     assert!(!idle.dominates(&poor) && !poor.dominates(&idle));
-    let weights = Weights { correctness: 3.0, efficiency: 1.0, ..Weights::default() };
+    let weights = PathWeights { correctness: 3.0, efficiency: 1.0, ..PathWeights::default() };
     assert_eq!(good.weighted(&weights), Some(1.0));
     assert_eq!(idle.weighted(&weights), Some(0.0));
-    assert_eq!(idle.weighted(&Weights { efficiency: 1.0, ..Weights::default() }), None);
-    assert!(Weights::default().problem().is_some() && weights.problem().is_none());
+    assert_eq!(idle.weighted(&PathWeights { efficiency: 1.0, ..PathWeights::default() }), None);
+    assert!(PathWeights::default().problem().is_some() && weights.problem().is_none());
 }

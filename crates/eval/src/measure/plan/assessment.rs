@@ -4,7 +4,7 @@
 //! In: a plan, its tools, an optional reference plan, judges' answers. Out: a [`PlanAssessment`] with
 //! issues, values and score.
 
-use super::part::{self, PartValues, Weights};
+use super::part::{self, PartValues, PlanWeights};
 use super::reference::{self, PairDecisions, ReferenceMatch};
 use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
@@ -118,7 +118,7 @@ impl PlanAssessment {
     }
 
     /// The score from 0 to 100; `None` if a group of metrics is unmeasured.
-    pub fn score(&self, weights: &Weights) -> Option<f64> {
+    pub fn score(&self, weights: &PlanWeights) -> Option<f64> {
         part::score(&self.values, weights)
     }
 }

@@ -51,7 +51,7 @@ pub struct BatchReport {
     pub unsure: usize,
     /// All plans first, then the groups.
     pub tiers: Vec<TierGroup>,
-    /// Of each metric and of `score` (0 to 100).
+    /// The mean of each metric and of `score` (0 to 100).
     pub means: Vec<MetricMean>,
     /// With people on tiers.
     pub rating_agreement: Option<LabelAgreement>,

@@ -7,7 +7,7 @@
 
 use super::parse;
 use super::tools::MentionFinder;
-use super::words::Words;
+use super::words::PromptWords;
 use crate::recognise::{Call, RecordedPlan};
 
 /// Most steps of one plan that are checked.
@@ -36,9 +36,9 @@ pub(crate) enum StepOutcome {
     Skipped,
     /// As `Skipped`, but the step is conditional.
     Optional,
-    /// Its tool was called, but the calls were assigned to other steps.
+    /// The tool of the step was called, but the calls were assigned to other steps.
     Unclear,
-    /// It names no tool.
+    /// The step names no tool.
     Silent,
 }
 
@@ -187,7 +187,7 @@ fn tools_of_structured_plan(plan: &RecordedPlan) -> Vec<Option<String>> {
 
 /// Assigns each call to one of its possible steps.
 fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usize]) {
-    let words: Vec<Words> = steps.iter().map(|s| Words::of(s.text)).collect();
+    let words: Vec<PromptWords> = steps.iter().map(|s| PromptWords::of(s.text)).collect();
     for &call in following.iter().take(MAX_ASSIGNED) {
         let possible: Vec<usize> = (0..steps.len()).filter(|n| steps[*n].could_be(call)).collect();
         let chosen = match possible.as_slice() {
@@ -195,7 +195,7 @@ fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usiz
             [one] => *one,
             several => {
                 let arguments = calls.get(call).and_then(|c| c.arguments.as_deref()).unwrap_or_default();
-                let arguments = Words::of(arguments);
+                let arguments = PromptWords::of(arguments);
                 let covered = |n: &usize| arguments.covered_by(&words[*n]);
                 let best = several.iter().map(covered).fold(0.0, f64::max);
                 let mut fitting = several.iter().filter(|n| covered(n) >= best);

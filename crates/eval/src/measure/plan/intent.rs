@@ -85,7 +85,7 @@ impl Intents {
 }
 
 impl Intent {
-    /// Of a step in prose, the name of its tool is no part of the prompt.
+    /// The intent of a step. In prose, the name of its tool is no part of the prompt.
     fn of_step(step: &PlanStep, words: Option<&RequestWords>) -> Intent {
         let tool = step.tool.as_deref().filter(|_| step.notation == StepNotation::Prose);
         Intent::reading(&step.prompt, tool, words)
@@ -229,7 +229,7 @@ impl Intent {
     }
 }
 
-/// Both count the same thing, and each has a number that the other lacks.
+/// Whether both prompts count the same thing, and each has a number that the other lacks.
 fn differ_in_numbers(a: &Intent, b: &Intent) -> bool {
     let only = |one: &Intent, other: &Intent| -> BTreeSet<Option<String>> {
         one.numbers.difference(&other.numbers).map(|(_, counted)| counted.clone()).collect()
@@ -278,11 +278,11 @@ fn differ_in_names(a: &Intent, b: &Intent) -> bool {
 #[derive(Clone, Debug, Default)]
 struct Token {
     text: String,
-    /// Its value, with the same text for the same number.
+    /// The value of the number, as the same text for the same value.
     number: Option<String>,
     /// A sign next to a number: `%`, a currency.
     unit: Option<String>,
-    /// It begins a sentence.
+    /// The word begins a sentence.
     begins: bool,
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, Weights, weighted_mean};
+use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanWeights, weighted_mean};
 use super::rank::spearman;
 use crate::measure::median::median;
 use crate::measure::metric_names::PlanPart;
@@ -55,14 +55,14 @@ impl RankedPlan {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LearntWeights {
     /// As `verdict.metrics.plan.weights` takes them; 100 together.
-    pub weights: Weights,
+    pub weights: PlanWeights,
     /// Groups of at least two plans.
     pub groups: usize,
     /// Ordered pairs: three in a group of three.
     pub pairs: usize,
     /// Share of pairs in which the better plan scores strictly higher under the learnt weights.
     pub agreement: f64,
-    /// The same under the nominal weights.
+    /// The agreement under the nominal weights.
     pub nominal_agreement: f64,
     /// How the ranking changes with other weights.
     pub sensitivity: Sensitivity,
@@ -103,10 +103,10 @@ pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
     if pairs.is_empty() {
         return None;
     }
-    let nominal = Weights::default().to_array().map(|w| w / (EFFECTIVENESS + EFFICIENCY));
+    let nominal = PlanWeights::default().to_array().map(|w| w / (EFFECTIVENESS + EFFICIENCY));
     let learnt = descend(&pairs, &nominal);
     Some(LearntWeights {
-        weights: Weights::from_array(learnt.map(|w| w * (EFFECTIVENESS + EFFICIENCY))),
+        weights: PlanWeights::from_array(learnt.map(|w| w * (EFFECTIVENESS + EFFICIENCY))),
         groups: all.iter().filter(|g| g.len() > 1).count(),
         pairs: pairs.len(),
         agreement: agreement(&pairs, &learnt),
@@ -279,7 +279,7 @@ mod tests {
             .weights
             .to_array()
             .into_iter()
-            .zip(Weights::default().to_array())
+            .zip(PlanWeights::default().to_array())
             .map(|(a, b)| (a - b).abs());
         assert!(moved.fold(0.0, f64::max) < 1e-6, "{:?}", learnt.weights);
         assert_eq!((learnt.agreement, learnt.sensitivity.ranked), (1.0, 3));

@@ -62,7 +62,7 @@ settings! {
     /// The weights of the metrics. Only proportions within a group have an effect: effectiveness always
     /// has 70 points and efficiency 30.
     #[derive(Copy)]
-    pub struct Weights {
+    pub struct PlanWeights {
         /// Default 20.
         tool_prompt_alignment: f64 = 20.0,
         /// Default 20.
@@ -80,10 +80,10 @@ settings! {
     }
 }
 
-impl Weights {
+impl PlanWeights {
     /// In the order of [`PlanPart::ALL`].
-    pub fn from_array(w: [f64; 7]) -> Weights {
-        Weights {
+    pub fn from_array(w: [f64; 7]) -> PlanWeights {
+        PlanWeights {
             tool_prompt_alignment: w[0],
             format: w[1],
             step_executability: w[2],
@@ -134,7 +134,7 @@ pub(crate) type PartValues = [Option<f64>; 7];
 
 /// The score from 0 to 100: the points of each group times the weighted mean of its measured metrics,
 /// so that an unmeasured metric has no effect. `None` if a group has no measured metric.
-pub(crate) fn score(values: &PartValues, weights: &Weights) -> Option<f64> {
+pub(crate) fn score(values: &PartValues, weights: &PlanWeights) -> Option<f64> {
     let (weights, split) = (weights.to_array(), PlanPart::EFFECTIVE);
     let effective = weighted_mean(&values[..split], &weights[..split])?;
     let efficient = weighted_mean(&values[split..], &weights[split..])?;
@@ -156,32 +156,35 @@ mod tests {
 
     #[test]
     fn default_weights_equal_the_papers() {
-        let weights = Weights::default().to_array();
+        let weights = PlanWeights::default().to_array();
         assert_eq!(weights[..PlanPart::EFFECTIVE].iter().sum::<f64>(), EFFECTIVENESS);
         assert_eq!(weights[PlanPart::EFFECTIVE..].iter().sum::<f64>(), EFFICIENCY);
-        assert_eq!(score(&[Some(1.0); 7], &Weights::default()), Some(100.0));
+        assert_eq!(score(&[Some(1.0); 7], &PlanWeights::default()), Some(100.0));
         // Table 35's shape with values that a plan of two steps can reach.
         let refund = [Some(1.0), Some(1.0), Some(0.5), Some(0.5), Some(1.0), Some(1.0), Some(0.5)];
-        assert_eq!(score(&refund, &Weights::default()), Some(20.0 + 20.0 + 7.5 + 7.5 + 10.0 + 10.0 + 5.0));
+        assert_eq!(
+            score(&refund, &PlanWeights::default()),
+            Some(20.0 + 20.0 + 7.5 + 7.5 + 10.0 + 10.0 + 5.0)
+        );
     }
 
     #[test]
     fn weight_of_unmeasured_metric_goes_to_its_group() {
         let mut values = [None; 7];
         values[1] = Some(0.5);
-        assert_eq!(score(&values, &Weights::default()), None, "efficiency is unmeasured");
+        assert_eq!(score(&values, &PlanWeights::default()), None, "efficiency is unmeasured");
         values[4] = Some(1.0);
-        assert_eq!(score(&values, &Weights::default()), Some(65.0));
+        assert_eq!(score(&values, &PlanWeights::default()), Some(65.0));
         values[5] = Some(0.5);
-        assert_eq!(score(&values, &Weights::default()), Some(35.0 + 22.5));
+        assert_eq!(score(&values, &PlanWeights::default()), Some(35.0 + 22.5));
     }
 
     #[test]
     fn negative_weight_and_group_without_weight_are_problems() {
-        assert_eq!(Weights::default().problems(), []);
-        let mut weights = Weights { format: -1.0, ..Weights::default() };
+        assert_eq!(PlanWeights::default().problems(), []);
+        let mut weights = PlanWeights { format: -1.0, ..PlanWeights::default() };
         assert_eq!(weights.problems()[0].key, "format");
-        weights = Weights::from_array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        weights = PlanWeights::from_array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
         assert!(weights.problems()[0].message.contains("efficiency"));
     }
 
@@ -192,7 +195,7 @@ mod tests {
             weights in prop::array::uniform7(0.1f64..10.0),
             raised in 0usize..7,
         ) {
-            let weights = Weights::from_array(weights);
+            let weights = PlanWeights::from_array(weights);
             if let Some(before) = score(&values, &weights) {
                 prop_assert!((0.0..=100.0 + 1e-9).contains(&before));
                 let mut better = values;

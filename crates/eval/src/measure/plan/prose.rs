@@ -20,7 +20,7 @@ use foldhash::HashSet;
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
 use super::tools::{MIN_NAME, MentionFinder, Toolbox, is_word};
-use super::words::Words;
+use super::words::PromptWords;
 
 /// Most steps that one range may name: "steps 1-4".
 const MAX_RANGE: usize = 20;
@@ -166,7 +166,7 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
 
 /// Steps that repeat an earlier one. A check may be repeated, but not directly after itself.
 fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
-    let words = Words::of_steps(plan);
+    let words = PromptWords::of_steps(plan);
     let mut out = Vec::new();
     for (at, (step, own)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();

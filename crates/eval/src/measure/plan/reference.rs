@@ -67,7 +67,7 @@ pub struct ReferenceMatch {
     pub precision: f64,
     /// Matched steps over steps of the reference.
     pub recall: f64,
-    /// Their harmonic mean; 0 where nothing matches.
+    /// The harmonic mean of precision and recall; 0 where nothing matches.
     pub f1: f64,
     /// The tier. A plan that is rejected or no valid JSON has the lowest, independently of F1.
     pub rating: Rating,

@@ -13,7 +13,7 @@ use super::part::PartValues;
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep, StepNotation};
 use super::tools::{Placement, ToolSpec, Toolbox};
-use super::words::Words;
+use super::words::PromptWords;
 use super::{prose, shape};
 use crate::measure::defects::clip;
 use crate::measure::language::RequestWords;
@@ -225,13 +225,13 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
         if !spec(step, tools).is_some_and(|s| s.repeats_cost) {
             continue;
         }
-        let (own, intent) = (Words::of(&step.prompt), Intent::of(&step.prompt, lists));
+        let (own, intent) = (PromptWords::of(&step.prompt), Intent::of(&step.prompt, lists));
         for earlier in shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)) {
             compared += 1;
             if compared > MAX_COMPARED {
                 return out;
             }
-            let run = own.shared_run(&Words::of(&earlier.prompt));
+            let run = own.shared_run(&PromptWords::of(&earlier.prompt));
             let words = own.all().get(run.clone()).unwrap_or_default();
             let number = || {
                 intent.common_numbers(&Intent::of(&earlier.prompt, lists)).next().map(|(n, _)| n.to_owned())
@@ -247,7 +247,7 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
 
 /// Number of words in `run` that restrict the request: content words after the thing that is asked for, without
 /// identifiers, which name what is passed on.
-fn details(words: &Words, run: Range<usize>, lists: Option<&RequestWords>) -> usize {
+fn details(words: &PromptWords, run: Range<usize>, lists: Option<&RequestWords>) -> usize {
     let all = words.all();
     let has_content = |word: &String| lists.is_none_or(|lists| lists.has_content(word));
     let asked = all.iter().position(has_content).unwrap_or(all.len());

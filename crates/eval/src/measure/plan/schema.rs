@@ -23,7 +23,7 @@ pub enum StepNotation {
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlanStep {
-    /// Its number, by which placeholders and `depends_on` refer to it. From 1.
+    /// The number of the step, by which placeholders and `depends_on` refer to it. From 1.
     pub number: usize,
     /// The tool that carries it out, if the plan names one.
     pub tool: Option<String>,
@@ -80,7 +80,7 @@ impl PlanStep {
 pub struct Plan {
     /// Steps in the order written.
     pub steps: Vec<PlanStep>,
-    /// Its steps have tools or dependencies, as in the paper; otherwise it is prose or a todo list.
+    /// The steps have tools or dependencies, as in the paper; otherwise the plan is prose or a todo list.
     pub structured: bool,
     /// Repairs, and parts that were skipped.
     pub issues: Vec<PlanIssue>,
@@ -145,11 +145,11 @@ pub enum Fault {
     // Format: the plan.
     /// No step could be parsed.
     Unreadable,
-    /// It is not JSON, even with the paper's bare numbers and calls, and had to be repaired.
+    /// The plan is not JSON, even with the paper's bare numbers and calls, and had to be repaired.
     Repaired,
 
     // Format: a step.
-    /// Its number is missing, a duplicate, or not the next one.
+    /// The number of a step is missing, a duplicate, or not the next one.
     Numbering,
     /// Neither `step` nor `query`, or an empty one.
     NoInstruction,
@@ -161,13 +161,13 @@ pub enum Fault {
     DependsOn,
 
     // Format: placeholders of a step.
-    /// It depends on a step and has no placeholder for its output.
+    /// The step depends on another one and has no placeholder for its output.
     MissingPlaceholder,
     /// `(1, 2)`, `(step 1)` and the like.
     MalformedPlaceholder,
     /// A placeholder in the prompt of a tool that takes it before the prompt, or the reverse.
     MisplacedPlaceholder,
-    /// It refers to the query and does not pass it on as `(query)`.
+    /// The step refers to the query and does not pass it on as `(query)`.
     MissingQuery,
 
     // Dependencies.

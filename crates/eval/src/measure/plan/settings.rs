@@ -9,7 +9,7 @@ use verdict_config::{Problem, settings};
 
 use super::pair_questions::Matching;
 use super::parse;
-use super::part::Weights;
+use super::part::PlanWeights;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
@@ -18,7 +18,7 @@ use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 
 settings! {
     /// The section.
-    pub struct Settings {
+    pub struct PlanSettings {
         /// Default false. Measures every plan that an agent writes, on the span that wrote it: seven
         /// metrics such as `plan.format` (0-1), `plan.score` (0-100), `plan.rating`. Todo lists and prose
         /// have no format; their dependencies are measured if steps mention one another, and metrics about
@@ -35,7 +35,7 @@ settings! {
         least_rating: Rating = Rating::Good,
         /// The weight of each metric in `plan.score`; `otel-verdict plan learn-weights` fits weights to
         /// ranked plans.
-        weights: Weights,
+        weights: PlanWeights,
         /// Default none. The tools that plans may use, by name; `config/tools` has an example. Without
         /// them, judges are shown the trace's tool definitions, and limits are not checked.
         tools: BTreeMap<String, ToolSpec>,
@@ -60,7 +60,7 @@ fn normalized_query(query: &str) -> String {
     query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
-impl Settings {
+impl PlanSettings {
     /// The configured reference plan for `query`.
     pub fn reference(&self, query: &str) -> Option<Plan> {
         let query = normalized_query(query);
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-impl Section for Settings {
+impl Section for PlanSettings {
     fn of(&self, metric: &str) -> MetricSettings<'_> {
         let threshold = match metric {
             PLAN_SCORE => Some(self.score_threshold),

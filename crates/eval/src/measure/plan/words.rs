@@ -22,18 +22,18 @@ const STOP_WORDS: [&str; 46] = [
 
 /// A prompt's words in lower case, without placeholders.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct PromptWords {
     all: Vec<String>,
     /// Stems of the content words, sorted, each once.
     content: Vec<String>,
 }
 
-impl Words {
-    pub(crate) fn of_steps(plan: &Plan) -> Vec<Words> {
-        plan.steps.iter().map(|step| Words::of(&step.prompt)).collect()
+impl PromptWords {
+    pub(crate) fn of_steps(plan: &Plan) -> Vec<PromptWords> {
+        plan.steps.iter().map(|step| PromptWords::of(&step.prompt)).collect()
     }
 
-    pub(crate) fn of(prompt: &str) -> Words {
+    pub(crate) fn of(prompt: &str) -> PromptWords {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
             .split(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -44,12 +44,12 @@ impl Words {
             all.iter().filter(|w| is_content(w)).map(|w| stem(w).to_owned()).collect();
         content.sort_unstable();
         content.dedup();
-        Words { all, content }
+        PromptWords { all, content }
     }
 
     /// Dice's coefficient over the content words: 2 |A and B| / (|A| + |B|). Two prompts without any
     /// are similar if their words are equal.
-    pub(crate) fn similarity(&self, other: &Words) -> f64 {
+    pub(crate) fn similarity(&self, other: &PromptWords) -> f64 {
         if self.content.is_empty() && other.content.is_empty() {
             return f64::from(self.all == other.all);
         }
@@ -57,12 +57,12 @@ impl Words {
     }
 
     /// Number of content words in both.
-    fn common(&self, other: &Words) -> f64 {
+    fn common(&self, other: &PromptWords) -> f64 {
         self.content.iter().filter(|w| other.content.binary_search(w).is_ok()).count() as f64
     }
 
     /// Share of this prompt's content words that `other` contains, from 0 to 1.
-    pub(crate) fn covered_by(&self, other: &Words) -> f64 {
+    pub(crate) fn covered_by(&self, other: &PromptWords) -> f64 {
         self.common(other) / self.content.len().max(1) as f64
     }
 
@@ -72,7 +72,7 @@ impl Words {
     }
 
     /// The longest run of words in both: its place among the words of `self`.
-    pub(crate) fn shared_run(&self, other: &Words) -> Range<usize> {
+    pub(crate) fn shared_run(&self, other: &PromptWords) -> Range<usize> {
         let (mut best, mut end) = (0, 0);
         // Lengths of runs that end before each word of `other` and before the current word.
         let mut lengths = vec![0usize; other.all.len() + 1];
@@ -106,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn similarity(a: &str, b: &str) -> f64 {
-        Words::of(a).similarity(&Words::of(b))
+        PromptWords::of(a).similarity(&PromptWords::of(b))
     }
 
     #[test]
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn longest_common_run_is_returned() {
         let run = |a, b| {
-            let words = Words::of(a);
-            words.all()[words.shared_run(&Words::of(b))].join(" ")
+            let words = PromptWords::of(a);
+            words.all()[words.shared_run(&PromptWords::of(b))].join(" ")
         };
         let found =
             run("the tone of calls longer than 30 minutes, by week", "ids of calls longer than 30 minutes");

@@ -22,11 +22,11 @@ pub(super) struct Conduct<'a> {
 }
 
 /// A rule: the finding on an agent.
-pub(super) type Rule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
+pub(super) type ConductRule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
 
 /// Findings of one rule, by model span.
 pub(super) fn by(
-    rule: Rule,
+    rule: ConductRule,
     trace: &AgentTrace,
     memo: &Memo,
     attempts: &CallAttempts,
@@ -36,7 +36,7 @@ pub(super) fn by(
 
 /// Findings of one rule on a trace.
 #[cfg(test)]
-pub(super) fn found(rule: Rule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
+pub(super) fn found(rule: ConductRule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
     let memo = Memo::new();
     by(rule, trace, &memo, &CallAttempts::get(trace, &memo))
 }
@@ -74,7 +74,7 @@ impl<'a> Conduct<'a> {
         self.agent.calls.iter().take(max).filter_map(|i| Some((*i, trace.calls.get(*i)?)))
     }
 
-    /// Those of the first `max` calls that succeeded.
+    /// The first `max` calls without those that failed.
     pub(super) fn succeeded(&self, max: usize) -> impl Iterator<Item = (usize, &'a Call)> + use<'a> {
         let attempts = self.attempts;
         self.calls(max).filter(|(i, _)| attempts.has_succeeded(*i))

@@ -95,7 +95,7 @@ impl Day {
 pub(super) struct Clock {
     /// In minutes.
     pub(super) time: u32,
-    /// It has its half of the day: "am", "pm".
+    /// The time has its half of the day: "am", "pm".
     half: bool,
 }
 

@@ -57,11 +57,11 @@ pub(crate) enum Source {
 pub(crate) enum Support {
     /// The evidence contains it, as digits, rounded, converted or in words.
     Present,
-    /// It follows by simple arithmetic.
+    /// The number follows by simple arithmetic.
     Derived,
     /// The evidence was too large to decide.
     Unknown,
-    /// It does not follow.
+    /// The number does not follow.
     None,
 }
 

@@ -301,12 +301,9 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f6
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
     // `order_total` of a refund is the amount of the order.
     let own = identifier_words(&call.name);
-    let is_own = |field: &&Field| {
-        let named = field.name.iter().filter(|word| action_of(word).is_none() || own.contains(word));
-        named.into_iter().all(|word| own.contains(word) || is_of(std::slice::from_ref(word), unit))
-    };
-    match only_amount(fields.filter(is_own), unit) {
-        Some((field, number)) => Some((shown("the result", field), number)),
+    let is_word = |word: &String| own.contains(word) || is_of(std::slice::from_ref(word), unit);
+    match only_amount(fields.filter(|field| field.name.iter().all(is_word)), unit) {
+        Some((field, number)) => Some((field_of("the result", field), number)),
         None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
         None => None,
     }
@@ -319,7 +316,7 @@ fn only_amount<'f>(fields: impl Iterator<Item = &'f Field>, unit: &Unit) -> Opti
     amounts.next().filter(|_| amounts.next().is_none())
 }
 
-fn shown(of: &str, field: &Field) -> String {
+fn field_of(of: &str, field: &Field) -> String {
     format!("{of} {}: {}", field.name.join(" "), field.shown())
 }
 
@@ -335,7 +332,7 @@ fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f6
         conduct.memo.budget.spend(1 + records.len()).then_some(())?;
         let mut named = records.iter().filter(|record| record.fields.iter().any(|of| of.shown() == id));
         let (field, number) = only_amount(named.next()?.fields.iter(), &Unit::Money)?;
-        Some((format!("{id}, of which a result gives {}", shown("the", field)), number))
+        Some((format!("{id}, of which a result gives {}", field_of("the", field)), number))
     })
 }
 

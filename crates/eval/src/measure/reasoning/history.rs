@@ -25,11 +25,11 @@ const MAX_ABOVE: usize = 16;
 pub(crate) struct CallCounts {
     /// Calls of tools that do more than control the run, and retrievals of documents.
     pub calls: usize,
-    /// Those of them that returned a result.
+    /// Calls that returned a result.
     pub succeeded: usize,
-    /// Those of them whose outcome is not recorded.
+    /// Calls whose outcome is not recorded.
     pub unknown: usize,
-    /// Those of them that are retrievals.
+    /// Calls that are retrievals.
     pub retrieved: usize,
 }
 

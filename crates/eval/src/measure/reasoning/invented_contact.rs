@@ -118,7 +118,7 @@ struct Given {
     wanted: HashSet<LastDigits>,
     /// The start of the first call whose result has it.
     results: HashMap<LastDigits, u64>,
-    /// Those of a text, by its address and length.
+    /// The last digits of the numbers of a text, by its address and length.
     of_text: HashMap<(usize, usize), Vec<LastDigits>>,
 }
 
@@ -152,7 +152,7 @@ impl Given {
     }
 }
 
-/// Those of the numbers that a text has; `None` beyond the work budget.
+/// The wanted last digits among those of the numbers of a text; `None` beyond the work budget.
 fn read(wanted: &HashSet<LastDigits>, text: &Text, memo: &Memo) -> Option<Vec<LastDigits>> {
     memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
     let joined = joined_digits(text);

@@ -78,7 +78,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
         };
         memo.budget.spend(things.len() * texts.len()).then_some(())?;
-        Some((tool, beside(&asked, things, language).into_iter().find(|thing| !known(thing))?))
+        Some((tool, joined_things(&asked, things, language).into_iter().find(|thing| !known(thing))?))
     });
     let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
     if let Some((tool, thing)) = of_request {
@@ -153,7 +153,7 @@ fn words_with_signs(text: &str) -> String {
 }
 
 /// The single words that a request joins to one of the things, at least two of which it names.
-fn beside(asked: &str, things: &[&str], language: Option<Language>) -> Vec<String> {
+fn joined_things(asked: &str, things: &[&str], language: Option<Language>) -> Vec<String> {
     let plain = |thing: &&str| format!(" {} ", thing.to_lowercase().replace(['_', '-'], " "));
     let named: Vec<String> =
         things.iter().map(plain).filter(|thing| asked.contains(thing.as_str())).collect();

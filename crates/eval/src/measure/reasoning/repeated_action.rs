@@ -54,11 +54,11 @@ regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let made = conduct.succeeded(MAX_CALLS).filter(|_| conduct.agent.calls.len() > 1);
     let actions: Vec<(usize, &Call)> = made.filter(|(_, call)| conduct.is_action(call)).collect();
-    twice(conduct, &actions).or_else(|| doubled(conduct)).or_else(|| forbidden(conduct, &actions))
+    repeated_call(conduct, &actions).or_else(|| doubled(conduct)).or_else(|| forbidden(conduct, &actions))
 }
 
 /// The second of two equal calls that have an effect each.
-fn twice(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
+fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let mut last: HashMap<&str, usize> = HashMap::default();
     let again = actions.iter().enumerate().find_map(|(nth, (i, call))| {
         let key = conduct.attempts.at(*i)?.key.as_deref()?;

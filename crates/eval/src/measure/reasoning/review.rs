@@ -14,7 +14,7 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
-use super::conduct::{Rule, by};
+use super::conduct::{ConductRule, by};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
@@ -45,7 +45,7 @@ const MAX_RETURNED: usize = 8;
 const MAX_CITED: usize = 4;
 
 /// Rules on the conduct of an agent, in the order in which findings on one span are reported.
-const ON_CONDUCT: [Rule; 12] = [
+const ON_CONDUCT: [ConductRule; 12] = [
     wrong_date_time::check,
     wrong_code::check,
     less_fitting_choice::check,

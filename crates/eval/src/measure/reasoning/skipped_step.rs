@@ -54,7 +54,7 @@ const ORDERS: WordClasses = classes!(Before Restriction);
 const CONDITION: WordClasses = classes!(
     Condition Probability Restriction Sequence Alternative Exception Bound Advice
 );
-/// Those that make an action with a confirmation depend on something else.
+/// Words that make an action with a confirmation depend on something else.
 const SOMETIMES: WordClasses = classes!(Condition Exception Bound);
 /// Words that name nothing that an action is done to.
 const PLAIN: WordClasses = classes!(AnyAction Client);
@@ -71,7 +71,7 @@ struct Order {
     later: String,
     /// A tool is named there.
     names_tool: bool,
-    /// It is an action as such: "make any change".
+    /// The sentence is about any action: "make any change".
     is_any: bool,
     /// The actions that it is.
     verbs: Vec<Action>,
@@ -251,7 +251,7 @@ impl<'t> Run<'t> {
         });
         let is_known = |word: &String| {
             let (is_long, root) = root(word);
-            own.iter().any(|of| alike(of, word)) || said.contains(&(is_long, root.to_owned()))
+            own.iter().any(|of| have_same_root(of, word)) || said.contains(&(is_long, root.to_owned()))
         };
         order.things.iter().all(is_known)
     }
@@ -297,7 +297,7 @@ impl<'t> Instructions<'t> {
         self.words.within(from..from + part.len())
     }
 
-    /// Their classes.
+    /// The classes of the words of a part.
     fn classes(&self, part: &str) -> WordClasses {
         classes_of(self.words(part))
     }
@@ -494,7 +494,7 @@ fn root(word: &str) -> (bool, &str) {
     (is_long, word.get(..end).unwrap_or(word))
 }
 
-fn alike(one: &str, other: &str) -> bool {
+fn have_same_root(one: &str, other: &str) -> bool {
     root(one) == root(other)
 }
 
@@ -588,9 +588,13 @@ mod tests {
 
     #[test]
     fn words_are_alike_by_whole_characters() {
-        assert!(!alike("straße", "größe") && !alike("größe", "straße"));
-        assert!(alike("straßen", "straße") && alike("verified", "verify") && alike("id", "id"));
-        assert!(!alike("id", "idea") && !alike("stra", "straße"));
+        assert!(!have_same_root("straße", "größe") && !have_same_root("größe", "straße"));
+        assert!(
+            have_same_root("straßen", "straße")
+                && have_same_root("verified", "verify")
+                && have_same_root("id", "id")
+        );
+        assert!(!have_same_root("id", "idea") && !have_same_root("stra", "straße"));
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub(super) struct Clause<'t> {
     pub words: String,
     pub classes: WordClasses,
     pub negated: bool,
-    /// It says what may be or will be.
+    /// The clause states what may be or will be.
     pub modal: bool,
-    /// It is the first of the answer.
+    /// The clause is the first of the answer.
     pub first: bool,
 }
 
@@ -164,7 +164,7 @@ impl Deref for Words {
 pub(super) struct Prose(String);
 
 impl Prose {
-    /// Of an answer, computed once per trace.
+    /// The prose of an answer, computed once per trace.
     pub(super) fn of(answer: &str, memo: &Memo) -> Rc<Prose> {
         memo.of_content(answer, || Prose(without_wording(answer).into_owned()))
     }
@@ -185,7 +185,7 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
         return plain;
     }
     let mut out = plain.into_owned();
-    for (start, end) in wording(&out) {
+    for (start, end) in quoted_ranges(&out) {
         if let Some(part) = out.get(start..end) {
             let blank: String = part.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
             out.replace_range(start..end, &blank);
@@ -195,7 +195,7 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
 }
 
 /// Byte ranges of quoted lines, of braces, and of quotations of several words, in order.
-fn wording(text: &str) -> Vec<(usize, usize)> {
+fn quoted_ranges(text: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut from = 0;
     for line in text.split_inclusive('\n') {

@@ -273,7 +273,7 @@ pub(super) struct Duration {
     seconds: f64,
     /// The smallest unit, in seconds.
     unit: f64,
-    /// It has several units.
+    /// The duration has several units.
     compound: bool,
 }
 

@@ -160,7 +160,7 @@ struct FactChecker<'a, 'e> {
     memory: Option<&'a str>,
     /// The answer is certainly in a language whose units are read.
     reads_words: bool,
-    /// That of the answer; if none that rules read, its words are taken for English.
+    /// The language of the answer; if rules read no such language, the words are read as English.
     language: Language,
     out: FactCheck,
 }

@@ -105,7 +105,7 @@ struct Run<'a> {
     agent: &'a Agent,
     answer: &'a str,
     said: Vec<Text>,
-    /// Those that had an effect.
+    /// The calls that had an effect.
     actions: Vec<&'a Call>,
 }
 
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
             // In packs: 15 reams in 3 boxes of 5.
             let is_pack = wanted.values().flatten().any(|of| is_near(of * meant, number));
             let is_unit = is_each || is_pack || is_unit_of(number, meant);
-            let is_told = self.tells(self.answer, &name, number) || self.is_discussed(&name, number);
+            let is_told = self.states_number(self.answer, &name, number) || self.is_discussed(&name, number);
             (same == 1 && !is_met && !is_told && !is_unit && !is_split)
                 .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
         })
@@ -316,7 +316,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether a text has this number of a thing.
-    fn tells(&self, text: &str, noun: &str, number: f64) -> bool {
+    fn states_number(&self, text: &str, noun: &str, number: f64) -> bool {
         let Some(of_noun) = thing(noun) else { return true };
         counted(text, self.memo).any(|(of, thing)| of == number && thing == of_noun)
     }
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
         let is_in = |text: &Text| values(text, self.memo).any(|of| of == number);
         let said = || self.agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).take(MAX_CALLS);
         later.iter().any(is_in)
-            || !later.is_empty() && said().any(|view| self.tells(&view.output_text(), noun, number))
+            || !later.is_empty() && said().any(|view| self.states_number(&view.output_text(), noun, number))
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
                 named.filter(|meant| !(is_year(meant) && is_year(value)))?
             }
             // Another language may be named in a word.
-            false => only(TAG.find_iter(&said).map(|found| found.as_str()))
+            false => single(TAG.find_iter(&said).map(|found| found.as_str()))
                 .filter(|tag| base(tag) == base(value))?,
         };
         let is_other = meant != value && !contains_ignoring_case(&said, value);
@@ -126,11 +126,11 @@ fn number_of<'s>(said: &'s str, lower: &str, key: &str, len: usize) -> Option<&'
         let number = number.split(|c: char| !c.is_alphanumeric()).next()?;
         (is_near && number.len() == len && is_number(number)).then_some(number)
     });
-    only(named)
+    single(named)
 }
 
 /// The value that all are.
-fn only<'s>(values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
+fn single<'s>(values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
     let values: HashSet<&str> = values.collect();
     let mut values = values.into_iter();
     values.next().filter(|_| values.next().is_none())

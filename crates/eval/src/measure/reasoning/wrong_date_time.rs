@@ -98,7 +98,7 @@ struct Request<'a> {
     task: &'a str,
     /// The texts of the agent that the user answered.
     proposed: Vec<String>,
-    /// Those that succeeded.
+    /// The calls that succeeded.
     calls: Vec<&'a Call>,
 }
 

@@ -189,7 +189,7 @@ impl Request<'_> {
         let is_other = || of_other.iter().any(|word| is_asked(&word)) || refers(row, other);
         if !is_by_code && is_other()
             || refers(other, row)
-            || is_excluded(row, other) && self.tells(row, other)
+            || is_excluded(row, other) && self.names_other_row(row, other)
         {
             return None;
         }
@@ -293,7 +293,7 @@ impl Request<'_> {
     }
 
     /// Whether the answer names the other row, by a text that the row has not.
-    fn tells(&self, row: &Record, other: &Record) -> bool {
+    fn names_other_row(&self, row: &Record, other: &Record) -> bool {
         let is_own = |field: &&Field| !row.fields.iter().any(|own| own.value == field.value);
         let names = other
             .fields

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use foldhash::{HashMap, HashSet};
 use serde_json::{Map, Number, Value};
 
-use super::compile::{Bound, Members, NEVER, Quantity, ROOT, Rule, Schema, UNCLEAR, is_type};
+use super::compile::{Bound, Members, NEVER, Quantity, ROOT, Schema, SchemaRule, UNCLEAR, is_type};
 use super::pattern::Pattern;
 use super::problem::{MAX_PROBLEMS, PathStep, Problem};
 
@@ -143,11 +143,11 @@ impl<'s, 'v> Checker<'s, 'v> {
         fit
     }
 
-    fn rules(&mut self, rules: &'s [Rule], value: &'v Value, report: bool) -> Fit {
+    fn rules(&mut self, rules: &'s [SchemaRule], value: &'v Value, report: bool) -> Fit {
         let mut all = Fit::Valid;
         for rule in rules {
             let fit = self.rule(rule, value, report);
-            if matches!((rule, fit), (Rule::Type(_), Fit::Invalid(_))) {
+            if matches!((rule, fit), (SchemaRule::Type(_), Fit::Invalid(_))) {
                 return fit;
             }
             all = all.and(fit);
@@ -155,18 +155,18 @@ impl<'s, 'v> Checker<'s, 'v> {
         all
     }
 
-    fn rule(&mut self, rule: &'s Rule, value: &'v Value, report: bool) -> Fit {
+    fn rule(&mut self, rule: &'s SchemaRule, value: &'v Value, report: bool) -> Fit {
         if !self.charge(1) {
             return Fit::Unclear;
         }
         match (rule, value) {
-            (Rule::All(schemas), _) => {
+            (SchemaRule::All(schemas), _) => {
                 self.all(schemas, |checker, schema| checker.fit(*schema, value, report))
             }
-            (Rule::Alternatives { branches, only_one }, _) => {
+            (SchemaRule::Alternatives { branches, only_one }, _) => {
                 self.alternatives(branches, *only_one, value, report)
             }
-            (Rule::If(condition, then, otherwise), _) => {
+            (SchemaRule::If(condition, then, otherwise), _) => {
                 let branch = match self.fit(*condition, value, false) {
                     Fit::Valid => *then,
                     Fit::Unclear => Some(UNCLEAR),
@@ -174,17 +174,17 @@ impl<'s, 'v> Checker<'s, 'v> {
                 };
                 branch.map_or(Fit::Valid, |schema| self.fit(schema, value, report))
             }
-            (Rule::Required(names), Value::Object(given)) => {
+            (SchemaRule::Required(names), Value::Object(given)) => {
                 self.charge(names.len());
                 self.all(names.iter().filter(|name| !given.contains_key(*name)), |checker, name| {
                     checker.report(report, |path| Problem::missing(path, name));
                     Fit::Invalid(1)
                 })
             }
-            (Rule::Members(members), Value::Object(given)) => {
+            (SchemaRule::Members(members), Value::Object(given)) => {
                 self.all(given, |checker, (name, value)| checker.member(members, name, value, report))
             }
-            (Rule::Items { first, rest }, Value::Array(items)) => {
+            (SchemaRule::Items { first, rest }, Value::Array(items)) => {
                 let schemas = first.iter().copied().chain(rest.iter().copied().cycle());
                 self.all(items.iter().zip(schemas).enumerate(), |checker, (i, (item, schema))| {
                     checker.part(PathStep::Item(i), schema, item, report)
@@ -201,34 +201,34 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// Checks a rule whose mismatch is one problem of the value itself.
-    fn simple(&mut self, rule: &'s Rule, value: &'v Value) -> Fit {
+    fn simple(&mut self, rule: &'s SchemaRule, value: &'v Value) -> Fit {
         match (rule, value) {
-            (Rule::Unclear, _) => Fit::Unclear,
-            (Rule::Never, _) => Fit::Invalid(1),
-            (Rule::Not(schema), _) => match self.fit(*schema, value, false) {
+            (SchemaRule::Unclear, _) => Fit::Unclear,
+            (SchemaRule::Never, _) => Fit::Invalid(1),
+            (SchemaRule::Not(schema), _) => match self.fit(*schema, value, false) {
                 Fit::Valid => Fit::Invalid(1),
                 Fit::Unclear => Fit::Unclear,
                 Fit::Invalid(_) => Fit::Valid,
             },
-            (Rule::Type(names), _) => {
+            (SchemaRule::Type(names), _) => {
                 Fit::of(Some(names.iter().any(|name| is_type(name, value))), OTHER_TYPE)
             }
-            (Rule::Choice(options), _) => {
+            (SchemaRule::Choice(options), _) => {
                 Fit::of(Some(options.iter().any(|option| self.same(option, value))), OTHER_CHOICE)
             }
-            (Rule::Names(schema), Value::Object(given)) => self.names(*schema, given),
-            (Rule::Contains { item, least, most }, Value::Array(items)) => {
+            (SchemaRule::Names(schema), Value::Object(given)) => self.names(*schema, given),
+            (SchemaRule::Contains { item, least, most }, Value::Array(items)) => {
                 self.contains(*item, *least, *most, items)
             }
-            (Rule::Bound(bound), _) => Fit::of(self.is_within(bound, value), 1),
-            (Rule::Multiple(step), Value::Number(number)) => {
+            (SchemaRule::Bound(bound), _) => Fit::of(self.is_within(bound, value), 1),
+            (SchemaRule::Multiple(step), Value::Number(number)) => {
                 let times = number.as_f64().map(|number| number / step);
                 // Quotients of decimals such as 19.99 / 0.01 are whole up to a rounding error.
                 let whole = |t: f64| !t.is_finite() || (t - t.round()).abs() <= 1e-9 * t.abs().max(1.0);
                 Fit::of(times.map(whole), 1)
             }
-            (Rule::Pattern(pattern), Value::String(text)) => Fit::of(self.matches(pattern, text), 1),
-            (Rule::Unique, Value::Array(items)) => {
+            (SchemaRule::Pattern(pattern), Value::String(text)) => Fit::of(self.matches(pattern, text), 1),
+            (SchemaRule::Unique, Value::Array(items)) => {
                 let mut pairs =
                     items.iter().enumerate().flat_map(|(i, a)| items.iter().take(i).map(move |b| (a, b)));
                 Fit::of(Some(!pairs.any(|(a, b)| self.same(a, b))), 1)
@@ -352,8 +352,8 @@ impl<'s, 'v> Checker<'s, 'v> {
         self.charge(1);
         for _ in 0..MAX_NAMED {
             match self.schema.nodes.get(index as usize).map(|node| node.rules.as_slice()) {
-                Some([Rule::Type(names), ..]) => return names.join(" or "),
-                Some([Rule::All(schemas), ..]) if schemas.len() == 1 => index = schemas[0],
+                Some([SchemaRule::Type(names), ..]) => return names.join(" or "),
+                Some([SchemaRule::All(schemas), ..]) if schemas.len() == 1 => index = schemas[0],
                 _ => break,
             }
         }

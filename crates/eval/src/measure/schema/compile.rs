@@ -33,7 +33,7 @@ pub struct Schema {
 /// One schema or subschema.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<SchemaRule>,
     /// OpenAPI's keyword for "or null", which generators of schemas use.
     pub(super) nullable: bool,
     /// A `$ref` points to the node, so a value may be checked against it more than once.
@@ -42,7 +42,7 @@ pub(super) struct Node {
 
 /// The requirement of one keyword, or of several keywords together. Numbers are nodes.
 #[derive(Debug)]
-pub(super) enum Rule {
+pub(super) enum SchemaRule {
     /// Cannot be checked: a malformed keyword, or a reference to another document.
     Unclear,
     /// The schema `false`.
@@ -122,11 +122,11 @@ pub(super) struct Members {
     pub(super) rest: Option<u32>,
 }
 
-impl Rule {
+impl SchemaRule {
     fn patterns(&self) -> Vec<&Pattern> {
         match self {
-            Rule::Pattern(pattern) => vec![pattern],
-            Rule::Members(members) => members.matching.iter().map(|(pattern, _)| pattern).collect(),
+            SchemaRule::Pattern(pattern) => vec![pattern],
+            SchemaRule::Members(members) => members.matching.iter().map(|(pattern, _)| pattern).collect(),
             _ => Vec::new(),
         }
     }
@@ -134,20 +134,20 @@ impl Rule {
     /// The requirement in words, to follow "expected to be".
     pub(super) fn expectation(&self) -> String {
         match self {
-            Rule::Never => "absent".to_owned(),
-            Rule::Type(names) => names.join(" or "),
-            Rule::Choice(options) => {
+            SchemaRule::Never => "absent".to_owned(),
+            SchemaRule::Type(names) => names.join(" or "),
+            SchemaRule::Choice(options) => {
                 let most = QUOTE_BYTES / 2;
                 let listed: Vec<String> = options.iter().take(most).map(|o| json_start(o, most)).collect();
                 format!("one of {}", clip(&format!("[{}]", listed.join(",")), most))
             }
-            Rule::Names(_) => "an object whose names are as the tool's schema says".to_owned(),
-            Rule::Contains { least, most, .. } => {
+            SchemaRule::Names(_) => "an object whose names are as the tool's schema says".to_owned(),
+            SchemaRule::Contains { least, most, .. } => {
                 let count = most.map_or(format!("at least {least}"), |most| format!("{least} to {most}"));
                 format!("a list with {count} items as the tool's schema says")
             }
-            Rule::Unique => "a list without equal items".to_owned(),
-            Rule::Bound(Bound { of, is_upper, exclusive, limit }) => {
+            SchemaRule::Unique => "a list without equal items".to_owned(),
+            SchemaRule::Bound(Bound { of, is_upper, exclusive, limit }) => {
                 let bound = match (is_upper, exclusive) {
                     (false, false) => "at least",
                     (false, true) => "more than",
@@ -161,8 +161,10 @@ impl Rule {
                     Quantity::Properties => format!("an object of {bound} {limit} properties"),
                 }
             }
-            Rule::Multiple(step) => format!("a multiple of {step}"),
-            Rule::Pattern(pattern) => format!("text that matches '{}'", clip(&pattern.text, QUOTE_BYTES)),
+            SchemaRule::Multiple(step) => format!("a multiple of {step}"),
+            SchemaRule::Pattern(pattern) => {
+                format!("text that matches '{}'", clip(&pattern.text, QUOTE_BYTES))
+            }
             _ => "other than what 'not' in the tool's schema describes".to_owned(),
         }
     }
@@ -183,8 +185,8 @@ impl Schema {
                 .and_then(Value::as_str)
                 .is_some_and(|draft| draft.contains("/draft-0")),
         };
-        compiler.add(vec![Rule::Unclear]);
-        compiler.add(vec![Rule::Never]);
+        compiler.add(vec![SchemaRule::Unclear]);
+        compiler.add(vec![SchemaRule::Never]);
         compiler.node(document);
         while let Some((index, schema)) = compiler.todo.pop() {
             let (rules, nullable) = compiler.read(schema);
@@ -197,7 +199,7 @@ impl Schema {
 
     /// A part of the schema that cannot be used. Compiles every pattern.
     pub fn problem(&self) -> Option<String> {
-        let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(Rule::patterns);
+        let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(SchemaRule::patterns);
         let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
         self.problem.clone().or_else(|| Some(format!("the pattern '{}' cannot be used", unusable()?.text)))
     }
@@ -214,12 +216,12 @@ struct Compiler<'d> {
 }
 
 impl<'d> Compiler<'d> {
-    fn unusable(&mut self, problem: impl FnOnce() -> String) -> Rule {
+    fn unusable(&mut self, problem: impl FnOnce() -> String) -> SchemaRule {
         self.problem.get_or_insert_with(problem);
-        Rule::Unclear
+        SchemaRule::Unclear
     }
 
-    fn add(&mut self, rules: Vec<Rule>) -> u32 {
+    fn add(&mut self, rules: Vec<SchemaRule>) -> u32 {
         if self.nodes.len() >= MAX_NODES {
             self.unusable(|| format!("it has more than {MAX_NODES} subschemas"));
             return UNCLEAR;
@@ -256,14 +258,14 @@ impl<'d> Compiler<'d> {
         index
     }
 
-    fn read(&mut self, schema: &'d Value) -> (Vec<Rule>, bool) {
+    fn read(&mut self, schema: &'d Value) -> (Vec<SchemaRule>, bool) {
         match schema {
             Value::Bool(true) => (Vec::new(), false),
-            Value::Bool(false) => (vec![Rule::Never], false),
+            Value::Bool(false) => (vec![SchemaRule::Never], false),
             Value::Object(map) => {
                 let alone = map.get("$ref").filter(|_| self.ref_alone);
                 let rules = match alone {
-                    Some(reference) => vec![Rule::All(vec![self.target(reference)])],
+                    Some(reference) => vec![SchemaRule::All(vec![self.target(reference)])],
                     None => self.rules(map),
                 };
                 (rules, map.get("nullable") == Some(&Value::Bool(true)))
@@ -272,7 +274,7 @@ impl<'d> Compiler<'d> {
         }
     }
 
-    fn rules(&mut self, map: &'d Map<String, Value>) -> Vec<Rule> {
+    fn rules(&mut self, map: &'d Map<String, Value>) -> Vec<SchemaRule> {
         let mut rules = Vec::new();
         for (key, value) in map {
             if let Some(rule) = self.rule(key, value, map) {
@@ -282,23 +284,23 @@ impl<'d> Compiler<'d> {
         self.joint(map, &mut rules);
         // The order of the reported problems. After a mismatch of type the other rules are skipped.
         rules.sort_by_key(|rule| match rule {
-            Rule::Type(_) => 0,
-            Rule::Choice(_) => 1,
-            Rule::Required(_) => 3,
-            Rule::Members(_) => 4,
-            Rule::Items { .. } => 5,
+            SchemaRule::Type(_) => 0,
+            SchemaRule::Choice(_) => 1,
+            SchemaRule::Required(_) => 3,
+            SchemaRule::Members(_) => 4,
+            SchemaRule::Items { .. } => 5,
             _ => 2,
         });
         rules
     }
 
-    fn malformed(&mut self, keyword: &str) -> Rule {
+    fn malformed(&mut self, keyword: &str) -> SchemaRule {
         self.unusable(|| format!("'{keyword}' in it cannot be used"))
     }
 
     /// The rule of a keyword that does not depend on others: `None` for one without a requirement,
     /// `Some(None)` for a malformed one.
-    fn rule(&mut self, key: &str, value: &'d Value, map: &Map<String, Value>) -> Option<Option<Rule>> {
+    fn rule(&mut self, key: &str, value: &'d Value, map: &Map<String, Value>) -> Option<Option<SchemaRule>> {
         match (key, value) {
             ("uniqueItems", Value::Bool(false)) => return None,
             ("unevaluatedProperties" | "unevaluatedItems", Value::Bool(true)) => return None,
@@ -311,22 +313,22 @@ impl<'d> Compiler<'d> {
                 Value::String(name) => distinct_types(vec![name.clone()]),
                 value => texts(value).and_then(distinct_types),
             }
-            .map(Rule::Type),
-            "enum" => value.as_array().cloned().map(Rule::Choice),
-            "const" => Some(Rule::Choice(vec![value.clone()])),
-            "$ref" => Some(Rule::All(vec![self.target(value)])),
-            "allOf" => self.list(value).map(Rule::All),
+            .map(SchemaRule::Type),
+            "enum" => value.as_array().cloned().map(SchemaRule::Choice),
+            "const" => Some(SchemaRule::Choice(vec![value.clone()])),
+            "$ref" => Some(SchemaRule::All(vec![self.target(value)])),
+            "allOf" => self.list(value).map(SchemaRule::All),
             "anyOf" | "oneOf" => {
                 let branches = self.list(value).filter(|list| !list.is_empty());
-                branches.map(|branches| Rule::Alternatives { branches, only_one: key == "oneOf" })
+                branches.map(|branches| SchemaRule::Alternatives { branches, only_one: key == "oneOf" })
             }
-            "not" => Some(Rule::Not(self.node(value))),
-            "required" => texts(value).map(Rule::Required),
+            "not" => Some(SchemaRule::Not(self.node(value))),
+            "required" => texts(value).map(SchemaRule::Required),
             "dependentRequired" | "dependentSchemas" | "dependencies" => self.dependent(value),
-            "propertyNames" => Some(Rule::Names(self.node(value))),
-            "uniqueItems" => value.is_boolean().then_some(Rule::Unique),
-            "multipleOf" => value.as_f64().filter(|step| *step > 0.0).map(Rule::Multiple),
-            "pattern" => value.as_str().map(|text| Rule::Pattern(Pattern::new(text))),
+            "propertyNames" => Some(SchemaRule::Names(self.node(value))),
+            "uniqueItems" => value.is_boolean().then_some(SchemaRule::Unique),
+            "multipleOf" => value.as_f64().filter(|step| *step > 0.0).map(SchemaRule::Multiple),
+            "pattern" => value.as_str().map(|text| SchemaRule::Pattern(Pattern::new(text))),
             // Not supported; they may exclude values.
             "unevaluatedProperties" | "unevaluatedItems" | "$dynamicRef" | "$recursiveRef" => None,
             _ => bound(BOUNDS.iter().find(|(name, ..)| *name == key)?, value, map),
@@ -334,14 +336,14 @@ impl<'d> Compiler<'d> {
     }
 
     /// The rules of keywords that depend on each other.
-    fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<Rule>) {
+    fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<SchemaRule>) {
         // Most subschemas have none of them, and each lookup hashes.
         if !map.keys().any(|key| JOINT.contains(&key.as_str())) {
             return;
         }
         let any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
         if any(&["properties", "patternProperties", "additionalProperties"]) {
-            let members = self.members(map).map(Rule::Members);
+            let members = self.members(map).map(SchemaRule::Members);
             rules.push(members.unwrap_or_else(|| self.malformed("properties")));
         }
         if any(&["items", "prefixItems"]) {
@@ -351,18 +353,18 @@ impl<'d> Compiler<'d> {
                 rest => (map.get("prefixItems"), rest),
             };
             rules.push(match first.map_or(Some(Vec::new()), |list| self.list(list)) {
-                Some(first) => Rule::Items { first, rest: rest.map(|rest| self.node(rest)) },
+                Some(first) => SchemaRule::Items { first, rest: rest.map(|rest| self.node(rest)) },
                 None => self.malformed("prefixItems"),
             });
         }
         if let Some(item) = map.get("contains") {
             let least = map.get("minContains").and_then(whole).unwrap_or(1);
             let most = map.get("maxContains").and_then(whole);
-            rules.push(Rule::Contains { item: self.node(item), least, most });
+            rules.push(SchemaRule::Contains { item: self.node(item), least, most });
         }
         if let Some(condition) = map.get("if") {
             let [then, otherwise] = ["then", "else"].map(|key| map.get(key).map(|schema| self.node(schema)));
-            rules.push(Rule::If(self.node(condition), then, otherwise));
+            rules.push(SchemaRule::If(self.node(condition), then, otherwise));
         }
     }
 
@@ -381,21 +383,21 @@ impl<'d> Compiler<'d> {
     }
 
     /// Each dependency as a condition: an object with the member must meet the requirement.
-    fn dependent(&mut self, value: &'d Value) -> Option<Rule> {
+    fn dependent(&mut self, value: &'d Value) -> Option<SchemaRule> {
         let mut all = Vec::new();
         for (name, needs) in value.as_object()? {
             let then = match needs {
                 Value::Array(_) => {
                     let names = texts(needs)?;
-                    self.add(vec![Rule::Required(names)])
+                    self.add(vec![SchemaRule::Required(names)])
                 }
                 schema => self.node(schema),
             };
-            let object = Rule::Type(vec!["object".to_owned()]);
-            let has_member = self.add(vec![object, Rule::Required(vec![name.clone()])]);
-            all.push(self.add(vec![Rule::If(has_member, Some(then), None)]));
+            let object = SchemaRule::Type(vec!["object".to_owned()]);
+            let has_member = self.add(vec![object, SchemaRule::Required(vec![name.clone()])]);
+            all.push(self.add(vec![SchemaRule::If(has_member, Some(then), None)]));
         }
-        Some(Rule::All(all))
+        Some(SchemaRule::All(all))
     }
 
     fn list(&mut self, value: &'d Value) -> Option<Vec<u32>> {
@@ -407,14 +409,14 @@ fn bound(
     &(_, of, is_upper, exclusive): &(&str, Quantity, bool, bool),
     value: &Value,
     map: &Map<String, Value>,
-) -> Option<Rule> {
+) -> Option<SchemaRule> {
     let limit = match of {
         Quantity::Value => value.as_number()?.clone(),
         _ => whole(value)?.into(),
     };
     let flag = if is_upper { "exclusiveMaximum" } else { "exclusiveMinimum" };
     let exclusive = exclusive || of == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
-    Some(Rule::Bound(Bound { of, is_upper, exclusive, limit }))
+    Some(SchemaRule::Bound(Bound { of, is_upper, exclusive, limit }))
 }
 
 fn texts(value: &Value) -> Option<Vec<String>> {

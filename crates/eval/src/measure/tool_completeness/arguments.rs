@@ -18,7 +18,7 @@ use crate::measure::tool_index::OfferedTo;
 use crate::measure::{Context, Finding, schema};
 use crate::recognise::{AgentTrace, Call, Role};
 
-/// Those of the calls of a trace that were checked, by the addresses of these.
+/// The findings on the calls of a trace that were checked, by the addresses of the calls.
 #[derive(Default)]
 struct Checked(RefCell<HashMap<usize, Vec<Finding>>>);
 

@@ -52,7 +52,7 @@ pub(super) fn finding(context: &Context<'_>, call: &Call, rationale: &str, quote
     Defect::EmptyResult.finding(rationale, quote).noted()
 }
 
-/// The same on the model call that made the identifier up.
+/// The finding on the model call that made the identifier up.
 pub(super) fn wrote(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let nothing = !call.failed
         && call.result.as_deref().is_some_and(is_nothing)

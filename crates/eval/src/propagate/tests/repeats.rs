@@ -25,7 +25,7 @@ fn id(i: usize) -> SpanId {
 }
 
 fn weighted(medium: f64) -> Policies {
-    policies(Policy::SeverityWeighted(Weights { medium, ..Weights::default() }))
+    policies(Policy::SeverityWeighted(SeverityWeights { medium, ..SeverityWeights::default() }))
 }
 
 /// A model writes a malformed call, the tool refuses it, and a third step is right.
@@ -74,7 +74,8 @@ fn failure_counts_where_its_origin_is_not_below() {
     assert_eq!(v.trace.passed, Some(false));
     let v = propagate(&trace, &ms, &weighted(0.5));
     assert_eq!(v.of[2], Some(Verdict::Fail(Cause::Children)));
-    let most = policies(Policy::SeverityWeighted(Weights { limit: 1.5, ..Weights::default() }));
+    let most =
+        policies(Policy::SeverityWeighted(SeverityWeights { limit: 1.5, ..SeverityWeights::default() }));
     assert_eq!(propagate(&trace, &ms, &most).trace.passed, Some(true), "one failure of weight 1");
 }
 

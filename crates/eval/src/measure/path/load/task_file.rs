@@ -19,7 +19,7 @@ use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::limits::Limit;
 use super::super::prompt_pattern::PromptRegex;
-use super::super::score::{Parameters, Weights};
+use super::super::score::{Parameters, PathWeights};
 use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, Policy, RuleEntry};
 use crate::measure::metric_names::FailCondition;
@@ -72,7 +72,7 @@ struct TaskFile {
     thresholds: Thresholds,
     /// What fails a run. Default `[harmful_call]`.
     fail_on: Option<Vec<FailCondition>>,
-    weights: Option<Weights>,
+    weights: Option<PathWeights>,
 }
 
 // One task, a list of them, or a map with a list.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::measure::plan::parse::parse_plan;
 use crate::measure::plan::parse::tests::LISTING_1;
-use crate::measure::plan::part::{self, Weights};
+use crate::measure::plan::part::{self, PlanWeights};
 
 /// Tables 35 and 36, before and after the loop.
 const BEFORE: &str = r#"{
@@ -46,7 +46,7 @@ fn listing_1_has_no_issues() {
     assert_eq!(faults(LISTING_1, Some(LISTING_1)), []);
     let values = measured(LISTING_1, Some(LISTING_1));
     assert_eq!(values, [None, Some(1.0), Some(1.0), None, Some(1.0), Some(1.0), Some(1.0)]);
-    assert_eq!(part::score(&values, &Weights::default()), Some(100.0));
+    assert_eq!(part::score(&values, &PlanWeights::default()), Some(100.0));
 }
 
 #[test]

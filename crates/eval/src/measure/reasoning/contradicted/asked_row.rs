@@ -25,7 +25,7 @@ const MAX_FIGURES: usize = 64;
 const MAX_REQUEST: usize = 600;
 /// Words of requests for something else than what they name.
 const RELATES: WordClasses = classes!(Comparison Neighbour Exception);
-/// They are so just before the name.
+/// Words just before the name by which a request is for something else.
 const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
 /// Words before a name among which these are looked for.
 const WITHIN: usize = 3;
@@ -101,7 +101,8 @@ fn figures<'a>(exchange: &Exchange<'a>) -> Vec<Figure<'a>> {
     out
 }
 
-fn has(field: &Field, n: &Number) -> bool {
+/// Whether the value of a field is the number.
+fn has_number(field: &Field, n: &Number) -> bool {
     field.number().is_some_and(|value| value.abs() == n.value)
 }
 
@@ -115,7 +116,7 @@ fn of_another<'t, 'a>(
     // By figure, the only row that has it.
     let owner = |(n, _): &Figure<'_>| {
         let mut owners =
-            table.iter().enumerate().filter(|(_, row)| row.cells.iter().any(|cell| has(cell, n)));
+            table.iter().enumerate().filter(|(_, row)| row.cells.iter().any(|cell| has_number(cell, n)));
         owners.next().filter(|_| owners.next().is_none()).map(|(at, _)| at)
     };
     let owners: Vec<Option<usize>> = figures.iter().map(owner).collect();
@@ -130,20 +131,23 @@ fn of_another<'t, 'a>(
     exchange.spends_numbers().then_some(())?;
     // Nothing else gives the figure.
     let is_only_here = |n: &Number| {
-        let all =
-            exchange.sources.records().flat_map(|(.., record)| &record.fields).filter(|field| has(field, n));
-        let here = other.cells.iter().filter(|cell| has(cell, n)).count();
+        let all = exchange
+            .sources
+            .records()
+            .flat_map(|(.., record)| &record.fields)
+            .filter(|field| has_number(field, n));
+        let here = other.cells.iter().filter(|cell| has_number(cell, n)).count();
         let is_told =
             |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value));
         all.count() == here && !unstructured(&exchange.sources).any(is_told)
     };
     let own = |n: &Number| {
-        let cell = other.cells.iter().find(|cell| has(cell, n))?;
+        let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
         row.column(cell).next().filter(|own| own.value != cell.value)
     };
     let mut read = figures.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(figure, _)| figure);
     let (n, sentence) = read.clone().next()?;
-    let cell = other.cells.iter().find(|cell| has(cell, n))?;
+    let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
     let is_another =
         read.clone().count() >= MIN_FIGURES && read.all(|(n, _)| own(n).is_some() && is_only_here(n));
     let is_told = exchange.clauses.iter().any(|clause| mentions(clause, &other.cells, &row.cells, cell));

@@ -221,8 +221,9 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
         outcome.examined = true;
-        let seen =
-            |text: &str| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
+        let seen = |text: &str| {
+            numbers::all(text).iter().any(|n| n.value == count as f64) || has_count_in_words(text, count)
+        };
         let named = exchange.language.places(exchange.task, exchange.memo);
         let is_asked = named
             .iter()
@@ -237,7 +238,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 .structured
                 .iter()
                 .filter_map(|s| s.parsed.0.as_ref())
-                .any(|parsed| gives(parsed.aggregates(), count as f64))
+                .any(|parsed| is_sum(parsed.aggregates(), count as f64))
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
@@ -254,7 +255,7 @@ fn asks_for_units(asked: &str) -> bool {
 }
 
 /// Whether a value is one of some sums, or two of them together: the open tickets and the closed ones.
-fn gives(sums: &[f64], value: f64) -> bool {
+fn is_sum(sums: &[f64], value: f64) -> bool {
     let first = sums.get(..MAX_SUMS).unwrap_or(sums);
     sums.contains(&value)
         || first.iter().enumerate().any(|(at, a)| first.iter().skip(at + 1).any(|b| a + b == value))
@@ -267,7 +268,7 @@ fn counts_things(text: &str, count: usize, thing: &str) -> bool {
     pairs.any(|(number, next)| count_of(number) == Some(count) && next == thing)
 }
 
-fn spells(text: &str, count: usize) -> bool {
+fn has_count_in_words(text: &str, count: usize) -> bool {
     numbers::spelled(count as f64).is_some_and(|word| contains_ignoring_case(text, &format!(" {word} ")))
 }
 

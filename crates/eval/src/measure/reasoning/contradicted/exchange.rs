@@ -18,7 +18,7 @@ use crate::recognise::{Call, Text};
 pub(super) struct Exchange<'a> {
     pub(super) task: &'a str,
     pub(super) answer: &'a str,
-    /// That of the answer; if none that rules read, there are no clauses.
+    /// The language of the answer; if rules read no such language, there are no clauses.
     pub(super) language: Language,
     /// The answer without code and quoted wording.
     pub(super) prose: Rc<Prose>,

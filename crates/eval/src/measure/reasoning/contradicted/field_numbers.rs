@@ -61,7 +61,7 @@ struct Known<'a> {
     source: &'a Source<'a>,
     /// Values of it in older results of equal calls.
     older: Vec<f64>,
-    /// Other records have another value of it.
+    /// Other records have another value of this field.
     is_mixed: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if stated.is_empty() || !exchange.spends(exchange.sources.fields()) {
         return;
     }
-    let known = known(exchange);
+    let known = numeric_fields(exchange);
     if !exchange.spends(known.len() * stated.len()) {
         return;
     }
@@ -96,7 +96,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             if !is_given(exchange, field.value)
                 && !is_elapsed(exchange, field.value, &number, clause)
                 && (is_stale(field, &number, is_frame, clause)
-                    || !is_known(exchange, &number) && !follows(exchange, field, &number, is_frame))
+                    || !is_known(exchange, &number)
+                        && !follows_from_results(exchange, field, &number, is_frame))
                 && !changes_after(exchange, field.source)
             {
                 let returned = format!("{}: {}", field.name.join(" "), field.value);
@@ -117,7 +118,7 @@ fn only_number(words: &str) -> Option<Number> {
 }
 
 /// The numeric fields of the results by their names. Of equal calls the latest result counts.
-fn known<'e>(exchange: &'e Exchange<'_>) -> Vec<Known<'e>> {
+fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<Known<'e>> {
     let mut latest: HashMap<(&str, &str), usize> = HashMap::default();
     let key = |source: &'e Source<'_>| {
         (source.call.name.trim(), source.call.arguments.as_deref().unwrap_or_default())
@@ -235,7 +236,7 @@ fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
 }
 
 /// Whether the number follows from those of the results and of the request.
-fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame: bool) -> bool {
+fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame: bool) -> bool {
     let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
     let value = number.value;
     let tolerance = tolerance_of(number, value, false);

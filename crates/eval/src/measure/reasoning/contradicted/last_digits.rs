@@ -39,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         });
         let Some((source, field)) = named else { return };
         outcome.examined = true;
-        let ends = |field: &Field| plain(field.shown()).ends_with(digits);
+        let ends = |field: &Field| letters_and_digits(field.shown()).ends_with(digits);
         let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
         if is_known || exchange.sources.have_seen(digits) {
             continue;
@@ -52,7 +52,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn plain(text: &str) -> String {
+fn letters_and_digits(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 

@@ -127,7 +127,7 @@ pub(crate) struct Compared {
     pub agent: usize,
     /// The model span that gave the answer.
     pub at: Option<Idx>,
-    /// It is the agent's answer, not an earlier turn.
+    /// The text is the agent's answer, not an earlier turn.
     pub is_answer: bool,
     pub findings: Vec<Finding>,
 }

@@ -55,12 +55,12 @@ impl RowName {
 /// One row of a table.
 pub(super) struct Row<'a> {
     pub(super) source: &'a Source<'a>,
-    /// Its index among the records of the source.
+    /// The index of the row among the records of the source.
     pub(super) at: usize,
     record: &'a Record,
-    /// Those that the words may have for which the table was made.
+    /// The names of the row among the words for which the table was made.
     pub(super) names: Vec<RowName>,
-    /// Its fields, and those of what it contains.
+    /// The fields of the row, and those of what it contains.
     pub(super) cells: Vec<&'a Field>,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let stated: Vec<(Number, Unit)> = numbers::all(&exchange.prose)
         .into_iter()
         .filter(is_telling)
-        .filter_map(|n| Some((n, beside(&exchange.prose, &n)?)))
+        .filter_map(|n| Some((n, unit_of_number(&exchange.prose, &n)?)))
         .take(MAX_NUMBERS)
         .collect();
     if stated.is_empty()
@@ -54,7 +54,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         // Nothing else that was seen has the number.
         if units.iter().all(is_other)
             && exchange.spends_numbers()
-            && !unstructured(&exchange.sources).any(|text| has(text, &n))
+            && !unstructured(&exchange.sources).any(|text| has_number(text, &n))
         {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), own.symbol);
             let sentence = exchange.sentence_at(n.start);
@@ -64,12 +64,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn has(text: &str, n: &Number) -> bool {
+fn has_number(text: &str, n: &Number) -> bool {
     numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value))
 }
 
 /// The unit directly after a number, or of money before it.
-fn beside(text: &str, n: &Number) -> Option<Unit> {
+fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
     let after = text.get(n.end..)?.trim_start_matches([' ', '\u{a0}', '*']);
     let word: String =
         after.chars().take_while(|c| c.is_alphanumeric() || "€$£¥/µμ".contains(*c)).take(MAX_UNIT).collect();

@@ -66,7 +66,7 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
         let Some(line) = line_of(exchange.answer, first.sentence) else { return out };
         let rows = named.get(from..to).unwrap_or_default();
         let compared = clauses.iter().take(to).skip(from).any(|clause| compares(clause) || excepts(clause));
-        match (only(rows), rows.iter().all(|named| *named == Named::None)) {
+        match (only_row(rows), rows.iter().all(|named| *named == Named::None)) {
             // A label, and what is said of it.
             (Some(row), _) if line.is_item && !compared => {
                 let is_label = rows.first() == Some(&Named::One(row));
@@ -91,7 +91,7 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
 }
 
 /// The only row that is named.
-fn only(named: &[Named]) -> Option<usize> {
+fn only_row(named: &[Named]) -> Option<usize> {
     let mut rows = named.iter().filter(|named| **named != Named::None);
     let first = rows.next()?;
     match first {

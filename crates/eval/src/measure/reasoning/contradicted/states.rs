@@ -220,7 +220,7 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
                 // What waits for a decision is not decided. An order may be confirmed while it waits to be sent.
                 if words == "pending" || words.starts_with("pending ") {
                     add(Predicate::Known("approved"), false, field);
-                    if books(&source.call.name) {
+                    if is_booking_tool(&source.call.name) {
                         add(Predicate::Known("confirmed"), false, field);
                     }
                 }
@@ -232,7 +232,7 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
 }
 
 /// Whether a tool is about bookings.
-fn books(tool: &str) -> bool {
+fn is_booking_tool(tool: &str) -> bool {
     let actions = identifier_words(tool).into_iter().filter_map(|word| action_of(&word)).collect::<Vec<_>>();
     actions.iter().any(|action| matches!(action, Action::Book | Action::Schedule))
 }

@@ -18,7 +18,7 @@ const MAX_COLUMNS: usize = 12;
 const THEM: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
 /// Letters at the beginning that words of one kind share: "breached" and "breaching".
 const STEM: usize = 5;
-/// The same for the name of a column: "failures" and "failed".
+/// Letters that the name of a column and a word share: "failures" and "failed".
 const COLUMN_STEM: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {

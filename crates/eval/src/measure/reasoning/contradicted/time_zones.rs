@@ -227,7 +227,7 @@ fn minutes(hour: &str, minute: Option<&str>, half: Option<&str>) -> Option<i32> 
 }
 
 /// "+5:30", "-0800", "+1".
-fn shift(text: &str) -> Option<i32> {
+fn utc_offset(text: &str) -> Option<i32> {
     let text: String = text.replace(' ', "").replace('−', "-");
     let (sign, rest) = (text.strip_prefix('-').map_or(1, |_| -1), text.trim_start_matches(['+', '-']));
     let (hours, minutes) = match rest.split_once(':') {
@@ -247,7 +247,7 @@ fn labelled(text: &str) -> Vec<Time> {
         // "5 EST" is none without minutes or half of the day.
         group("m").or(half)?;
         let base = ZONES.iter().find(|(zone, _)| Some(*zone) == group("zone"))?.1;
-        let offset = base + group("shift").map_or(Some(0), shift)?;
+        let offset = base + group("shift").map_or(Some(0), utc_offset)?;
         let shown = minutes(group("h")?, group("m"), half)?;
         Some(Time { shown, offset, summer: None, start: found.name("h")?.start() })
     };
@@ -293,7 +293,7 @@ fn timestamps(text: &str) -> Vec<Time> {
     let of = |found: regex::Captures<'_>| {
         let offset = match found.name("o")?.as_str() {
             "Z" => 0,
-            offset => shift(offset)?,
+            offset => utc_offset(offset)?,
         };
         let shown = minutes(found.name("h")?.as_str(), Some(found.name("m")?.as_str()), None)?;
         Some(Time { shown, offset, summer: None, start: found.get(0)?.start() })
@@ -302,7 +302,7 @@ fn timestamps(text: &str) -> Vec<Time> {
 }
 
 fn offsets(text: &str) -> Vec<i32> {
-    OFFSET.captures_iter(text).filter_map(|found| shift(found.name("o")?.as_str())).collect()
+    OFFSET.captures_iter(text).filter_map(|found| utc_offset(found.name("o")?.as_str())).collect()
 }
 
 #[cfg(test)]

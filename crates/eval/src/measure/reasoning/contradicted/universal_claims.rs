@@ -70,7 +70,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 /// A row for which a predicate holds or does not.
 pub(super) struct Row<'e> {
     pub source: &'e Source<'e>,
-    /// Its index among the records of the source.
+    /// The index of the row among the records of the source.
     pub at: usize,
     pub record: &'e Record,
     pub holds: bool,
