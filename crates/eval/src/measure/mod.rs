@@ -120,6 +120,7 @@ pub(crate) mod question_context;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 mod units;
+mod vocabulary;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
 pub(crate) mod content_piece;
