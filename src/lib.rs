@@ -17,6 +17,9 @@
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
 //! | `own_telemetry` | self-metrics, spans about this process | the same as OTLP |
 //! | `page` | evaluated traces | the live page, and the same as one file |
+//! | `reservation` | | bytes counted in a shared total until they are released |
+//! | `rpc` | | messages of google.rpc in responses |
+//! | `bounded_file`, `plain_text`, `clock` | files of the operator, texts of traces | bounded texts, texts without control characters; the time |
 //! | [`score`] | verdicts and labels | agreement of verdicts with labels |
 //! | [`cli`] | arguments | the commands |
 

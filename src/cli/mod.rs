@@ -3,6 +3,17 @@
 //! In: arguments. Out: an exit code, results on standard output, messages on standard error. Every command
 //! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` or `--require-judged` was met), 2 wrong
 //! usage, wrong configuration or unreadable input.
+//!
+//! | file | content |
+//! |---|---|
+//! | `run`, `health`, `replay`, `demo` | the processor and its state; requests sent to one |
+//! | `eval`, `consistency`, `compare` | evaluation of recordings; agreement of judges with themselves; answers compared |
+//! | `path`, `plan`, `score` | task files; plans; verdicts compared with labels |
+//! | `judge` | `judge check`, and the judges of other commands |
+//! | `print_config` | `validate` and `print-config` |
+//! | `input`, `recording`, `watch` | files that a command reads; changes of configuration files |
+//! | `output`, `report`, `table` | what a command prints |
+//! | `command` | options, results and failures that commands share |
 
 mod command;
 mod compare;
@@ -20,7 +31,7 @@ mod replay;
 mod report;
 mod run;
 mod score;
-mod settings;
+mod print_config;
 mod table;
 mod watch;
 
@@ -103,12 +114,12 @@ enum Command {
     Path(path::PathCommand),
 
     /// Check a configuration and print every problem
-    #[command(long_about = settings::VALIDATE, after_long_help = settings::VALIDATE_EXAMPLES)]
+    #[command(long_about = print_config::VALIDATE, after_long_help = print_config::VALIDATE_EXAMPLES)]
     Validate(ConfigFiles),
 
     /// Print the effective configuration, or its JSON schema
-    #[command(long_about = settings::PRINT, after_long_help = settings::PRINT_EXAMPLES)]
-    PrintConfig(settings::PrintConfig),
+    #[command(long_about = print_config::PRINT, after_long_help = print_config::PRINT_EXAMPLES)]
+    PrintConfig(print_config::PrintConfig),
 
     /// Ask a running process whether it is ready
     #[command(long_about = health::LONG, after_long_help = health::EXAMPLES)]
@@ -155,8 +166,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => replay::replay(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Path(command) => path::path(&command),
-        Command::Validate(files) => settings::validate(&files),
-        Command::PrintConfig(args) => settings::print(&args),
+        Command::Validate(files) => print_config::validate(&files),
+        Command::PrintConfig(args) => print_config::print(&args),
         Command::Health(args) => health::health(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -7,7 +7,9 @@
 //! |---|---|
 //! | `root` | all sections, and their defaults |
 //! | `load` | from files to a configuration; checks across sections |
+//! | `env` | `${env:NAME}`, `${file:PATH}` and defaults in values |
 //! | `sections` | the merged YAML, read section by section |
+//! | `warnings` | settings that are valid and rarely meant |
 //! | `change` | what a running process can take from a new configuration |
 //! | `show` | `print-config`, secrets redacted; the JSON schema |
 //! | `verdict`, `service` | sections that belong to no single component |

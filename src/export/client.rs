@@ -1,7 +1,7 @@
 //! The client of an exporter: sends single requests to its destination.
 //!
 //! In: an [`ExportRequest`]. Out: an [`ExportResponse`]. Queue, batches, timeout, retries, dead letters and
-//! accounting are the same for all clients and lie above the trait [`ExportClient`].
+//! accounting are the same for all clients and are above the trait [`ExportClient`].
 
 use std::fmt;
 use std::pin::Pin;

@@ -14,7 +14,7 @@ use verdict_config::{Period, Secret, Size, settings};
 use verdict_otlp::Signal;
 
 pub use super::kafka_config::{KafkaCompression, KafkaConfig, KafkaTopic, Producer};
-pub use super::sending::{RetryOnFailure, SendingQueue, Sizer};
+pub use super::queue_config::{RetryOnFailure, SendingQueue, Sizer};
 pub use crate::export::webhook_config::{Template, WebhookConfig};
 
 /// Settings of one exporter, by the type that its id names.

@@ -24,7 +24,7 @@ use crate::telemetry::{ExporterState, RequestObserver};
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Bytes of dead letters of a signal that the destination has only ever reported as unsupported: whether a route
-/// is missing for a while or the destination does not serve the signal at all cannot be told. Some 10,000 log
+/// is missing for a while or the destination does not serve the signal at all is unknown. Some 10,000 log
 /// records; more of them would take the storage from other dead letters.
 const MAX_UNCONFIRMED: usize = 16 << 20;
 

@@ -6,7 +6,7 @@ use verdict_client::Tls;
 use verdict_config::{Period, Size, settings};
 use verdict_otlp::Signal;
 
-use super::sending::{RetryOnFailure, SendingQueue};
+use super::queue_config::{RetryOnFailure, SendingQueue};
 use crate::kafka::config::{Connection, KafkaAuth};
 
 settings! {

@@ -2,6 +2,18 @@
 //!
 //! In: [`Parcel`]s. Out: requests on the wire, lines in a file, trees on a console; and one
 //! outcome per span and exporter.
+//!
+//! | file | content |
+//! |---|---|
+//! | `config`, `kafka_config`, `queue_config`, `webhook_config`, `check` | the section `exporters`, and its validation |
+//! | `exporter`, `queue`, `parcel` | one running exporter: its queue of parcels |
+//! | `consumer`, `pack`, `split`, `retry` | requests from queued parcels; what is too large; delays between attempts |
+//! | `held_events` | evaluation events that wait for their spans |
+//! | `client`, `response`, `error` | the interface of a destination, the result of a request, errors at start |
+//! | `grpc`, `http` | OTLP |
+//! | `kafka`, `file`, `console` | a topic, a file, a terminal |
+//! | `scores`, `webhook`, `api` | scores of observability back ends; alerts; HTTP requests for both |
+//! | `direct` | a client without a queue, for `replay` |
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,7 +39,7 @@ mod error;
 mod exporter;
 mod file;
 mod grpc;
-mod hold;
+mod held_events;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -38,7 +50,7 @@ mod queue;
 mod response;
 mod retry;
 mod scores;
-mod sending;
+mod queue_config;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -60,7 +72,7 @@ use consumer::{Consumer, Requests};
 use exporter::Hold;
 use file::FileClient;
 use grpc::GrpcClient;
-use hold::{Holders, SpanDeliveries};
+use held_events::{Holders, SpanDeliveries};
 use http::HttpClient;
 use scores::ScoresClient;
 use webhook::{RecentAlerts, WebhookClient};

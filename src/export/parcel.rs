@@ -17,7 +17,7 @@ pub struct Parcel {
     pub source: ParcelSource,
 }
 
-/// Where a parcel comes from: what a sender wrote is no verdict, whatever it looks like.
+/// Where a parcel comes from: what a sender wrote is no verdict, even if it has the form of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParcelSource {
     /// A request that is forwarded, or spans that are sent on before they are evaluated.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use verdict_client::Tls;
 use verdict_config::{Period, Secret, Size, settings};
 
-use crate::export::sending::{RetryOnFailure, SendingQueue};
+use crate::export::queue_config::{RetryOnFailure, SendingQueue};
 
 settings! {
     /// Alerts about verdicts, as HTTP requests with JSON.

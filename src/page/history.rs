@@ -33,7 +33,7 @@ const QUEUE_BYTES: u64 = 32 << 20;
 const REST: u32 = 19;
 /// Minutes of the timeline: those of a day, or more days if nothing was evaluated in some.
 const MINUTES: usize = 24 * 60;
-/// Updates that a listener may be behind. It misses older ones, and is told so.
+/// Updates that a listener may be behind. It misses older ones, and receives a notice of that.
 const UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
@@ -116,7 +116,8 @@ impl HistoryFeed {
         (HistoryFeed { history, queue, queued: ByteLimit::new(QUEUE_BYTES) }, traces)
     }
 
-    /// Counts a trace and puts it into the queue, if there is room. It is `charged` to the memory budget until it is added.
+    /// Counts a trace and puts it into the queue, if there is room. It is `charged` to the memory budget until it is
+    /// added.
     pub(crate) fn offer(&self, trace: EvaluatedTrace, disclosure: &Disclosure, charged: Reservation) {
         let summary = &trace.summary;
         if summary.reason != CloseReason::Late {
@@ -297,8 +298,8 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
     row
 }
 
-/// The tree of a trace with late spans. `later` is by how many milliseconds these begin later. What would make it larger
-/// than `most` is counted as left out.
+/// The tree of a trace with late spans. `later` is by how many milliseconds these begin later. What would make it
+/// larger than `most` is counted as left out.
 fn join(before: &Bytes, late: TraceDetail, later: f64, most: usize) -> Bytes {
     let Ok(mut whole) = serde_json::from_slice::<Value>(before) else { return before.clone() };
     let Value::Object(fields) = &mut whole else { return before.clone() };

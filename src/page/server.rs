@@ -421,7 +421,7 @@ mod tests {
         while metrics.slow.get() == 0 && sent < wanted {
             history.publish(&row);
             sent += 1;
-            // No faster than the one that reads, whatever the machine.
+            // No faster than the one that reads, on any machine.
             while read.load(Ordering::Relaxed) < sent << 16 && metrics.slow.get() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

@@ -53,7 +53,7 @@ impl<'a> Texts<'a> {
 /// A text redacted and then cut, without control characters and marks that change the direction of other text.
 fn show(disclosure: &Disclosure, text: &str, most: usize) -> String {
     const CUT: &str = "\u{2026}";
-    // A secret that is cut here lies far behind what is shown.
+    // A secret that is cut here is far after what is shown.
     let begin = text.get(..text.floor_char_boundary(4 * most + 1_024)).unwrap_or_default();
     let redacted = disclosure.redacted(begin);
     let end = redacted.floor_char_boundary(most);

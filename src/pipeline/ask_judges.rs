@@ -37,7 +37,7 @@ impl QuestionAnswerer for Judges {
 #[derive(Default)]
 pub(super) struct AskResult {
     pub measurements: Vec<Measurement>,
-    /// What they say of the outcome, if they were asked and answered.
+    /// Their answer on the outcome, if they were asked and answered.
     pub outcome: Option<RunOutcome>,
     pub usage: Usage,
     /// `until` ended before every question was answered.

@@ -291,7 +291,7 @@ impl Pipeline {
     }
 
     /// The items of a request, without those of traces that were exported before if its receiver has stored it. The
-    /// shards of the others are told which are late.
+    /// shards of the others receive the list of those that are late.
     async fn without_exported<T: OfTrace>(
         &self,
         received: ReceivedRecord,

@@ -62,7 +62,7 @@ impl Store for KafkaStore {
             return Box::pin(ready(held.then_some(StoredRequest::Received(seq))));
         }
         let stored = self.other.admit(signal, None, record);
-        // Without a record, spans of another receiver could not be told from those of Kafka alone.
+        // Without a record, spans of another receiver could not be distinguished from those of Kafka alone.
         Box::pin(async move {
             stored.await.map(|stored| match stored {
                 StoredRequest::Nowhere => StoredRequest::Received(NO_RECORD),

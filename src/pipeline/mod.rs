@@ -14,7 +14,8 @@
 //! | `speculate`, `harmful_calls` | questions and reports about open traces |
 //! | `paths`, `queried_runs` | decisions on calls that are about to be made |
 //! | `page`, `list_open` | open traces and the state of the process for the live page |
-//! | `shared`, `budget`, `meter` | state of all stages, memory, self-metrics |
+//! | `shared`, `budget` | state of all stages, memory |
+//! | `meter`, `agent_metrics` | self-metrics of the pipeline, and of agents, models, tools and signatures |
 //! | `runtime_config`, `select` | the configuration and the evaluator that it describes |
 //! | `components` | the judges and exporters of a configuration |
 //! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |

@@ -1,9 +1,9 @@
 //! The open connections of a listener and their peers: fair shares of permits and of memory.
 //!
 //! In: connections as they open, and their requests. Out: a permit for each; while there is none, the longest
-//! idle connections are asked to close. If none is idle, one of the address with the most connections is, if that has at
-//! least two more than the address that waits: it finishes its requests first. All connections of an address on all listeners
-//! have one limit on the bytes of their requests, since one client can open many. For IPv6 an address is the
+//! idle connections are asked to close. If none is idle, one of the address with the most connections is, if that has
+//! at least two more than the address that waits: it finishes its requests first. All connections of an address on all
+//! listeners have one limit on the bytes of their requests, since one client can open many. For IPv6 an address is the
 //! first 64 bits: a host has all addresses of such a network.
 
 use std::collections::HashMap;

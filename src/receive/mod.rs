@@ -13,6 +13,16 @@
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
 //! files of the first two. `restricted_listener` is a listener that is no receiver; `paths` is one, for questions
 //! before a call.
+//!
+//! | file | content |
+//! |---|---|
+//! | `config` | the section `receivers.otlp` |
+//! | `listen`, `connections` | the accept loop of all listeners; open connections and their fair shares |
+//! | `grpc`, `http`, `body` | the protocols; bodies, decompressed under limits |
+//! | `request_handler`, `intake`, `rejection` | what both protocols share; the interface to the pipeline; why a request is rejected |
+//! | `tls`, `auth`, `cors`, `listener_security` | who may send; files of certificates and credentials, reloaded |
+//! | `restricted_listener`, `paths` | a listener that is no receiver; questions before a call |
+//! | `kafka` | records of Kafka |
 
 use std::net::SocketAddr;
 use std::sync::Arc;

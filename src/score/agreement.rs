@@ -1,8 +1,8 @@
 //! Agreement of a judge's scores with annotators' scores (paper 000, section 4.1.2 and tables 4, 8 and 17).
 //!
 //! In: pairs of scores on one scale, ours and theirs. Out: [`Agreement`]. Shares are from 0 to 1.
-//! Scores may lie between points of the scale: they are equal when they round to the same point
-//! (halves up), and off by one when they lie at most one point apart.
+//! Scores may be between points of the scale: they are equal when they round to the same point
+//! (halves up), and off by one when they are at most one point apart.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use super::correlation::ranks;
 pub enum Level {
     /// They are equal or not.
     Nominal,
-    /// By how many ratings lie between them.
+    /// By how many ratings are between them.
     Ordinal,
     /// By their squared distance.
     Interval,

@@ -6,7 +6,7 @@
 //! The model is a logistic regression with weights of at least 0 (projected gradient ascent) and a penalty that
 //! keeps weights of rare terms small. Shares of failed runs differ between sets for reasons that no span shows,
 //! so every set has an intercept of its own while weights are fitted; the fitted intercept is their mean. Sets
-//! count alike, whatever their size.
+//! count alike, regardless of their size.
 
 use serde::Serialize;
 use verdict_eval::propagation::{OutcomeModel, TERMS, Terms};

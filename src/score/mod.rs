@@ -20,6 +20,7 @@
 //! | [`metrics`] | each metric compared with the labels |
 //! | [`thresholds`] | the best threshold of a metric's scores |
 //! | [`rules`] | the precision of each rule on labelled sets |
+//! | [`path_runs`] | distributions of path scores over runs |
 //! | [`fit`] | weights of the expected outcome of a run |
 //! | [`report`] | the HTML report |
 //! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |

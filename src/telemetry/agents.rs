@@ -1,4 +1,4 @@
-//! Counters by what traces say of themselves: service, agent, model, tool, signature.
+//! Counters by attributes of traces: service, agent, model, tool, signature.
 //!
 //! Names come from senders, so the number of combinations is limited: the first ones get counters of their own, and
 //! the others share one whose labels read [`OTHER`]. Names are shortened. Each combination is looked up once per

@@ -6,6 +6,13 @@
 //!
 //! Counting is one atomic addition: cells are looked up when the process, an exporter or a metric starts.
 //! Labels are hashed only on rare events.
+//!
+//! | file | content |
+//! |---|---|
+//! | `receive`, `kafka` | counters of the receivers |
+//! | `traces`, `agents` | counters of traces and results; the same by service, agent, model, tool and signature |
+//! | `export`, `page`, `process` | metrics of exporters, of the live page and of the process |
+//! | `text_format` | the text of a scrape |
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -6,8 +6,8 @@
 //! All send to the same destination, without compression. The processes are measured in turn, several times, and
 //! medians are compared: CPU seconds per million spans, resident bytes of an open span with its payload and beyond it,
 //! and the latency that each adds to a pass-through, which is measured in each turn as well. The two processors of the
-//! Collector hold a trace for a fixed time, which their latency includes. otel-verdict closes a trace with its root (`quiet:
-//! 0s`); it is measured without metrics also with the time of the Collector.
+//! Collector hold a trace for a fixed time, which their latency includes. otel-verdict closes a trace with its root
+//! (`quiet: 0s`); it is measured without metrics also with the time of the Collector.
 
 use super::*;
 

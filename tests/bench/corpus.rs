@@ -1,4 +1,4 @@
-//! The two corpora that every figure speaks of: 1,000 traces of 20 spans, 64 spans a request, 16
+//! The two corpora that every figure is about: 1,000 traces of 20 spans, 64 spans a request, 16
 //! traces interleaved, begun one after another, children before their parents and the root last, as
 //! SDKs send them.
 //!

@@ -51,8 +51,8 @@ const SECONDS: f64 = 120.0;
 
 /// Most growth of the instructions per span.
 const MOST_GROWTH: f64 = 1.5;
-/// A shape that grows more, and how much at most. Each of its agents is a run of its own, and a trace of ten spans has two
-/// of them.
+/// A shape that grows more, and how much at most. Each of its agents is a run of its own, and a trace of ten spans has
+/// two of them.
 const GROWS_MORE: (&str, f64) = ("agents of one parent", 2.0);
 
 /// All shapes.

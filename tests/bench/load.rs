@@ -87,8 +87,8 @@ async fn run() {
 const TURNS: usize = 6;
 
 /// Throughput and CPU time with optional features on and off. What is on by default, the counters of agents, is so in
-/// all but one; the binary of `OTEL_VERDICT_BEFORE` is the pipeline without any of it. The machine changes over minutes, so that each
-/// configuration is measured several times, in turn, and medians are compared.
+/// all but one; the binary of `OTEL_VERDICT_BEFORE` is the pipeline without any of it. The machine changes over
+/// minutes, so that each configuration is measured several times, in turn, and medians are compared.
 async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let ours = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
     let before = std::env::var("OTEL_VERDICT_BEFORE").ok();

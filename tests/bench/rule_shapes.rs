@@ -7,8 +7,8 @@ use verdict_otlp::trace::Span;
 
 use super::{Shape, agent_with, call_with, chat_with, one_run, sentences, text, tool_with, user};
 
-/// Shapes with the number of spans, or of sentences or rows in a few spans, from which on they are compared: rules leave out
-/// traces with more calls than they read.
+/// Shapes with the number of spans, or of sentences or rows in a few spans, from which on they are compared: rules
+/// leave out traces with more calls than they read.
 pub const RULE_SHAPES: [(&str, u64, Shape); 17] = [
     ("rule: orders before actions", 30, orders_before_actions),
     ("rule: amounts of many calls", 8, amounts_of_many_calls),
@@ -91,7 +91,7 @@ fn orders_before_actions(n: u64) -> Vec<Span> {
     spans
 }
 
-/// Amounts that an earlier result has, where the answer tells one that no call has.
+/// Amounts that an earlier result has, where the answer gives one that no call has.
 fn amounts_of_many_calls(n: u64) -> Vec<Span> {
     let amount = |i: u64, p: u64| 2_000 + 20 * i + p;
     let call = |i: u64| {
@@ -132,7 +132,7 @@ fn parts_and_tools(n: u64) -> Vec<Span> {
     calling(12, (PROMPT, task, &names), call, "I have cancelled it. The emergency contact is as you gave it.")
 }
 
-/// Lookups that say of the action what may be done, and the action on other things.
+/// Lookups that state what the action may do, and the action on other things.
 fn actions_on_many_things(n: u64) -> Vec<Span> {
     let call = |i: u64| match i < n / 4 {
         true => {

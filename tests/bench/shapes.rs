@@ -69,8 +69,8 @@ pub const SHAPES: [(&str, Shape); 38] = [
     ("agents beneath one prompt", agents_beneath_one_prompt),
 ];
 
-/// The shape with as many calls as their schema has values. A check is linear in the schema times the arguments, so that
-/// its work grows, up to the work budget.
+/// The shape with as many calls as their schema has values. A check is linear in the schema times the arguments, so
+/// that its work grows, up to the work budget.
 pub const SCHEMA_FOR_EACH: &str = "identifiers for one schema";
 /// The shape about which is asked while it is open, too.
 pub const ALARMS: &str = "alarms";

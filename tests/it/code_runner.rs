@@ -109,7 +109,7 @@ fn without_docker_nothing_is_run_and_nothing_is_measured() {
         (&json!("unmeasured"), &json!("not_applicable")),
         "{code:#}"
     );
-    // The judge knows that its program was not run, and cannot tell.
+    // The judge knows that its program was not run, and cannot decide.
     let checklist = of(&all, "checklist.verdict");
     assert_eq!(checklist["result"], "unmeasured", "{checklist:#}");
     let said = "error: it was not run: Docker is not installed where the runner is.";

@@ -1,4 +1,4 @@
-//! The configurations in `deploy`, and otel-verdict beside an OpenTelemetry Collector with those in `deploy/collector`:
+//! The configurations in `deploy`, and otel-verdict with an OpenTelemetry Collector with those in `deploy/collector`:
 //! recorded runs pass through, and the store has the spans and verdicts that one otel-verdict alone writes.
 //!
 //! `.ci/neighbours` builds the Collector and runs the tests that need it, which are ignored otherwise.
@@ -93,8 +93,8 @@ pub async fn serve(store: &Destination) -> String {
     address(store.serve().await)
 }
 
-/// Writes the configuration `text` of a container to `file`, with free ports of loopback in place of the container's `ports`;
-/// returns that of OTLP/gRPC.
+/// Writes the configuration `text` of a container to `file`, with free ports of loopback in place of the container's
+/// `ports`; returns that of OTLP/gRPC.
 fn relocated(text: &str, ports: &[&str], file: &Path) -> u16 {
     let (mut text, grpc) = (text.to_owned(), free_port());
     for port in ports {

@@ -584,7 +584,7 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
     while !std::fs::read_to_string(&log).unwrap_or_default().contains("retrying") {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Repeated, because two signals that arrive at the same time count as one. The exit code and the log tell whether
+    // Repeated, because two signals that arrive at the same time count as one. The exit code and the log show whether
     // the first one ended the process.
     let began = Instant::now();
     let code = loop {

@@ -1,4 +1,5 @@
-//! Remote evaluators behind real HTTP: the shipped example, servers that fail or lie, and what is sent to them.
+//! Remote evaluators behind real HTTP: the shipped example, servers that fail or answer wrongly, and what is sent to
+//! them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

@@ -1,8 +1,8 @@
 //! Kafka: what the exporter writes, and a group of receivers whose members come and go.
 //!
 //! With the mock brokers of librdkafka, which are part of the test's process. `.ci/neighbours kafka` runs the same
-//! with a real broker, and more spans and changes (`kafka_broker`). `OTEL_VERDICT_SEED` repeats the order of changes that a
-//! run printed, and `OTEL_VERDICT_KEEP` keeps the logs of the members.
+//! with a real broker, and more spans and changes (`kafka_broker`). `OTEL_VERDICT_SEED` repeats the order of changes
+//! that a run printed, and `OTEL_VERDICT_KEEP` keeps the logs of the members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -314,8 +314,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Asserts that nothing is lost, and that everything has the verdict of one process. Of spans, and of events, at most
-    /// the part `most_double` has another verdict in addition.
+    /// Asserts that nothing is lost, and that everything has the verdict of one process. Of spans, and of events, at
+    /// most the part `most_double` has another verdict in addition.
     pub fn assert(&self, most_double: f64) {
         let Outcome { rate, changes_under_load, lost_records, repeated_records, .. } = self;
         println!(
@@ -749,8 +749,8 @@ async fn until_paused(process: &Process, partitions: u64) {
 
 const ACCEPTED: &str = "records_total{signal=\"traces\",outcome=\"accepted\"}";
 
-/// Writes twice as many spans as a process takes that has one partition and these settings, while its destination does not
-/// answer; the second half when the partition is paused.
+/// Writes twice as many spans as a process takes that has one partition and these settings, while its destination does
+/// not answer; the second half when the partition is paused.
 async fn pauses(receiver: &str, exporter: &str, spans: usize) {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic(SPANS, 1, 1).unwrap();

@@ -287,8 +287,8 @@ fn traces_of(offer: &Offer) -> Vec<String> {
     }
 }
 
-/// Reads a topic until it has messages about each of `traces`; the partition of each trace. Every message is about the trace
-/// that is its key, and all messages about a trace are in one partition.
+/// Reads a topic until it has messages about each of `traces`; the partition of each trace. Every message is about the
+/// trace that is its key, and all messages about a trace are in one partition.
 fn partitions(brokers: &str, topic: &str, traces: &BTreeSet<String>) -> BTreeMap<String, i32> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)

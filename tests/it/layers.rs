@@ -1,8 +1,8 @@
 //! Imports point down: the files of each crate form a directed acyclic graph.
 //!
 //! Every path in the sources (`use` trees, paths in code, paths in macro arguments) is resolved through
-//! the module tree and its re-exports to the file that defines the item. An arrow leads from a file to
-//! each file that defines something it uses. Declaring a module and re-exporting an item are no arrows.
+//! the module tree and its re-exports to the file that defines the item. A file depends on
+//! each file that defines something it uses. Declaring a module and re-exporting an item are no dependencies.
 //! A macro of the crate counts as its body, in each module that invokes it. Test modules are left out.
 //! The modules of one folder form such a graph too, each with all files below it; `mod.rs` and `lib.rs`, which
 //! belong to the folder itself, are left out there.
@@ -14,13 +14,13 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMacro, UseTree, Visibility};
 
-/// Longer chains of re-exports do not occur; the limit ends circles among them.
+/// Longer chains of re-exports do not occur; the limit ends cycles among them.
 const MAX_HOPS: usize = 12;
 
 type Names = Vec<String>;
 
 /// From each file or module to those that it uses, with the names of what it uses.
-type Arrows<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>;
+type Dependencies<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, BTreeSet<String>>>;
 
 /// A name that a `use` brings into a module.
 #[derive(Debug)]
@@ -159,19 +159,24 @@ impl Sources {
     }
 
     /// From each file to the files that define what it uses, with the names.
-    fn arrows(&self) -> Arrows<'_> {
-        let mut arrows = Arrows::new();
+    fn dependencies(&self) -> Dependencies<'_> {
+        let mut dependencies = Dependencies::new();
         for (at, module) in self.modules.iter().enumerate() {
             let private = module.imports.iter().filter(|import| !import.public && import.name.is_some());
             for path in private.map(|import| &import.path).chain(&module.paths) {
                 let Some(target) = self.definition(at, path, MAX_HOPS) else { continue };
                 let file = &self.modules[target].file;
                 if *file != module.file {
-                    arrows.entry(&module.file).or_default().entry(file).or_default().insert(path.join("::"));
+                    dependencies
+                        .entry(&module.file)
+                        .or_default()
+                        .entry(file)
+                        .or_default()
+                        .insert(path.join("::"));
                 }
             }
         }
-        arrows
+        dependencies
     }
 }
 
@@ -322,27 +327,27 @@ fn module_of<'a>(folder: &Path, file: &'a Path) -> Option<&'a Path> {
     (name != Path::new("mod") && name != Path::new("lib")).then_some(name)
 }
 
-/// The arrows between the modules of `folder`, from those between files.
-fn between_modules<'a>(folder: &Path, files: &Arrows<'a>) -> Arrows<'a> {
-    let mut arrows = Arrows::new();
+/// The dependencies between the modules of `folder`, from those between files.
+fn between_modules<'a>(folder: &Path, files: &Dependencies<'a>) -> Dependencies<'a> {
+    let mut dependencies = Dependencies::new();
     for (from, to, names) in files.iter().flat_map(|(from, to)| to.iter().map(move |(to, n)| (from, to, n))) {
         if let (Some(user), Some(used)) = (module_of(folder, from), module_of(folder, to))
             && user != used
         {
-            arrows.entry(user).or_default().entry(used).or_default().extend(names.iter().cloned());
+            dependencies.entry(user).or_default().entry(used).or_default().extend(names.iter().cloned());
         }
     }
-    arrows
+    dependencies
 }
 
-/// A description of each circle.
-fn report(root: &Path, title: &str, arrows: &Arrows<'_>) -> String {
+/// A description of each cycle.
+fn report(root: &Path, title: &str, dependencies: &Dependencies<'_>) -> String {
     let mut report = String::new();
-    for circle in circles(arrows) {
+    for cycle in cycles(dependencies) {
         let short = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
-        report.push_str(&format!("\n{title}, circle of {}:\n", circle.len()));
-        for &from in &circle {
-            for (&to, names) in arrows[from].iter().filter(|(to, _)| circle.contains(to)) {
+        report.push_str(&format!("\n{title}, cycle of {}:\n", cycle.len()));
+        for &from in &cycle {
+            for (&to, names) in dependencies[from].iter().filter(|(to, _)| cycle.contains(to)) {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 report.push_str(&format!("  {} -> {}: {}\n", short(from), short(to), names.join(", ")));
             }
@@ -352,20 +357,21 @@ fn report(root: &Path, title: &str, arrows: &Arrows<'_>) -> String {
 }
 
 /// Groups of files or modules that can be reached from one another.
-fn circles<'a>(arrows: &Arrows<'a>) -> Vec<Vec<&'a Path>> {
+fn cycles<'a>(dependencies: &Dependencies<'a>) -> Vec<Vec<&'a Path>> {
     let reach = |from: &'a Path| {
         let mut seen: BTreeSet<&Path> = BTreeSet::new();
         let mut open = vec![from];
         while let Some(file) = open.pop() {
-            let next = arrows.get(file).into_iter().flat_map(BTreeMap::keys);
+            let next = dependencies.get(file).into_iter().flat_map(BTreeMap::keys);
             open.extend(next.copied().filter(|file| seen.insert(file)));
         }
         seen
     };
-    let all: BTreeMap<&Path, BTreeSet<&Path>> = arrows.keys().map(|&file| (file, reach(file))).collect();
+    let all: BTreeMap<&Path, BTreeSet<&Path>> =
+        dependencies.keys().map(|&file| (file, reach(file))).collect();
     let mut out: Vec<Vec<&Path>> = Vec::new();
     for (&file, reached) in &all {
-        if !reached.contains(file) || out.iter().any(|circle| circle.contains(&file)) {
+        if !reached.contains(file) || out.iter().any(|cycle| cycle.contains(&file)) {
             continue;
         }
         let back = |other: &&&Path| all.get(**other).is_some_and(|reached| reached.contains(file));
@@ -383,22 +389,22 @@ fn files_of_each_crate_and_modules_of_each_folder_form_directed_acyclic_graphs()
     let (mut files, mut folders) = (0, 0);
     for source in crates.chain([root.join("src")]) {
         let sources = Sources::read(&source.join("lib.rs"));
-        let arrows = sources.arrows();
-        files += arrows.len();
-        found.push_str(&report(&root, "files", &arrows));
-        let all: BTreeSet<&Path> = arrows.keys().flat_map(|file| file.ancestors().skip(1)).collect();
+        let dependencies = sources.dependencies();
+        files += dependencies.len();
+        found.push_str(&report(&root, "files", &dependencies));
+        let all: BTreeSet<&Path> = dependencies.keys().flat_map(|file| file.ancestors().skip(1)).collect();
         for folder in all.into_iter().filter(|folder| folder.starts_with(&source)) {
             folders += 1;
             let title = format!("modules of {}", folder.display());
-            found.push_str(&report(&root, &title, &between_modules(folder, &arrows)));
+            found.push_str(&report(&root, &title, &between_modules(folder, &dependencies)));
         }
     }
     assert!(files > 200 && folders > 40, "only {files} files in {folders} folders were read");
-    assert!(found.is_empty(), "imports run in circles:\n{found}");
+    assert!(found.is_empty(), "imports form cycles:\n{found}");
 }
 
 #[test]
-fn a_circle_between_two_folders_is_found_where_their_files_form_none() {
+fn a_cycle_between_two_folders_is_found_where_their_files_form_none() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     ["a", "b"].iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
@@ -408,9 +414,9 @@ fn a_circle_between_two_folders_is_found_where_their_files_form_none() {
     write("a/top.rs", "use crate::b::Middle;\n");
     write("b/mod.rs", "use crate::a::low::Low;\npub struct Middle(Low);\n");
     let sources = Sources::read(&folder.path().join("lib.rs"));
-    let arrows = sources.arrows();
-    assert_eq!(circles(&arrows).len(), 0);
-    assert_eq!(circles(&between_modules(folder.path(), &arrows)), [[Path::new("a"), Path::new("b")]]);
+    let dependencies = sources.dependencies();
+    assert_eq!(cycles(&dependencies).len(), 0);
+    assert_eq!(cycles(&between_modules(folder.path(), &dependencies)), [[Path::new("a"), Path::new("b")]]);
 }
 
 #[test]
@@ -425,11 +431,11 @@ fn macros_of_the_crate_count_as_their_bodies() {
     );
     write("low.rs", "pub struct Metric(crate::top::Settings);\n");
     let sources = Sources::read(&folder.path().join("lib.rs"));
-    assert_eq!(circles(&sources.arrows()).len(), 1);
+    assert_eq!(cycles(&sources.dependencies()).len(), 1);
 }
 
 #[test]
-fn a_circle_between_two_files_is_found_through_re_exports_and_macro_arguments() {
+fn a_cycle_between_two_files_is_found_through_re_exports_and_macro_arguments() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("lib.rs", "mod a;\nmod b;\nmod c;\npub use b::Thing;\n");
@@ -437,10 +443,10 @@ fn a_circle_between_two_files_is_found_through_re_exports_and_macro_arguments() 
     write("b.rs", "use super::c::*;\npub struct Thing;\nfn g(_: First) {}\n");
     write("c.rs", "pub use super::a::First;\n#[cfg(test)]\nmod tests { use crate::Thing; }\n");
     let sources = Sources::read(&folder.path().join("lib.rs"));
-    let arrows = sources.arrows();
-    let found = circles(&arrows);
-    let names = |circle: &[&Path]| -> Vec<String> {
-        circle.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    let dependencies = sources.dependencies();
+    let found = cycles(&dependencies);
+    let names = |cycle: &[&Path]| -> Vec<String> {
+        cycle.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
     };
-    assert_eq!(found.iter().map(|circle| names(circle)).collect::<Vec<_>>(), [["a.rs", "b.rs"]]);
+    assert_eq!(found.iter().map(|cycle| names(cycle)).collect::<Vec<_>>(), [["a.rs", "b.rs"]]);
 }

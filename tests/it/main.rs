@@ -30,7 +30,7 @@ mod layers;
 mod kafka;
 #[cfg(feature = "kafka")]
 mod kafka_broker;
-mod leaving;
+mod interrupted;
 mod local_model;
 mod fuzz;
 mod model;
@@ -50,5 +50,6 @@ mod scrape;
 mod score;
 mod small_disk;
 mod small_runs;
+mod sources;
 mod support;
 mod trail;

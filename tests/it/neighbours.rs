@@ -19,7 +19,7 @@ use verdict_otlp::trace::{SpanId, TraceId};
 use crate::frameworks::{Case, case, cases};
 use crate::support::{Destination, Process};
 
-/// Phoenix takes some 20 s to start on an idle machine, and over 180 s on one that compiles beside it.
+/// Phoenix takes some 20 s to start on an idle machine, and over 180 s on one that compiles at the same time.
 const START: Duration = Duration::from_secs(600);
 
 /// A server and what it started; they end with this.
@@ -29,7 +29,7 @@ struct Server {
 }
 
 impl Server {
-    /// Runs `program` beside the Python that `variable` names, until `path` is served.
+    /// Runs `program`, which is next to the Python that `variable` names, until `path` is served.
     async fn start(
         variable: &str,
         program: &str,

@@ -35,7 +35,7 @@ const HOSTILE: [&str; 8] = [
 /// of a megabyte.
 pub fn hostile_captures() -> Vec<ExportTraceServiceRequest> {
     let mut all: Vec<_> = (1..).zip(HOSTILE).map(|(trace, text)| failing_run(trace, "shop", text)).collect();
-    // Ids that are no text: `eval` tells the signal of a request by its bytes, and these would be names of metrics.
+    // Ids that are no text: `eval` detects the signal of a request by its bytes, and these would be names of metrics.
     let mut shaped = |trace: u8, change: &dyn Fn(&mut Vec<Span>)| {
         let mut run = failing_run(trace, "shop", "plain");
         change(&mut run.resource_spans[0].scope_spans[0].spans);
@@ -354,7 +354,7 @@ async fn hostile_texts_stay_texts() {
     listed(at, 1).await;
     for path in ["/api/traces", "/api/overview", &format!("/api/traces/{}", "01".repeat(16))] {
         let reply = get(at, path).await;
-        // JSON that no browser takes for a document, whatever is in it.
+        // JSON that no browser takes for a document, with any content.
         assert!(reply.head.contains("content-type: application/json"), "{}", reply.head);
         assert!(reply.head.contains("nosniff"), "{}", reply.head);
         let mut texts = Vec::new();

@@ -305,7 +305,7 @@ impl Client {
                 let request = ExportLogsServiceRequest::decode(offer.body.clone()).unwrap();
                 self.logs.export(request).await.unwrap();
             }
-            Signal::Metrics => unreachable!("no test sends metrics"),
+            Signal::Metrics => panic!("no test sends metrics"),
         }
     }
 

@@ -1,13 +1,16 @@
 //! Embeds the evaluator: OTLP bytes in; verdicts and the same spans, annotated, out.
 //!
 //! The evaluator performs no I/O. If metrics name judges, it returns questions and receives answers, and the
-//! caller sends them: here an async function answers them itself.
+//! caller sends them: here an async function answers them itself. Any runtime can execute it, or none: `main` polls it
+//! once, since its answers are ready at once.
 //! Run with `cargo run -p verdict-eval --example embed`.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::error::Error;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use serde_json::json;
 use verdict_eval::{
@@ -71,11 +74,15 @@ pub fn evaluator() -> Result<Evaluator, Box<dyn Error>> {
     Ok(Evaluator::builder(&config).build()?)
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/langgraph-openinference-m");
     let evaluator = evaluator()?;
-    for evaluated in evaluate(&evaluator, &[std::fs::read(format!("{folder}/001.pb"))?]).await? {
+    let requests = [std::fs::read(format!("{folder}/001.pb"))?];
+    let evaluation = pin!(evaluate(&evaluator, &requests));
+    let Poll::Ready(evaluated) = evaluation.poll(&mut Context::from_waker(Waker::noop())) else {
+        return Err("an answer was not ready".into());
+    };
+    for evaluated in evaluated? {
         lines(&evaluator, &evaluated).iter().for_each(|line| println!("{line}"));
     }
     Ok(())

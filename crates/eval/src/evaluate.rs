@@ -10,6 +10,8 @@
 //!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans with their attributes
 //! ```
 
+mod judge_results;
+
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -21,7 +23,7 @@ use verdict_otlp::{Malformed, Piece};
 use crate::annotate::alarm::AlarmMark;
 use crate::annotate::{self, Annotated, Annotator, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
-use crate::measure::ask::outcome::{OutcomeQuestion, RunOutcome};
+use crate::measure::ask::outcome::OutcomeQuestion;
 use crate::measure::custom_metric::CustomMetric;
 use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
@@ -32,11 +34,13 @@ use crate::measure::recurring::Recurring;
 use crate::measure::sections::Scored;
 use crate::measure::settings::CustomSettings;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
-use crate::measure::{self, Answer, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
+use crate::measure::{self, Measurement, Memo, Metric, MetricSpec, Settings};
 use crate::open_limits::AlarmConfig;
 use crate::propagate::{self, Basis, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser, TableError};
 use crate::redact::InvalidPattern;
+
+pub use judge_results::{JudgeResults, OUTCOME_QUESTION, OutcomeAsk};
 
 /// Maximum size of a request. Servers accept 4 MiB by default; exporters join and split requests by their
 /// own limits.
@@ -100,34 +104,6 @@ pub struct EvaluatedTrace {
     pub summary: TraceSummary,
     /// The alarms that were raised while the trace was open.
     pub alarms: Vec<AlarmMark>,
-}
-
-/// The answers of judges about a trace.
-#[derive(Debug, Default)]
-pub struct JudgeResults {
-    /// As [`Questions::finish`] returns them.
-    pub measurements: Vec<Measurement>,
-    /// As [`OutcomeAsk::read`] returns it, if that question was asked and answered.
-    pub outcome: Option<RunOutcome>,
-    /// `None` if no judge was to be asked.
-    pub usage: Option<Usage>,
-}
-
-/// The value of [`Ask::metric`] in the last question about a trace.
-pub const OUTCOME_QUESTION: &str = "trace";
-
-/// The last question about a trace: what its failures meant for the outcome.
-pub struct OutcomeAsk {
-    /// For judges.
-    pub ask: Ask,
-    question: OutcomeQuestion,
-}
-
-impl OutcomeAsk {
-    /// The content of the answer; `None` without a usable one.
-    pub fn read(&self, answer: &Answer) -> Option<RunOutcome> {
-        self.question.read(answer.opinions.as_ref().ok()?)
-    }
 }
 
 /// Why an evaluator cannot be built.

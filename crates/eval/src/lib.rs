@@ -7,6 +7,11 @@
 //! | `propagate` | measurements | pass or fail for every span and the trace; the failure chain |
 //! | `annotate` | the results of the other modules | the same span bytes with attributes appended; evaluation events |
 //! | `evaluate` | a closed trace | the four steps in order |
+//! | `open_trace`, `open_limits` | the calls of a trace that is still open | harmful calls and positions of runs; exceeded limits and loops |
+//! | `redact`, `disclosure` | texts of a trace | the same without secrets; which of them may be shown |
+//! | `config` | | the keys of `verdict:` that the evaluator reads |
+//! | `pattern` | | regular expressions of the rules |
+//! | `internals` | | what the product uses in addition to the public types |
 //!
 //! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the
 //! entry point, see `examples/embed.rs`; `examples/custom_metric.rs` adds a [`Metric`].

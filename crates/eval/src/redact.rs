@@ -1,8 +1,8 @@
 //! Removes secrets and personal data from texts before a judge reads them and before an explanation
 //! quotes them.
 //!
-//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. A judge is also told which e-mail
-//! addresses of a trace are the same one, by a number. Patterns are
+//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. A judge also learns which
+//! e-mail addresses of a trace are the same one, by a number. Patterns are
 //! linear in their input and match only what is unambiguous: keys with a vendor's prefix, tokens after
 //! their scheme, values after their name, numbers with a valid check digit. Text that is merely unusual
 //! stays, since a judge needs it to understand the step.
@@ -268,8 +268,8 @@ impl Redactor {
         self.redact_numbering(text, &Addresses::default())
     }
 
-    /// The same, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can tell whether a message went to
-    /// the person that was meant, and learns no address.
+    /// The same, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can decide whether a message
+    /// went to the person that was meant, and learns no address.
     pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &Addresses) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),

@@ -81,7 +81,7 @@ pub struct EvaluationMarkers {
     gate: RwLock<()>,
     /// As `gate`, but locked shared only by sections on threads that may block, and always before `gate`: these may
     /// take long. A suspect waits for them here, where sections that begin meanwhile on other tasks do not queue
-    /// behind it.
+    /// after it.
     blocking: RwLock<()>,
     closed: AtomicBool,
     failed: AtomicBool,

@@ -46,7 +46,7 @@ pub(crate) struct Scan {
     pub sizes: BTreeMap<u64, u64>,
     /// Bytes of the others, which stay as they are.
     pub unread: u64,
-    /// The highest number of a segment, of whatever version.
+    /// The highest number of a segment of any version.
     pub last: u64,
     /// The first unused number.
     pub next: Seq,

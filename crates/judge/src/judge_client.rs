@@ -135,8 +135,8 @@ impl JudgeClient {
         !self.config.exclude_services.is_empty() || self.external && !judging.keep_internal.is_empty()
     }
 
-    /// The body of a question in the configured shape. It identifies the question in the caches, whatever the server
-    /// turns out to accept.
+    /// The body of a question in the configured shape. It identifies the question in the caches, even if the
+    /// server turns out to accept only another one.
     pub(crate) fn encode(&self, question: &Question) -> Bytes {
         self.provider.encode(&self.request(question, None, RequestShape::of(&self.config)))
     }

@@ -170,8 +170,8 @@ impl Judges {
         self.inner.budget.save(file)
     }
 
-    /// Returns when the answers so far are in the cache on disk, if there is one. To be awaited before the runtime ends,
-    /// which drops writes that have not begun.
+    /// Returns when the answers so far are in the cache on disk, if there is one. To be awaited before the runtime
+    /// ends, which drops writes that have not begun.
     pub async fn cache_written(&self) {
         self.inner.cache.written().await;
     }

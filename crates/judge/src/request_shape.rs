@@ -16,7 +16,7 @@ pub enum TokenLimit {
     MaxCompletionTokens,
 }
 
-/// How a model is told how much to reason before it answers.
+/// How a request states how much a model should reason before it answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reasoning {
     /// The server's default.

@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Number and content of the length-delimited fields of a message before the first error. Cheaper than [`Fields`],
-/// which says of every field where it is.
+/// which yields the position of every field.
 #[inline]
 pub fn byte_fields(message: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut scan = Scan::new(message);

@@ -6,11 +6,25 @@
 //! On demand: [`fields`] and [`value`] read single fields. Outgoing requests: [`mod@write`] appends fields and
 //! joins spans. [`json`] converts OTLP/JSON to protobuf and back. All readers borrow, are bounded by their
 //! input, and panic on no input.
+//!
+//! | file | content |
+//! |---|---|
+//! | `scan`, `fields`, `value`, `malformed` | cursors over encoded messages, decoding on demand, and the error of both |
+//! | `attribute_values` | attributes of a span or its resource as text |
+//! | `request`, `check`, `intern` | requests of spans: split, validated, with shared resources and scopes |
+//! | `logs`, `metrics`, `trace_ids` | requests of logs and metrics; trace ids alone |
+//! | `trace` | a trace as data: spans, ids, the tree |
+//! | `write`, `field_numbers`, `tags` | writing; numbers and tags of fields |
+//! | `json` | OTLP/JSON |
+//! | `signal`, `label` | signals and transports; enums with labels |
+//! | `work` | a count of work, for tests |
 
 #![deny(unreachable_pub)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod attribute_values;
 mod check;
+pub mod field_numbers;
 pub mod fields;
 mod intern;
 pub mod json;
@@ -18,11 +32,9 @@ mod label;
 pub mod logs;
 mod malformed;
 pub mod metrics;
-pub mod numbers;
 pub mod request;
 mod scan;
 mod signal;
-pub mod stated;
 #[rustfmt::skip]
 mod tags;
 pub mod trace;

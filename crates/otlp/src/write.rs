@@ -250,7 +250,7 @@ const WRAP: usize = 11;
 const SMALL_ENVELOPE: usize = 16 << 10;
 
 /// The size limit of a request that begins with an envelope of so many bytes. One with a large envelope may hold half
-/// as much in items, whatever `max_size` is. If it held one item, 5 MiB of a resource with thousands of spans would
+/// as much in items, for any `max_size`. If it held one item, 5 MiB of a resource with thousands of spans would
 /// become thousands of requests of 5 MiB; now all requests together are a few times as large as their items.
 pub fn request_limit(envelope: usize, max_size: usize) -> usize {
     if envelope <= SMALL_ENVELOPE { max_size } else { max_size.max(envelope.saturating_add(envelope / 2)) }

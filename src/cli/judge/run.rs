@@ -64,7 +64,7 @@ impl JudgeRun {
         Ok(JudgeRun { runtime, judges, outcomes, options, started })
     }
 
-    /// For a command whose results need no judge: none is asked, whatever the configuration names.
+    /// For a command whose results need no judge: none is asked, even if the configuration names some.
     ///
     /// # Errors
     /// The settings of logs cannot be used.

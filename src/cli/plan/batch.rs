@@ -12,7 +12,7 @@ use verdict_eval::plan::{
     self, BatchPlan, BatchReport, LabelAgreement, PlanAssessment, Rating, StepTags, Tag, Tiers, Toolbox,
 };
 
-use super::look::{self, Score};
+use super::check_and_score::{self, Score};
 use crate::cli::command::{Failure, read_text, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
@@ -115,7 +115,7 @@ fn scored(entry: &Entry, config: &Config, judge: Option<&JudgeSession>) -> Resul
     let assess = |plan: &Value| {
         let mut assessed = PlanAssessment::new(read(plan), tools.clone(), reference.clone());
         if let Some(judge) = judge.filter(|_| !assessed.is_rejected() && !entry.query.trim().is_empty()) {
-            look::judged(&mut assessed, &entry.query, judge, &settings.matching);
+            check_and_score::judged(&mut assessed, &entry.query, judge, &settings.matching);
         }
         assessed
     };

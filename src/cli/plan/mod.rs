@@ -7,7 +7,7 @@ mod batch;
 mod files;
 mod improve;
 mod learn;
-mod look;
+mod check_and_score;
 mod show;
 
 use clap::Subcommand;
@@ -45,11 +45,11 @@ Exit codes:
 #[derive(Subcommand, Debug)]
 pub(super) enum PlanCommand {
     /// Print the faults of a plan and its layout
-    #[command(long_about = look::CHECK)]
-    Check(look::PlanArgs),
+    #[command(long_about = check_and_score::CHECK)]
+    Check(check_and_score::PlanArgs),
     /// Measure a plan: seven metrics, a score, and a rating against a reference
-    #[command(long_about = look::SCORE)]
-    Score(look::Score),
+    #[command(long_about = check_and_score::SCORE)]
+    Score(check_and_score::Score),
     /// Improve a plan with a judge, step by step
     #[command(long_about = improve::LONG)]
     Improve(improve::ImproveArgs),
@@ -63,9 +63,9 @@ pub(super) enum PlanCommand {
 
 pub(super) fn plan(command: &PlanCommand) -> Result<(), Failure> {
     match command {
-        PlanCommand::Check(args) => look::check(args),
+        PlanCommand::Check(args) => check_and_score::check(args),
         PlanCommand::Score(args) if args.plan.file.is_dir() => batch::score(args),
-        PlanCommand::Score(args) => look::score(args),
+        PlanCommand::Score(args) => check_and_score::score(args),
         PlanCommand::Improve(args) => improve::improve(args),
         PlanCommand::LearnWeights(args) => learn::learn(args),
         PlanCommand::Stats(args) => learn::stats(args),

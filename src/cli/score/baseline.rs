@@ -19,7 +19,7 @@ what it did. Give the reason first, in one to three sentences. Then 'completed':
 /// Traces that are asked about at once.
 const AT_ONCE: usize = 32;
 
-/// What the judge says of each trace; `None` without a task or an answer of the judge.
+/// The judge's answer on each trace; `None` without a task or an answer of the judge.
 pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<bool>> {
     let mut out = vec![None; traces.len()];
     let schema = json!({

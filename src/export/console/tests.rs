@@ -1,4 +1,4 @@
-//! The drawn tree, on spans annotated by hand, and on whatever bytes a sender may make.
+//! The drawn tree, on spans annotated by hand, and on any bytes that a sender may make.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;

@@ -58,7 +58,7 @@ impl ExporterConfigs {
     /// scores, or if no spans are sent to a server.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why it is unknown.
     pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, Problem> {
         let Some(ExporterConfig::Scores(scores)) = self.0.get(id) else { return Ok(None) };
         let sends = |id: &&String| {

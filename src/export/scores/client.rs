@@ -9,8 +9,8 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use prost::Message;
 
 use super::http::Api;
+use super::pending_scores::Scores;
 use super::read::{self, Normalize};
-use super::sent::Scores;
 use super::{datadog, langfuse, langsmith, mlflow, phoenix};
 use crate::export::client::{ExportClient, ExportFuture};
 use crate::export::config::{Flavor, Include, ScoresConfig};

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::http::Api;
 use super::ids;
+use super::pending_scores::{Scores, Sent};
 use super::read::{Score, ScoreSubject};
-use super::sent::{Scores, Sent};
 
 /// Evaluations of one request: the body stays below a megabyte.
 const MAX_METRICS: usize = 500;

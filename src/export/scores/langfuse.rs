@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::http::Api;
 use super::ids;
+use super::pending_scores::{Scores, Sent};
 use super::read::{Score, ScoreSubject};
-use super::sent::{Scores, Sent};
 use crate::export::response::{ExportResponse, ExportResult, one_line};
 
 /// Largest batch that Langfuse's documentation recommends.

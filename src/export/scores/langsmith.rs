@@ -1,8 +1,8 @@
 //! LangSmith: `POST api/v1/feedback`, one request per score.
 //!
 //! The id of a feedback is ours, so that a repeat is the same feedback: where it exists already (409), it is
-//! updated (`PATCH api/v1/feedback/{id}`: score, value and comment). The verdict of a trace is feedback of its root run.
-//! Of a trace without a root it is feedback of the topmost run, removed when the root's follows.
+//! updated (`PATCH api/v1/feedback/{id}`: score, value and comment). The verdict of a trace is feedback of its root
+//! run. Of a trace without a root it is feedback of the topmost run, removed when the root's follows.
 //!
 //! Read from LangSmith's client for Python (0.15.1, `client.py`, `integrations/otel`): paths, bodies, run ids, the
 //! places of a score, and that a run that is not stored yet is 404. `trace_id` is optional; that client sends
@@ -25,8 +25,8 @@ use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::http::Api;
 use super::ids;
+use super::pending_scores::{Scores, Sent};
 use super::read::{Score, ScoreSubject};
-use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 use crate::export::response::{ExportResponse, ExportResult};
 

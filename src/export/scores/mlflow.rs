@@ -13,8 +13,8 @@ use verdict_otlp::trace::TraceId;
 
 use super::http::Api;
 use super::ids;
+use super::pending_scores::{Scores, Sent};
 use super::read::{Score, ScoreOutcome, ScoreSubject};
-use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 
 /// Begins the source of our assessments.

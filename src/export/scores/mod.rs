@@ -15,7 +15,7 @@ mod langsmith;
 mod mlflow;
 mod phoenix;
 mod read;
-mod sent;
+mod pending_scores;
 
 pub(super) use client::ScoresClient;
 pub(super) use ids::of_text as id_of_text;

@@ -8,8 +8,8 @@ use ::http::Method;
 use serde_json::{Value, json};
 
 use super::http::Api;
+use super::pending_scores::{Scores, Sent};
 use super::read::{Score, ScoreSubject};
-use super::sent::{Scores, Sent};
 
 /// Names our annotations among those of others.
 const IDENTIFIER: &str = "otel-verdict";

@@ -281,7 +281,7 @@ async fn what_passes_through_and_events_of_others_are_not_scores() {
     let back_end = BackEnd::start("phoenix").await;
     let exporters = start_scores(&settings("phoenix", &back_end.addr.to_string(), ""));
     assert!(!exporters.accepts(Signal::Logs) && !exporters.accepts(Signal::Traces));
-    // A sender cannot forge a verdict, whatever scope it names.
+    // A sender cannot forge a verdict under any scope.
     let forged = Parcel::request(Signal::Logs, request(verdicts(), "otel-verdict"));
     assert_eq!(exporters.send_record(forged, None).await, 0);
     let foreign =

@@ -289,7 +289,7 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
     let records = vec![harmful(7, "raised"), harmful(7, "retracted"), alarm(7, "otel_verdict.alarm", tokens)];
     let own = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
     assert_eq!(exporters.send_record(own, None).await, 1);
-    // What a sender wrote, whatever scope it names.
+    // What a sender wrote, under any scope.
     let forged = Parcel { source: ParcelSource::Sender, ..events(records) };
     assert_eq!(exporters.send_record(forged, None).await, 0);
     drain(&exporters).await;

@@ -26,7 +26,7 @@ pub(super) struct Failure {
     pub explanation: Option<String>,
 }
 
-/// One thing to tell, as it is sent in `data`.
+/// One alert, as it is sent in `data`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Alert {
     /// Equal for every attempt, and after a restart.

@@ -1,4 +1,4 @@
-//! Signs requests as Standard Webhooks does: HMAC-SHA256 over id, time and body, so that a receiver can tell who sent
+//! Signs requests as Standard Webhooks does: HMAC-SHA256 over id, time and body, so that a receiver can verify who sent
 //! a request and refuse an old one.
 
 use base64::Engine as _;

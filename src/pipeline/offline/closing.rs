@@ -3,7 +3,7 @@
 //! In: the positions and times of what is read. Out: the traces that are complete, or the time for the assembler.
 //!
 //! A recording in files is read twice: the first pass notes the last position of every trace ([`TraceEnds`]), and in
-//! the second one a trace closes right after it. So every verdict is that on the whole trace, whatever the order of
+//! the second one a trace closes right after it. So every verdict is that on the whole trace, in any order of
 //! spans and the clocks of their senders, and memory follows the traces that are open at a position. Closing by time
 //! alone would evaluate a trace in parts where a service reports late, where a root follows after a long pause, or
 //! where a file is not in order, and a recording allows better.

@@ -1,8 +1,8 @@
 //! Keeps the spans and logs of a partition together while a backlog is read.
 //!
-//! In: the times of the messages of both streams, and the ends of their topics. Out: the stream that is to wait. A trace
-//! closes by the time that has passed since its spans were read: if spans were read far ahead of logs, their logs would
-//! come after the verdict.
+//! In: the times of the messages of both streams, and the ends of their topics. Out: the stream that is to wait. A
+//! trace closes by the time that has passed since its spans were read: if spans were read far ahead of logs, their logs
+//! would come after the verdict.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The records of one assigned partition that are still needed, and the offset that may be committed.
 //!
 //! In: records with the traces that they contain, verdicts, and releases by trace. Out: per stream (spans,
-//! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] that tells it which
+//! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] that names to it which
 //! records and traces it must not evaluate again.
 //!
 //! The watermark `w` of a stream is the lowest offset of a record that is held: it contains spans or logs of an open

@@ -83,7 +83,9 @@ impl Files {
 
 fn with(tls: Option<ServerTls>, auth: Option<Auth>) -> OtlpConfig {
     let mut config = config();
-    let Protocols { grpc: Some(grpc), http: Some(http) } = &mut config.protocols else { unreachable!() };
+    let Protocols { grpc: Some(grpc), http: Some(http) } = &mut config.protocols else {
+        panic!("a protocol is not configured")
+    };
     (grpc.tls, http.tls) = (tls.clone(), tls);
     (grpc.auth, http.auth) = (auth.clone(), auth);
     config

@@ -7,7 +7,7 @@
 //!
 //! Whether a finding identifies an error, a judge decides ([`super::adjudicate`]) in place of the paper's annotators;
 //! without one, [`by_rules`]: the finding has the error's category, or its metric is designed for that category and
-//! it cites the error's span. The rules cannot tell two errors of one category in a trace apart, so they overstate
+//! it cites the error's span. The rules cannot distinguish two errors of one category in a trace, so they overstate
 //! what is caught.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,8 +8,8 @@ mod clocks;
 mod poison;
 mod recovery;
 
-// Without a test: advisories on dependencies. Their database would have to be fetched, and `.ci/run` checks bans, licences
-// and sources only; `cargo deny check advisories` is run where there is a network (deny.toml).
+// Without a test: advisories on dependencies. Their database would have to be fetched, and `.ci/run` checks bans,
+// licences and sources only; `cargo deny check advisories` is run where there is a network (deny.toml).
 
 /// A finding, its bound, and its tests by file.
 type Finding = (&'static str, &'static str, &'static [(&'static str, &'static [&'static str])]);
@@ -717,7 +717,7 @@ const FINDINGS: &[Finding] = &[
                 &["what_the_user_said_and_prompts_are_read_once_for_all_orders_and_calls"],
             ),
             (
-                "crates/eval/src/measure/reasoning/other_amount.rs",
+                "crates/eval/src/measure/reasoning/wrong_amount.rs",
                 &["texts_before_the_calls_are_read_once_for_all_their_numbers"],
             ),
             (
@@ -729,7 +729,7 @@ const FINDINGS: &[Finding] = &[
                 &["instructions_are_read_once_for_all_claims_of_a_text"],
             ),
             (
-                "crates/eval/src/measure/reasoning/claimed_actions/prepared.rs",
+                "crates/eval/src/measure/reasoning/claimed_actions/insufficient_calls.rs",
                 &[
                     "denied_calls_are_read_once_for_all_claims",
                     "instructions_and_calls_are_read_once_for_all_claims_of_what_was_prepared",
@@ -780,7 +780,7 @@ fn every_finding_has_its_tests() {
     }
 }
 
-/// The attributes of a function, which stand on lines of their own above it.
+/// The attributes of a function, which are on lines of their own above it.
 fn attributes<'s>(source: &'s str, function: &str) -> Option<Vec<&'s str>> {
     let is_it =
         |line: &str| line.trim_start().trim_start_matches("async ").starts_with(&format!("fn {function}("));

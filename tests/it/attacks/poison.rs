@@ -1,5 +1,5 @@
-//! A trace during whose evaluation the process always dies. The product has no code that aborts on demand: a process of
-//! these tests embeds it with a metric that aborts or never ends, so that no test depends on timing.
+//! A trace during whose evaluation the process always aborts. The product has no code that aborts on demand: a process
+//! of these tests embeds it with a metric that aborts or never ends, so that no test depends on timing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ impl Metric for Panicking {
     }
 }
 
-/// The command that makes a test the process that embeds the product, with its log in `log` beside the configuration,
+/// The command that makes a test the process that embeds the product, with its log in `log` next to the configuration,
 /// whose path follows.
 fn process(test: &str) -> Vec<String> {
     let own = std::env::current_exe().unwrap();

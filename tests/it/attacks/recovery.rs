@@ -45,7 +45,7 @@ async fn requests_are_answered_although_recovered_traces_wait_for_a_destination(
     // Traces close as soon as they are recovered, and none can be exported.
     let service = started("quiet: 0s").await;
     let answer = tokio::time::timeout(PATIENCE, async { client(&service).await.export(root(TRACES)).await });
-    // Where the recovered traces fill the inboxes, the client is told to come again.
+    // Where the recovered traces fill the inboxes, the client is asked to retry.
     match answer.await.expect("a request waits for recovered traces") {
         Ok(_) => {}
         Err(status) => assert_eq!(status.code(), tonic::Code::Unavailable, "{status}"),

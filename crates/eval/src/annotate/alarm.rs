@@ -64,8 +64,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// What it is about. Two alarms are about one call if they share one of these; sets of them are compared, since a run
-    /// can have as many alarms as calls.
+    /// What it is about. Two alarms are about one call if they share one of these; sets of them are compared, since a
+    /// run can have as many alarms as calls.
     pub fn subjects(&self) -> impl Iterator<Item = (SpanId, Option<usize>)> {
         let calls = self.calls.iter().map(|(model, place)| (*model, Some(*place)));
         std::iter::once((self.span, None)).chain(calls)

@@ -8,7 +8,7 @@
 //! crate, with an executor and a clock. The field numbers come from `proto/otlp.proto`; the tests decode
 //! the records with opentelemetry-proto.
 
-use verdict_otlp::numbers::{span, span_event};
+use verdict_otlp::field_numbers::{span, span_event};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
@@ -64,8 +64,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The target of an evaluation: the agent, and the response and conversation of the span. If it is of the `whole` trace,
-/// the root may be a workflow around agent and conversation.
+/// The target of an evaluation: the agent, and the response and conversation of the span. If it is of the `whole`
+/// trace, the root may be a workflow around agent and conversation.
 fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, whole: bool) {
     let Some(view) = trace.views.get(at) else { return };
     let agent = || trace.agents.iter().filter(|_| whole).find_map(|agent| agent.name.as_deref());

@@ -4,7 +4,7 @@
 //! began at it, as a JSON array of bounded size; and for metrics of runs, on which spans their findings rest. Nothing
 //! is computed for a trace without a failure.
 //!
-//! The array is valid JSON whatever the findings contain: texts are cut before they are encoded, and findings that do
+//! The array is valid JSON for any content of the findings: texts are cut before they are encoded, and findings that do
 //! not fit are counted in a last element, `{"more": 3}`. Quotes and rationales obey `explanations` and `redact`.
 
 use std::borrow::Cow;

@@ -4,13 +4,23 @@
 //! attributes appended, and one `gen_ai.evaluation.result` log record per measurement. The bytes of a
 //! span do not change, except that `verdict.*` attributes of the sender are replaced or kept as
 //! configured: a second attribute with the same key would be invalid, and a sender could forge a verdict.
+//!
+//! | file | content |
+//! |---|---|
+//! | `attributes`, `attribute_cache` | `verdict.*` attributes of spans, encoded |
+//! | `summary`, `header` | the facts that are written about a trace, and those that identify its run |
+//! | `findings`, `signature` | findings as data; the fingerprint of a failure |
+//! | `events`, `record_head` | evaluation events |
+//! | `alarm`, `alarm_events` | alarms of open traces, and their log records |
+//! | `braintrust` | `braintrust.scores` |
+//! | `config` | `verdict.emit` and the like |
 
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use foldhash::HashMap;
 use verdict_otlp::Piece;
-use verdict_otlp::numbers::{instrumentation_scope, scope_logs};
+use verdict_otlp::field_numbers::{instrumentation_scope, scope_logs};
 use verdict_otlp::trace::{Envelope, EnvelopeFields, Span, Tree};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Item};
@@ -200,8 +210,8 @@ impl<'a> RecordEnvelopes<'a> {
 }
 
 /// Requests of a trace's spans with their annotations, without those that were exported on arrival, and the
-/// number of spans whose `verdict.*` attributes were removed. `encoded` must be of a tree of the same spans. No request exceeds `max_size`
-/// bytes unless a single span does.
+/// number of spans whose `verdict.*` attributes were removed. `encoded` must be of a tree of the same spans. No request
+/// exceeds `max_size` bytes unless a single span does.
 pub fn apply(
     tree: &Tree,
     encoded: &EncodedAnnotations,

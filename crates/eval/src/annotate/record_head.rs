@@ -1,6 +1,6 @@
 //! The fields of a log record before its attributes.
 
-use verdict_otlp::numbers::log_record;
+use verdict_otlp::field_numbers::log_record;
 use verdict_otlp::trace::{SpanId, TraceId};
 use verdict_otlp::write;
 

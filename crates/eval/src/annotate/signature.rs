@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 400;
 const MAX_WORDS: usize = 12;
 /// A longer word is data.
 const MAX_WORD: usize = 40;
-/// Stands for anything that changes from run to run.
+/// Replaces anything that changes from run to run.
 const VARIABLE: &str = "#";
 
 /// A signature; written as 16 hex digits.

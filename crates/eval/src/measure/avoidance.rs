@@ -5,9 +5,9 @@
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
 //! valid. Of a long text the first and the last paragraph decide. A statement of inability after the lookup that shows
 //! the lack keeps its label and passes: the lookup is the cause. A final answer that only reports an error, after no
-//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer, and an
-//! inability that was claimed without trying a tool that was offered fails in any turn, unless what it is about was looked
-//! up. Languages: `language/`; in others it is unmeasured.
+//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer,
+//! and an inability that was claimed without trying a tool that was offered fails in any turn, unless what it is about
+//! was looked up. Languages: `language/`; in others it is unmeasured.
 
 mod excuse;
 mod policy;
@@ -31,7 +31,7 @@ const KNOWLEDGE: &str = "missing_knowledge";
 const POLICY: &str = "policy_restriction";
 const OTHER: &str = "other";
 
-/// Bytes above which the first and the last paragraph stand for a text.
+/// Bytes above which only the first and the last paragraph of a text are read.
 const MAX_BYTES: usize = 1500;
 /// Sentences at the beginning of a report in which an admission is looked for.
 const ADMITTED_WITHIN: usize = 5;

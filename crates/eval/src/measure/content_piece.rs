@@ -13,8 +13,8 @@ use crate::recognise::{Message, Part, Role, SpanView, ToolRequest};
 pub(crate) struct ContentPiece<'a> {
     pub kind: PieceKind,
     pub text: Cow<'a, str>,
-    /// It is part of a prompt, and another span may have produced it: it is the message of a model or a tool, or one that
-    /// follows such a message, as a result may that is written as a message of the user.
+    /// It is part of a prompt, and another span may have produced it: it is the message of a model or a tool, or one
+    /// that follows such a message, as a result may that is written as a message of the user.
     pub is_repeated: bool,
 }
 

@@ -38,9 +38,9 @@ impl Defect {
         matches!(self, Defect::UnsupportedFact | Defect::UnsupportedQuote | Defect::UnsupportedUrl)
     }
 
-    /// How general a defect of a statement is; `None` for other defects. The most specific one says what was not done, so
-    /// that the statement cannot be true; then comes which result says otherwise, then the model's own words for where it
-    /// came from, and last that nothing contains it.
+    /// How general a defect of a statement is; `None` for other defects. The most specific one says what was not done,
+    /// so that the statement cannot be true; then comes which result says otherwise, then the model's own words for
+    /// where it came from, and last that nothing contains it.
     fn generality(self) -> Option<u8> {
         match self {
             Defect::FalseClaim => Some(0),
@@ -161,8 +161,8 @@ impl Finding {
         self.defect.filter(|_| !self.is_note()).and_then(Defect::generality)
     }
 
-    /// Whether `other`, on the same text, is of a more specific kind and quotes the same passage (the same sentence, or one
-    /// quote is a part of the other): both are one failure.
+    /// Whether `other`, on the same text, is of a more specific kind and quotes the same passage (the same sentence, or
+    /// one quote is a part of the other): both are one failure.
     pub(crate) fn is_implied_by(&self, other: &Finding) -> bool {
         let (part, whole) = match self.quote.len() <= other.quote.len() {
             true => (&self.quote, &other.quote),
@@ -193,8 +193,8 @@ impl Finding {
     }
 }
 
-/// Least bytes of a quote that is a passage within a longer one: a shorter one names a thing or a value, which more than
-/// one statement may be about.
+/// Least bytes of a quote that is a passage within a longer one: a shorter one names a thing or a value, which more
+/// than one statement may be about.
 const MIN_PASSAGE: usize = 16;
 
 /// Findings on one span, to be merged into one measurement, and the number of things that were examined
@@ -215,9 +215,9 @@ impl Findings {
         self.examined = self.examined.saturating_add(things);
     }
 
-    /// Adds a finding unless one with the same rationale and quote exists. Of findings of several kinds on one statement,
-    /// which are one failure, the most specific kind is kept. If there are [`MAX_FINDINGS`], it replaces the mildest of
-    /// them, or is dropped if it is not worse.
+    /// Adds a finding unless one with the same rationale and quote exists. Of findings of several kinds on one
+    /// statement, which are one failure, the most specific kind is kept. If there are [`MAX_FINDINGS`], it replaces the
+    /// mildest of them, or is dropped if it is not worse.
     pub(crate) fn push(&mut self, finding: Finding) {
         let is_known = |f: &Finding| f.rationale == finding.rationale && f.quote == finding.quote;
         let is_of_text = |f: &Finding| (f.seen_in, f.origin) == (finding.seen_in, finding.origin);
@@ -380,7 +380,7 @@ mod tests {
             of(found)
         };
         use Defect::*;
-        // The most specific kind, whatever was found first.
+        // The most specific kind, in any order of discovery.
         assert_eq!(
             kept(&[(UnsupportedFact, SAID), (ContradictsResult, SAID), (FalseClaim, SAID)]),
             [FalseClaim]

@@ -53,7 +53,7 @@ fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
         return None;
     }
     let next = trace.views.get(turns.after(at)?)?;
-    // After the text of the model, only the user has spoken.
+    // After the text of the model there are only messages of the user.
     let newer = next.input.iter().rev().take_while(|message| message.role != Role::Assistant);
     let mut said = None;
     for message in newer {

@@ -6,13 +6,15 @@
 //! LLM, TOOL and RETRIEVER are unmeasured, and other kinds have no measurement.
 
 use crate::measure::calls::call_index::CallIndex;
-use crate::measure::calls::signs::{cause_suffix, is_of_model, of_call, own_signs, reported, reported_by};
+use crate::measure::calls::error_signs::{
+    cause_suffix, is_of_model, of_call, own_signs, reported, reported_by,
+};
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings};
 use super::error_kind::cause;
 use super::error_text;
-use super::tool_completeness::{unexecuted, vain};
+use super::tool_completeness::{empty_lookup, unexecuted};
 use super::{Context, Finding, Measurement};
 use crate::measure::reasoning::recovery;
 use crate::recognise::{Call, Content, SpanView, json_keys};
@@ -39,7 +41,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     if let Some((found, cause)) = own_signs(view) {
         label = label_of(view.kind, cause);
         findings.push(graded(by_author(context, view, found, cause)));
-    } else if call.is_some_and(|call| vain::not_found(context, call).is_some()) {
+    } else if call.is_some_and(|call| empty_lookup::not_found(context, call).is_some()) {
         // Information, which `tool_completeness` notes.
     } else if let Some((found, cause)) = returned(context, view) {
         label = label_of(view.kind, cause);
@@ -48,7 +50,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         label = SYSTEM;
         findings.push(found);
     }
-    for call in virtual_calls(context).filter(|call| vain::not_found(context, call).is_none()) {
+    for call in virtual_calls(context).filter(|call| empty_lookup::not_found(context, call).is_none()) {
         if let Some(error) = of_call(context.trace, context.memo, call) {
             let rationale = format!(
                 "a result of {} was expected; the call came back with an error{}",

@@ -178,6 +178,7 @@ mod tests {
             ("quantity must be an integer, got 'two'", Defect::WrongArguments),
             ("lookup.find expects a string depot", Defect::WrongArguments),
             ("jsonschema.SchemaError: depot", Defect::WrongArguments),
+            ("date must be formatted YYYY-MM-DD", Defect::WrongArguments),
             ("Reached the maximum number of operations (5000)", Defect::Exhausted),
             ("UsageLimitExceeded", Defect::Exhausted),
             ("RateLimitError: rate limit exceeded for this key", Defect::RateLimited),

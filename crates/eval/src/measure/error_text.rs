@@ -1,11 +1,11 @@
 //! Errors that tools return as text while the status of their span is not an error.
 //!
-//! Messages of programs are English whatever their users speak: the words here and below are those of protocols and
+//! Messages of programs are English in any language of their users: the words here and below are those of protocols and
 //! libraries, which stay in the code.
 //!
 //! In: a tool's result. Out: the passage that reports an error, if the result *is* an error
 //! report. Position and structure decide, not the presence of a word: a page about errors, source code
-//! that raises one, or a log that contains one are valid results. What an executor says of a run decides over
+//! that raises one, or a log that contains one are valid results. What an executor reports of a run decides over
 //! the output of the program (`headline`), envelopes are opened (`object`, `repr`), and plain texts are read
 //! by their beginning and end (`plain`, `uncaught`), unless they are documents (`document`).
 
@@ -23,8 +23,8 @@ pub(crate) fn reported(result: &str) -> Option<String> {
     object::reported(result.trim())
 }
 
-/// Whether the error that the result of a tool reports is a part of a document, which the tool returned: its title, or the
-/// end of a text that it is in.
+/// Whether the error that the result of a tool reports is a part of a document, which the tool returned: its title, or
+/// the end of a text that it is in.
 pub(crate) fn is_in_document(result: &str) -> bool {
     document::has_it_within(result.trim())
 }

@@ -27,7 +27,11 @@ pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
         ..=MAX_CHARS => name.len(),
         _ => name.char_indices().nth(MAX_CHARS).map_or(name.len(), |(at, _)| at),
     };
-    for part in name.get(..end).unwrap_or(name).split(|c: char| !c.is_alphanumeric()) {
+    let name = name.get(..end).unwrap_or(name);
+    if name.is_ascii() {
+        return each_ascii_word(name, add);
+    }
+    for part in name.split(|c: char| !c.is_alphanumeric()) {
         let (mut start, mut after_lower) = (0, false);
         for (at, c) in part.char_indices() {
             if after_lower && c.is_uppercase() {
@@ -40,6 +44,27 @@ pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
             add(part.get(start..).unwrap_or_default());
         }
     }
+}
+
+/// As [`each_word`], of ASCII characters.
+fn each_ascii_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
+    let (mut start, mut after_lower) = (0, false);
+    let mut end_at = |start: usize, end: usize| {
+        if start < end {
+            add(name.get(start..end).unwrap_or_default());
+        }
+    };
+    for (at, byte) in name.bytes().enumerate() {
+        if !byte.is_ascii_alphanumeric() {
+            end_at(start, at);
+            start = at + 1;
+        } else if after_lower && byte.is_ascii_uppercase() {
+            end_at(start, at);
+            start = at;
+        }
+        after_lower = byte.is_ascii_lowercase();
+    }
+    end_at(start, name.len());
 }
 
 /// Whether a value has the form of an e-mail address, whose domain ends in letters: "react@18.2.0" is a version.

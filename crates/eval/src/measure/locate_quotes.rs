@@ -86,7 +86,7 @@ fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) 
 /// Searches a quote as it is and as escaped in JSON.
 struct QuoteSearch<'q> {
     quote: &'q str,
-    plain: Finder<'q>,
+    plain: OnceCell<Finder<'q>>,
     /// As escaped in JSON; most quotes are found as they are.
     escaped: OnceCell<Vec<Finder<'static>>>,
     /// The addresses of results without the quote: later prompts repeat them.
@@ -95,12 +95,7 @@ struct QuoteSearch<'q> {
 
 impl<'q> QuoteSearch<'q> {
     fn of(quote: &'q str) -> QuoteSearch<'q> {
-        QuoteSearch {
-            quote,
-            plain: Finder::new(quote),
-            escaped: OnceCell::new(),
-            without: RefCell::default(),
-        }
+        QuoteSearch { quote, plain: OnceCell::new(), escaped: OnceCell::new(), without: RefCell::default() }
     }
 
     fn escaped(quote: &str) -> Vec<Finder<'static>> {
@@ -120,7 +115,10 @@ impl<'q> QuoteSearch<'q> {
 
     fn in_text(&self, text: &str) -> bool {
         let has = |finder: &Finder<'_>| finder.find(text.as_bytes()).is_some();
-        has(&self.plain) || self.escaped.get_or_init(|| QuoteSearch::escaped(self.quote)).iter().any(has)
+        // Most quotes begin a text.
+        text.starts_with(self.quote)
+            || has(self.plain.get_or_init(|| Finder::new(self.quote)))
+            || self.escaped.get_or_init(|| QuoteSearch::escaped(self.quote)).iter().any(has)
     }
 
     fn in_request(&self, request: &ToolRequest) -> bool {

@@ -143,7 +143,7 @@ verdict_otlp::labelled_enum! {
         Language = "language",
         /// The metric does not apply to this span.
         NotApplicable = "not_applicable",
-        /// Rules cannot tell, and no judge has decided.
+        /// Rules cannot decide, and no judge has decided.
         Undecided = "undecided",
         /// The judge returned an error or an invalid answer.
         JudgeError = "judge_error",

@@ -5,11 +5,10 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::hash::BuildHasher;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
-
-use foldhash::HashMap;
 
 use super::recurring::Recurring;
 use super::work_budget::WorkBudget;
@@ -17,25 +16,58 @@ use crate::recognise::Text;
 
 /// Values by their type and the address and length of their text. The text is stored as well, so that its
 /// address is not reused.
-type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
+type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>), BuildHasherDefault<KeyHasher>>;
+
+/// Hashes types and addresses, which no sender chooses.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The highest bits depend on all others.
+        self.0.rotate_left(32)
+    }
+}
 
 /// Values by their type and the hash of the text that they belong to, with the text.
-type OfContent = HashMap<(TypeId, u64), (Box<str>, Rc<dyn Any>)>;
+type OfContent = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
+
+/// Those that were asked for last, by [`slot`]: most texts are asked for several times, and to compare two costs less
+/// than to hash one.
+type RecentContent = Vec<Option<(TypeId, Rc<str>, Rc<dyn Any>)>>;
+const SLOTS: usize = 16;
+
+fn slot(text: &str) -> usize {
+    text.len() % SLOTS
+}
 
 /// Most bytes of texts that are kept with a value for their content; the values of others are computed at each use.
 const MAX_CONTENT: usize = 2 << 20;
 
 /// Values by their type, with whether the work on them exceeded the budget.
-type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool)>;
+type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool), BuildHasherDefault<KeyHasher>>;
 
 /// Values of the trace by their type, which are `Send`.
-pub(crate) type SendValues = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+pub(crate) type SendValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
     of_content: RefCell<OfContent>,
+    recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     of_trace: RefCell<OfTrace>,
     send_values: RefCell<SendValues>,
@@ -102,22 +134,44 @@ impl Memo {
     /// The value of type `T` for any text of this content, computed once: for texts that are not interned, such as
     /// parts of others.
     pub(crate) fn of_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
-        let known = self.of_content.borrow();
-        let key = (TypeId::of::<T>(), known.hasher().hash_one(text));
-        if let Some((of, value)) = known.get(&key)
-            && **of == *text
+        let of = TypeId::of::<T>();
+        if let Some(Some((known, text_of, value))) = self.recent_content.borrow().get(slot(text))
+            && *known == of
+            && **text_of == *text
             && let Ok(value) = value.clone().downcast::<T>()
         {
             return value;
+        }
+        let known = self.of_content.borrow();
+        let key = (of, known.hasher().hash_one(text));
+        if let Some((text_of, value)) = known.get(&key)
+            && **text_of == *text
+            && let Ok(made) = value.clone().downcast::<T>()
+        {
+            self.set_recent(of, text_of.clone(), value.clone());
+            return made;
         }
         drop(known);
         let made = Rc::new(work());
         let bytes = self.content_bytes.get() + text.len();
         if bytes <= MAX_CONTENT {
             self.content_bytes.set(bytes);
-            self.of_content.borrow_mut().insert(key, (text.into(), made.clone()));
+            let text_of: Rc<str> = text.into();
+            self.set_recent(of, text_of.clone(), made.clone());
+            self.of_content.borrow_mut().insert(key, (text_of, made.clone()));
         }
         made
+    }
+
+    fn set_recent(&self, of: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
+        let mut recent = self.recent_content.borrow_mut();
+        // Many traces have no such texts.
+        if recent.is_empty() {
+            recent.resize_with(SLOTS, || None);
+        }
+        if let Some(place) = recent.get_mut(slot(&text)) {
+            *place = Some((of, text, value));
+        }
     }
 
     /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose work

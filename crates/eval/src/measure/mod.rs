@@ -2,6 +2,31 @@
 //!
 //! In: an [`AgentTrace`] and one of its spans. Out: [`Measurement`]s with evidence, or questions for
 //! judges, which the caller asks. Names, scales and thresholds follow paper 001, tables 1 and 2.
+//!
+//! | module | content |
+//! |---|---|
+//! | `table`, `metric_names`, `custom_metric` | the rows of the metrics, their names, and the rows of custom metrics |
+//! | `settings`, `sections`, `gpa` | `verdict.metrics`: sections, and which metric is measured where |
+//! | `catalog`, `rule`, `evaluated_spans` | runs every rule; adapters from functions to metrics; the spans that are measured |
+//! | `measurement`, `defect`, `defects`, `confidence`, `reach` | results, findings, and how often a rule is right; the spans that a result is about |
+//! | `question`, `question_context`, `question_rounds`, `inputs` | questions to judges, and their rounds |
+//! | `merge_judgements`, `locate_quotes` | results of rules and judges merged; quotes located in the trace |
+//! | `latency`, `tokens` | metrics of every span, model call or tool call: its duration, its tokens |
+//! | `avoidance`, `error_detection`, `instruction_following`, `reasoning` | metrics of a model call |
+//! | `tool_completeness` | the metric of a tool call |
+//! | `agent`, `path`, `plan`, `checklist` | metrics of a run |
+//! | `ask`, `remote` | metrics that judges or remote evaluators answer |
+//! | `calls`, `tool_index`, `tool_purpose`, `schema` | calls: how they ended, the tools that were offered, what a tool does, schemas of arguments |
+//! | `error_kind`, `error_text`, `failure_origin`, `without_effect`, `harm_reason` | errors: their causes and texts, whose failure it is; calls that changed nothing or are harmful |
+//! | `provenance` | where the values of arguments came from |
+//! | `agent_index`, `conversation`, `dialogue` | agents by span; the turns of a run; the turns of a user |
+//! | `request`, `identifier`, `people` | the demands of a task; names of tools as words; words for people |
+//! | `language`, `vocabulary` | what a text states by its words, in the languages that rules read; words of all of them by meaning |
+//! | `numbers`, `units`, `currency`, `median` | numbers in texts, units, currencies; the median |
+//! | `records`, `tables` | structured results as records; tables in texts |
+//! | `content_piece`, `excerpt`, `sanitize` | pieces of content; excerpts as evidence; untrusted text made safe for prompts |
+//! | `memo`, `recurring`, `work_budget` | caches of one trace and of all traces; the bound on the work for a trace |
+//! | `testing` | small traces for the tests of other crates |
 
 use verdict_otlp::trace::Idx;
 
@@ -51,7 +76,7 @@ impl Context<'_> {
 
 /// A metric. Deterministic: equal contexts and answers give equal steps.
 pub trait Metric: Send + Sync {
-    /// The next step, given all answers so far. Its measurements are of the metric of the row, whatever name they were
+    /// The next step, given all answers so far. Its measurements are of the metric of the row, with any name they were
     /// created with.
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress;
 

@@ -105,6 +105,9 @@ pub(crate) fn all(text: &str) -> Vec<Number> {
     out
 }
 
+/// Most digits below a power of ten thousand.
+const MAX_LOWER: usize = 4;
+
 fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0xC3
 }
@@ -142,11 +145,39 @@ fn read(bytes: &[u8], start: usize) -> Number {
         tolerance: 0.5 * unit,
         start,
         end,
-        in_identifier: is_in_identifier(bytes, start, end),
+        in_identifier: false,
         fractional: fraction.is_some(),
     };
+    scale_by_myriads(bytes, &mut number);
+    number.in_identifier = is_in_identifier(bytes, start, number.end);
     scale(bytes, &mut number);
     number
+}
+
+/// Reads the powers of ten thousand of Chinese and Japanese numbers, and the digits behind them: "12万5000".
+fn scale_by_myriads(bytes: &[u8], number: &mut Number) {
+    const POWERS: [(&str, f64); 4] = [("万", 1e4), ("萬", 1e4), ("亿", 1e8), ("億", 1e8)];
+    let rest = bytes.get(number.end..).unwrap_or_default();
+    let Some((sign, factor)) = POWERS.iter().find(|(sign, _)| rest.starts_with(sign.as_bytes())) else {
+        return;
+    };
+    let behind = number.end + sign.len();
+    let lower = digits(bytes, behind);
+    number.bare = Some(number.value);
+    number.value *= factor;
+    number.other = number.other.map(|other| other * factor);
+    number.tolerance *= factor;
+    number.end = behind;
+    if !lower.is_empty() && lower.len() <= MAX_LOWER {
+        const UNITS: [(&str, f64); 2] = [("千", 1e3), ("百", 1e2)];
+        let end = behind + lower.len();
+        let rest = bytes.get(end..).unwrap_or_default();
+        let unit = UNITS.iter().find(|(sign, _)| rest.starts_with(sign.as_bytes()));
+        number.bare = None;
+        number.value += append_digits(0.0, lower) * unit.map_or(1.0, |(_, unit)| *unit);
+        number.tolerance = 0.5;
+        number.end = end + unit.map_or(0, |(sign, _)| sign.len());
+    }
 }
 
 /// The digits before the decimal point.

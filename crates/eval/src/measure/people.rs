@@ -19,7 +19,7 @@ pub(crate) fn are_named_by(word: &str) -> bool {
     WORDS.contains(word)
 }
 
-/// Whether a number behind these two words in lower case is one of people: "a table for 4".
+/// Whether a number after these two words in lower case is one of people: "a table for 4".
 pub(crate) fn are_counted_behind(words: &str) -> bool {
     words.contains(' ') && WORDS.contains(words)
 }

@@ -153,7 +153,8 @@ impl Provenance {
     }
 }
 
-/// Whether a negation precedes a part of the text: that there is nothing was said before ("there is no ferry; ask at ...").
+/// Whether a negation precedes a part of the text: that there is nothing was said before ("there is no ferry; ask at
+/// ...").
 pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
     let at = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     let before = text.get(..at).unwrap_or_default();

@@ -140,7 +140,7 @@ mod tests {
             (QuestionSubject::Span, Some(true), false)
         );
         assert_eq!(known.criterion, Some(PassCriterion::Score(4.0)));
-        // Another metric that fails there speaks against a pass, one that passes says nothing.
+        // Another metric that fails there is evidence against a pass; one that passes is no evidence.
         let other = context(own, 0, &[rule("reasoning_integrity", 1.0)]);
         assert_eq!((other.rules_passed, other.has_severe_finding), (Some(false), true));
         assert_eq!(context(own, 0, &[rule("reasoning_integrity", 5.0)]).rules_passed, None);

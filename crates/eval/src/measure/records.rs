@@ -167,8 +167,13 @@ fn slot(key: &str) -> usize {
 }
 
 impl KeyNames {
+    /// Those of a trace.
+    pub(crate) fn shared(memo: &Memo) -> Rc<KeyNames> {
+        memo.shared()
+    }
+
     /// The words of `key`.
-    fn of(&self, key: &str) -> Name {
+    pub(crate) fn of(&self, key: &str) -> Name {
         let is_same = |name: &&Name| matches!(&***name, [word] if word == key);
         if let Some(name) = self.recent.borrow()[slot(key)].as_ref().filter(is_same) {
             return Rc::clone(name);
@@ -192,7 +197,7 @@ pub(crate) struct Structure(pub(crate) Option<Records>);
 impl Structure {
     /// The structure of a result, read once per trace; `None` if the work budget is exceeded.
     pub(crate) fn of(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
-        let read = |text: &str| Structure(Records::read(text, &memo.shared::<KeyNames>()));
+        let read = |text: &str| Structure(Records::read(text, &KeyNames::shared(memo)));
         memo.budget.spend(text.len() / 16).then(|| memo.of(text, read))
     }
 }

@@ -1,9 +1,9 @@
 //! A cache of values computed from texts that many traces repeat: the system prompt of a service is the same in all
 //! its runs.
 //!
-//! In: a text and what is computed from it. Out: the value, from the cache if the text was read before. The cache belongs
-//! to an evaluator and is shared by its threads. A value must depend on its text alone, and its work must be counted as
-//! if it were done each time, so that the result for a trace does not depend on the traces before it.
+//! In: a text and what is computed from it. Out: the value, from the cache if the text was read before. The cache
+//! belongs to an evaluator and is shared by its threads. A value must depend on its text alone, and its work must be
+//! counted as if it were done each time, so that the result for a trace does not depend on the traces before it.
 
 use std::any::{Any, TypeId};
 use std::fmt;

@@ -51,8 +51,8 @@ fn columns(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// As spreadsheets export where the comma is the decimal point. A sentence has a space behind its sign; the last cell may
-/// be empty.
+/// As spreadsheets export where the comma is the decimal point. A sentence has a space after its sign; the last cell
+/// may be empty.
 fn semicolons(line: &str) -> Vec<&str> {
     match line.contains("; ") {
         true => Vec::new(),

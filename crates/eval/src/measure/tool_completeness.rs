@@ -18,14 +18,14 @@ use super::defects::{Defect, Findings};
 use super::{Context, Finding, Measurement, Unmeasured};
 use crate::measure::calls::attempts::{CallAttempts, quoted};
 use crate::measure::calls::call_index::CallIndex;
-use crate::measure::calls::signs::{is_of_model, of_call};
+use crate::measure::calls::error_signs::{is_of_model, of_call};
 use crate::measure::reasoning::recovery;
 use crate::recognise::{Call, ErrorSource};
 
 pub(crate) mod arguments;
 pub(crate) mod result;
 pub(crate) mod unexecuted;
-pub(crate) mod vain;
+pub(crate) mod empty_lookup;
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     match context.trace.views.get(context.at)?.kind {
@@ -67,7 +67,7 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
             findings.examine(usize::from(result_seen && arguments::schema(call).is_some()));
             seen |= result_seen;
         }
-        let invented = call.tool.and_then(|_| vain::wrote(context, call));
+        let invented = call.tool.and_then(|_| empty_lookup::wrote(context, call));
         let defects = arguments::defects(context, call).into_iter().chain(invented);
         findings.extend(defects.map(|finding| {
             let finding = recovery::graded(context, call, finding);
@@ -101,7 +101,7 @@ fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
 
 /// Checks the result or error of a call; false if neither is recorded.
 fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> bool {
-    if let Some(finding) = vain::not_found(context, call) {
+    if let Some(finding) = empty_lookup::not_found(context, call) {
         findings.push(finding);
         return true;
     }

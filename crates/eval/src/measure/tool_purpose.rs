@@ -104,8 +104,8 @@ pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     memo.of(tool, |name| Varies(is_varying(&identifier_words(name)))).0
 }
 
-/// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks` somebody
-/// for one.
+/// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks`
+/// somebody for one.
 pub(crate) fn is_of_kind(kind: &str, words: &[String]) -> bool {
     VERBS.kinds.get(kind).is_some_and(|kind| words.iter().any(|word| kind.contains(word.as_str())))
 }
@@ -269,7 +269,8 @@ fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
     sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
+/// The description of the tool of a call.
+pub(crate) fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
     let own = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
     own.or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
 }

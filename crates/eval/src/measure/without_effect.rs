@@ -3,10 +3,10 @@
 //! Principle: a result that consists of counts and flags, and whose counts are all 0, reports that nothing was done. A
 //! count of failures or attempts says the same; another count says what happened instead ("upserted": 1). A result that
 //! describes a thing as well may have such keys for the state of the thing. A result whose state is that of a refusal
-//! (`status: rejected`) reports the same, unless the call asked for this state, or was the request that may be rejected.
-//! A flag that the action was not accepted, or not done, reports the same if the result has a reason: without a reason it
-//! may be the state of the thing (an invitation that nobody accepted yet); where the result has nothing but flags and
-//! reasons, any participle says what was not done.
+//! (`status: rejected`) reports the same, unless the call asked for this state, or was the request that may be
+//! rejected. A flag that the action was not accepted, or not done, reports the same if the result has a reason: without
+//! a reason it may be the state of the thing (an invitation that nobody accepted yet); where the result has nothing but
+//! flags and reasons, any participle says what was not done.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ regex!(
 // In a text, another count of what was done: "0 rows updated, 1 row inserted".
 regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
 
-// What programs return is English in any language that their users speak: these are words of protocols.
+// What programs return is English in any language of their users: these are words of protocols.
 
 /// Words of keys that count failures or attempts, or measure something else.
 const COUNT_NO_EFFECT: [&str; 25] = [
@@ -90,6 +90,9 @@ const COUNT_EFFECTS: [&str; 17] = [
 /// States of what was refused.
 const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
+/// Flags of a trial, without the signs between their words.
+const TRIALS: [&str; 4] = ["dryrun", "dry_run", "simulated", "simulation"];
+
 /// Words of a state that waits for a decision: one of each, `pending_approval`, `AWAITING_REVIEW`, `approval required`.
 const WAITING: [&str; 8] =
     ["pending", "awaiting", "awaits", "waiting", "required", "requires", "needed", "needs"];
@@ -116,8 +119,24 @@ const MAX_ANSWER: usize = 12;
 /// Whether the result of a call reports that it had no effect.
 pub(crate) fn reports_none(call: &Call, memo: &Memo) -> bool {
     call.result.as_ref().is_some_and(|result| {
-        counts_nothing(result, memo) || is_refused(call, result, memo) || is_denied(call, result, memo)
+        counts_nothing(result, memo)
+            || is_refused(call, result, memo)
+            || is_denied(call, result, memo)
+            || is_trial(call, memo)
     })
+}
+
+/// Whether a flag in the result of a call says that it was only a trial: `dry_run: true`.
+pub(crate) fn is_trial(call: &Call, memo: &Memo) -> bool {
+    let is_short = |text: &&Text| {
+        text.len() <= MAX_DENIAL && TRIALS.iter().any(|trial| contains_ignoring_case(text, trial))
+    };
+    let structure = call.result.as_ref().filter(is_short).and_then(|result| Structure::of(result, memo));
+    let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
+    let own = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
+    let is_trial =
+        |field: &Field| field.value == Scalar::Bool(true) && TRIALS.contains(&&*field.name.concat());
+    own.flat_map(|record| &record.fields).any(is_trial)
 }
 
 /// Whether a flag in the result of a call says, together with a reason, that its action was not accepted or not done.
@@ -173,7 +192,8 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
 
 /// Whether the state in the result of a call says that it was refused.
 fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
-    if result.len() > MAX_BYTES || !REFUSED.iter().any(|state| contains_ignoring_case(result, state)) {
+    let may_be = |state: &&str| contains_ignoring_case(result, state);
+    if result.len() > MAX_BYTES || !REFUSED.iter().chain(&["not_"]).any(may_be) {
         return false;
     }
     let structure = Structure::of(result, memo);
@@ -185,7 +205,9 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
         let effects = [Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update];
         action_of(word).is_some_and(|action| effects.contains(&action))
     };
-    states.any(|state| REFUSED.contains(&state) && !is_asked(state))
+    // `not_posted`
+    let is_undone = |state: &str| state.starts_with("not_") && state.ends_with("ed");
+    states.any(|state| (REFUSED.contains(&state) || is_undone(state)) && !is_asked(state))
         && identifier_words(&call.name).first().is_some_and(takes_effect)
 }
 
@@ -309,6 +331,9 @@ mod tests {
             ("send_invite", r#"{"invite":"I-7","accepted":false}"#, false),
             ("pay_invoice", r#"{"posted":false,"code":"E_SUSPENDED"}"#, true),
             ("pay_invoice", r#"{"posted":false}"#, false),
+            ("pay_invoice", r#"{"result":"not_posted","note":"suspended"}"#, true),
+            ("roll_out", r#"{"dry_run":true,"plan":"v2 -> v1"}"#, true),
+            ("roll_out", r#"{"dry_run":false,"plan":"v2 -> v1"}"#, false),
             ("pay_invoice", r#"{"id":"I-7","posted":false,"message":"Will be posted at noon."}"#, false),
             ("create_task", r#"{"id":7,"title":"Call Ana","completed":false}"#, false),
             ("update_member", r#"{"id":7,"active":false,"message":"saved"}"#, false),

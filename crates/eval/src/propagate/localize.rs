@@ -98,7 +98,7 @@ fn worst(trace: &AgentTrace, own: &[OwnResult], failed: &[Idx]) -> Option<Idx> {
     let equal: Vec<Idx> = failed.iter().copied().filter(|&i| order(i, worst).is_eq()).collect();
     let mut above = HashSet::default();
     for &i in &equal {
-        // What lies above a span that was reached before has been added then.
+        // The spans above a span that was reached before were added then.
         trace.tree.ancestors(i).skip(1).take_while(|&ancestor| above.insert(ancestor)).for_each(drop);
     }
     equal.into_iter().filter(|i| !above.contains(i)).min()

@@ -59,7 +59,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut of = vec![None; tree.len()];
     let mut below = vec![FailuresBelow::default(); tree.len()];
     for &i in tree.order().iter().rev() {
-        // The verdict of a leaf follows from its own metrics, whatever its policy.
+        // The verdict of a leaf follows from its own metrics under every policy.
         let leaf = tree.children(i).is_empty();
         let policy = if leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
         let mut once = below[i];

@@ -5,8 +5,8 @@
 //!
 //! A finding is about a defect of another span if it names that span as its origin, or if it is about a run, cites that
 //! span, and that span fails by a finding of the same category. A tool call with invalid arguments is one defect of the
-//! model call that wrote them, whatever the tool, its agent and the trace measure of it. Among the spans that fail by a
-//! defect of a span that does not fail itself, the lowest counts.
+//! model call that wrote them, even if metrics of the tool, its agent and the trace find it as well. Among the spans
+//! that fail by a defect of a span that does not fail itself, the lowest counts.
 //!
 //! Where only one of both is below a span, the failure counts there, so that no policy ignores a failing child.
 

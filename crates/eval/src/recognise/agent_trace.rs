@@ -106,7 +106,8 @@ pub struct AgentTrace {
     /// Why a result of the trace cannot be read, the most specific reason: it is hidden or cut off, or
     /// (`Absent`) an image. `Present` if there is none such.
     pub results: Content,
-    /// By span, whether it is a model call whose prompt contains an image, a file or the like, whose content is not read.
+    /// By span, whether it is a model call whose prompt contains an image, a file or the like, whose content is not
+    /// read.
     pub has_media: OnceLock<Vec<bool>>,
     /// The e-mail addresses of its texts, see [`AgentTrace::addresses`].
     pub addresses: OnceLock<Addresses>,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use foldhash::{HashMap, HashSet};
-use verdict_otlp::stated::MAX_RESOURCE_ATTRIBUTES;
+use verdict_otlp::attribute_values::MAX_RESOURCE_ATTRIBUTES;
 use verdict_otlp::trace::{Attached, ById, Envelope, EnvelopeFields, Idx, Kind, SpanId, Tree};
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::{Attributes, Fields, Payload, work};

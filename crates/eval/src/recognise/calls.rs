@@ -159,7 +159,7 @@ impl AgentSpans<'_> {
 }
 
 /// The request that each tool span executes: matched by id, else by name and arguments, else by
-/// name and order. Only clocks of one resource tell which of two spans was first.
+/// name and order. Only clocks of one resource show which of two spans was first.
 fn link(
     tree: &Tree,
     views: &[SpanView],

@@ -1,7 +1,7 @@
 //! Finds by how much the clocks of a trace's services differ.
 //!
 //! Every resource (service instance) of a trace has its own clock. Causality bounds their differences: a child
-//! lies within its parent, and a tool call lies between the model call that asked for it and the first one that
+//! is within its parent, and a tool call is between the model call that asked for it and the first one that
 //! was given its result, as ids say, or else the texts of results in prompts. A clock whose times contradict
 //! these bounds is corrected by the smallest shift that contradicts the fewest of them; Jaeger adjusts single
 //! spans in a similar way, by their parents. The order of spans and calls, and what counts as before, follow the

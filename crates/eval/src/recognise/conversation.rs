@@ -7,6 +7,7 @@ use verdict_otlp::trace::{Kind, Status};
 
 use super::flat_message::FlatMessage;
 use super::interpret::{Interpreter, Lookup};
+use super::kind_rules::Order;
 use super::message::{Message, Part, Role, ToolRequest};
 use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
@@ -14,7 +15,6 @@ use super::overrides::{EventRule, Field, LeafKind, Meaning};
 use super::recorded_elsewhere::recorded_elsewhere;
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView};
-use super::table::Order;
 use super::{event, message_cache};
 
 impl Interpreter<'_> {

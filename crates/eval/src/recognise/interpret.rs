@@ -8,6 +8,7 @@ use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
 use super::flat_message::FlatMessage;
+use super::kind_rules::Order;
 use super::length_limit::LengthLimit;
 use super::message::{Part, Text, ToolDefinition};
 use super::message_cache::MessageCache;
@@ -16,7 +17,7 @@ use super::overrides::{Field, LeafKind};
 use super::recorded_elsewhere::recorded_elsewhere;
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView, Tokens};
-use super::table::{Order, Table};
+use super::table::Table;
 use super::texts::Texts;
 use super::{errors, plans, tool};
 
@@ -116,8 +117,12 @@ impl Interpreter<'_> {
 
     /// The first candidate of `field` that has a value, or else the first that has a part of it.
     pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
+        let candidates = scan.candidates(field);
+        if candidates.is_empty() {
+            return Lookup::Absent;
+        }
         let (mut redacted, mut cut) = (false, None);
-        for (_, order, value) in scan.candidates(field) {
+        for (_, order, value) in candidates {
             match value {
                 Value::Empty => {}
                 Value::Str(s) if self.table.is_absent(*order, s) => {}

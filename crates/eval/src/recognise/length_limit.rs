@@ -12,8 +12,8 @@ use foldhash::HashMap;
 use verdict_otlp::trace::EnvelopeFields;
 use verdict_otlp::{Attributes, Value};
 
-use super::ending::{Ending, ellipsis, is_broken_json, is_json};
 use super::scan::SpanScan;
+use super::truncated_text::{Ending, ellipsis, is_broken_json, is_json};
 
 /// Shorter texts are not considered: names and labels often have the same length.
 const MIN_LENGTH: usize = 64;

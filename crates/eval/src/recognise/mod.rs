@@ -10,6 +10,21 @@
 //! frame the run of an agent, `errors` the error signs that only repeat another span's, `agents` the agents,
 //! `clocks` the differences between the clocks of services, and `calls` the tool calls. `action_text` has the marks
 //! of actions, code and answers that a model writes as text.
+//!
+//! | file | content |
+//! |---|---|
+//! | `table`, `kind_rules`, `overrides` | the conventions, compiled; the kinds that they imply; their format |
+//! | `scan`, `interpret`, `span_view` | a span: its attributes, the value of each field, the result |
+//! | `node`, `json_keys`, `python_repr` | content as a tree; keys of JSON without parsing; objects as Python prints them |
+//! | `message`, `part`, `tool` | messages, their parts, and the arguments, results and definitions of tools |
+//! | `message_reader`, `message_cache`, `flat_message` | messages of any format, those of earlier prompts, those of flattened prompts |
+//! | `conversation`, `event`, `tool_span`, `evaluations` | the fields of a span that have a conversation, an event, a tool call or an evaluation |
+//! | `build`, `agent_trace`, `texts` | a trace from its spans; the result; each text once |
+//! | `agents`, `framing`, `open_runs` | agents, chains that frame a run, runs whose own span has not arrived |
+//! | `calls`, `tool_lookup`, `control_tools` | tool calls; tools by name; tools by which an agent controls its own run |
+//! | `errors`, `wrappers`, `clocks` | repeated error signs, repeated spans, differences between clocks |
+//! | `plans`, `action_text` | plans; marks of actions in texts |
+//! | `length_limit`, `truncated_text`, `recorded_elsewhere` | content that is cut off, or recorded in another place |
 
 pub(crate) mod action_text;
 mod agents;
@@ -18,7 +33,7 @@ mod calls;
 mod clocks;
 mod control_tools;
 mod conversation;
-mod ending;
+mod truncated_text;
 mod errors;
 mod evaluations;
 mod event;
@@ -26,6 +41,7 @@ mod flat_message;
 mod framing;
 mod tool_span;
 mod interpret;
+mod kind_rules;
 mod length_limit;
 pub(crate) mod json_keys;
 pub(crate) mod message;
@@ -52,7 +68,6 @@ mod wrappers;
 use agent_trace::Phase;
 pub(crate) use agent_trace::{Agent, AgentTrace, Call};
 pub(crate) use control_tools::ControlTools;
-pub(crate) use ending::is_broken_json;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub(crate) use node::Node;
 pub(crate) use overrides::Overrides;
@@ -60,6 +75,7 @@ pub(crate) use plans::lines as plan_steps;
 pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};
 pub(crate) use table::TableError;
 pub(crate) use tool_lookup::ToolLookup;
+pub(crate) use truncated_text::is_broken_json;
 pub(crate) use verdict_otlp::trace::Attached;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 

@@ -56,7 +56,7 @@ pub struct Overrides {
 }
 
 impl Field {
-    /// What a model or a tool was given or returned, in place of which a hash may stand.
+    /// What a model or a tool was given or returned, in place of which a hash may be recorded.
     pub(crate) fn is_content(self) -> bool {
         use Field::{
             Arguments, Conversation, Input, Output, OutputCalls, OutputReasoning, PackedEvents, Result,

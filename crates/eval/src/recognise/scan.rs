@@ -5,8 +5,9 @@ use verdict_otlp::trace::{Kind, SpanId, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value, byte_fields};
 
+use super::kind_rules::{KindStatement, Order};
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
-use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, KindStatement, Leaf, Order, Table};
+use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Leaf, Table};
 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.
@@ -351,13 +352,16 @@ impl<'a> SpanScan<'a> {
     }
 
     /// The candidates of a field in order of precedence.
+    #[inline]
     pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
         if self.has_field & bit(field) == 0 {
             return &[];
         }
         let from = self.fields.partition_point(|(f, _, _)| *f < field);
-        let to = self.fields.partition_point(|(f, _, _)| *f <= field);
-        self.fields.get(from..to).unwrap_or(&[])
+        let rest = self.fields.get(from..).unwrap_or_default();
+        // Mostly there is one.
+        let count = rest.iter().take_while(|(f, _, _)| *f == field).count();
+        rest.get(..count).unwrap_or_default()
     }
 
     /// The flattened leaves of a field, by precedence, then index.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use verdict_otlp::trace::Kind;
 
 use super::control_tools::ControlTools;
-use super::ending::is_broken_json;
-use super::overrides::{EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
+use super::kind_rules::{KindRule, KindStatement, Order, SpanNameRule};
+use super::overrides::{EventRule, Field, LeafKind, Meaning, Overrides, PlanMarker};
 use super::tool;
+use super::truncated_text::is_broken_json;
 use crate::pattern::contains_ignoring_case;
 
 macro_rules! built_in {
@@ -63,104 +63,6 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Values by the bytes of a key or of a part of it.
 type ByKey<V> = Map<Box<[u8]>, V>;
-
-/// The precedence of a candidate for a field: lower comes first.
-pub(crate) type Order = u16;
-
-/// The kind that one attribute or name implies.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct KindStatement {
-    pub(crate) rank: Rank,
-    pub(crate) order: Order,
-    pub(crate) kind: Kind,
-    pub(crate) lifecycle: bool,
-}
-
-impl KindStatement {
-    /// Whether this statement takes precedence over `other`.
-    pub(crate) fn outranks(&self, other: Option<KindStatement>) -> bool {
-        other.is_none_or(|other| (self.rank, self.order) < (other.rank, other.order))
-    }
-}
-
-/// The kind that span names of one form imply.
-#[derive(Debug)]
-struct SpanNameRule {
-    scope: Box<str>,
-    begins: Box<str>,
-    /// `None` if the name must equal `begins`.
-    ends: Option<Box<str>>,
-    statement: KindStatement,
-}
-
-impl SpanNameRule {
-    fn new(rule: &NameRule, order: Order) -> SpanNameRule {
-        let (begins, ends) = match rule.name.split_once('*') {
-            Some((begins, ends)) => (begins, Some(ends.into())),
-            None => (rule.name.as_str(), None),
-        };
-        let statement = KindStatement { rank: rule.rank, order, kind: rule.kind, lifecycle: false };
-        SpanNameRule { scope: rule.scope.as_str().into(), begins: begins.into(), ends, statement }
-    }
-
-    fn matches(&self, scope: &str, name: &str) -> bool {
-        let named = match &self.ends {
-            None => *self.begins == *name,
-            Some(ends) => {
-                name.len() >= self.begins.len() + ends.len()
-                    && name.starts_with(self.begins.as_ref())
-                    && name.ends_with(ends.as_ref())
-            }
-        };
-        named && scope.starts_with(self.scope.as_ref())
-    }
-}
-
-/// The kinds that the values of one attribute imply.
-#[derive(Debug)]
-pub(super) struct KindRule {
-    rank: Rank,
-    order: Order,
-    /// Kinds by value in lower case, and whether the value marks a lifecycle span.
-    values: Map<Box<str>, (Kind, bool)>,
-    /// Kinds by the beginning of a value.
-    prefixes: Vec<(Box<str>, Kind)>,
-    otherwise: Option<Kind>,
-}
-
-impl KindRule {
-    fn new(key: &KindKey, order: Order) -> KindRule {
-        let KindKey { rank, otherwise, .. } = *key;
-        let mut rule = KindRule { rank, order, values: Map::default(), prefixes: Vec::new(), otherwise };
-        for (value, &kind) in &key.values {
-            let value = value.to_ascii_lowercase();
-            let lifecycle = key.lifecycle.iter().any(|l| l.eq_ignore_ascii_case(&value));
-            match value.strip_suffix('*') {
-                Some(prefix) => rule.prefixes.push((prefix.into(), kind)),
-                None => {
-                    rule.values.insert(value.into(), (kind, lifecycle));
-                }
-            }
-        }
-        rule
-    }
-
-    /// The statement about spans with this value.
-    fn statement(&self, value: &str) -> Option<KindStatement> {
-        let mut lower = [0u8; 64];
-        let value = value.trim_matches('"').trim();
-        let found = lower.get_mut(..value.len()).and_then(|buffer| {
-            buffer.copy_from_slice(value.as_bytes());
-            buffer.make_ascii_lowercase();
-            let value = std::str::from_utf8(buffer).ok()?;
-            let prefixed = || self.prefixes.iter().find(|(prefix, _)| value.starts_with(prefix.as_ref()));
-            self.values.get(value).copied().or_else(|| prefixed().map(|(_, kind)| (*kind, false)))
-        });
-        let otherwise = || self.otherwise.filter(|_| !value.is_empty()).map(|kind| (kind, false));
-        let (kind, lifecycle) = found.or_else(otherwise)?;
-        Some(KindStatement { rank: self.rank, order: self.order, kind, lifecycle })
-    }
-}
 
 /// Every meaning of one key.
 #[derive(Debug, Default)]
@@ -215,7 +117,7 @@ pub(crate) struct Table {
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
-    /// Lives as long as the conventions, so that it is shared by all traces.
+    /// Has the lifetime of the conventions, so that it is shared by all traces.
     pub(crate) definitions: tool::DefinitionCache,
 }
 

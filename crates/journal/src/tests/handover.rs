@@ -113,7 +113,7 @@ mod sync {
 
         use loom::sync::Notify;
 
-        thread_local!(static PARKER: RefCell<Arc<Notify>> = unreachable!("set when the thread is started"));
+        thread_local!(static PARKER: RefCell<Arc<Notify>> = panic!("set when the thread is started"));
 
         #[derive(Clone)]
         pub(in super::super) struct Thread(Arc<Notify>);

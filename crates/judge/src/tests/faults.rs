@@ -137,7 +137,7 @@ async fn a_judge_that_is_too_slow_is_asked_again() {
         };
         let answer = tokio::select! {
             answer = bench.ask("Rate this.") => answer,
-            () = clock => unreachable!(),
+            () = clock => panic!("the clock ends"),
         };
         assert_eq!(scores(&answer).map(|scores| scores[0]), expected);
         assert_eq!(requests().await, 2);

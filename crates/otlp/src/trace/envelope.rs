@@ -26,8 +26,8 @@ impl Envelope {
     }
 }
 
-/// Encoded fields of a resource or scope, with a hash that is taken once. A resource may have megabytes, and is compared
-/// with those of all spans of its trace: fields are equal if their keyed hashes of 128 bits are.
+/// Encoded fields of a resource or scope, with a hash that is taken once. A resource may have megabytes, and is
+/// compared with those of all spans of its trace: fields are equal if their keyed hashes of 128 bits are.
 #[derive(Clone)]
 pub struct EnvelopeFields {
     bytes: Bytes,

@@ -169,7 +169,8 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     findings.push(Defect::PartUnanswered.finding(rationale, answer));
 }
 
-/// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing up.
+/// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing
+/// up.
 fn may_give_number(context: &Context<'_>, i: usize) -> bool {
     let trace = context.trace;
     let mut made = 0;

@@ -158,14 +158,17 @@ impl<'a> CallSequence<'a> {
     }
 
     /// Series of at least `least` calls of one tool, in order, that failed with the same error and are `alike`;
-    /// calls of other tools may stand between them. Series of identical calls are left out, as
+    /// calls of other tools may be between them. Series of identical calls are left out, as
     /// `failing_repeats` reports them.
     fn failing_series(
         &self,
         least: usize,
         alike: impl Fn(&Attempt, &Attempt) -> bool,
     ) -> impl Iterator<Item = Vec<usize>> {
-        let mut by_tool = self.steps.to_vec();
+        let has_failed = |i: &&usize| self.attempt(**i).is_some_and(Attempt::failed);
+        // Without so many failures there is no series of them.
+        let is_possible = self.steps.iter().filter(has_failed).nth(least.saturating_sub(1)).is_some();
+        let mut by_tool = if is_possible { self.steps.to_vec() } else { Vec::new() };
         by_tool.sort_by_key(|&i| (self.name(i), i));
         let continues = move |&a: &usize, &b: &usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };

@@ -229,7 +229,7 @@ impl CoverageCheck<'_> {
     }
 }
 
-/// Whether all arguments are words and plain counts. A code, a position or an identifier may stand for a name: "JFK".
+/// Whether all arguments are words and plain counts. A code, a position or an identifier may represent a name: "JFK".
 fn names_in_words(arguments: &Value) -> bool {
     let is_word = |word: &str| word.len() > 1 && word.chars().skip(1).all(|c| c.is_lowercase() || c == '\'');
     let has_words = |text: &str| {

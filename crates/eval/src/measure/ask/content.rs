@@ -184,7 +184,8 @@ impl Asker {
     }
 
     /// As [`excerpt`], cleaned. The text is cleaned before it is cut, since a part of a secret matches no pattern; of a
-    /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not shown.
+    /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not
+    /// shown.
     pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {
         self.excerpt_numbering(text, max, &Addresses::default())
     }

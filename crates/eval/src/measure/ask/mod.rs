@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `rubric/` | the rubric of each metric |
 //! | `config` | `verdict.ask`, `verdict.rubrics`, `verdict.instructions` |
+//! | `asker` | how questions are asked, resolved once from the configuration |
 //! | `filter` | which questions are asked: sampling, spans, conditions |
 //! | `step` | a metric of one model or tool call |
 //! | `surroundings`, `links` | what a judge of a step sees in addition to it: task, request, definition, earlier and later steps |
@@ -16,6 +17,7 @@
 //! | `topology`, `utc` | which agents call which, as observed; when the run began |
 //! | `origins` | whose content a text is, where spans of several services repeat it |
 //! | `content`, `prompt_page` | untrusted content, cleaned (`measure::sanitize`) and fenced |
+//! | `stable_hash` | a hash that is the same in every process, for the marks of fences |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
 //! | `outcome` | the last question about a trace: what its failures meant |
 //! | `whole_trace` | a baseline: one question about a whole trace |

@@ -1,7 +1,7 @@
 //! Whose content a text is.
 //!
-//! In: a trace and a text of a span. Out: the spans whose content it is, as far as that can be told: prompts repeat what
-//! tools and models produced, and a tool may return what an agent of another service answered, so that the service
+//! In: a trace and a text of a span. Out: the spans whose content it is, as far as that can be told: prompts repeat
+//! what tools and models produced, and a tool may return what an agent of another service answered, so that the service
 //! of a span is not that of all its content. A text whose origin is not known counts as content of every span.
 
 use foldhash::HashMap;

@@ -1,4 +1,5 @@
-//! The time at which a run began, as a judge reads it: requests and answers speak of today and of next Friday.
+//! The time at which a run began, as a judge reads it: requests and answers contain words such as "today" and "next
+//! Friday".
 
 /// Times before 2001 are of a clock that was not set.
 const CLOCK_SET: u64 = 978_307_200;

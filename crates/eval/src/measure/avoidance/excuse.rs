@@ -1,15 +1,15 @@
 //! The lookups that a statement of inability rests on.
 //!
-//! In: the sentence, and what its agent looked up before it. Out: the call or the retrieval that shows the lack, or that
-//! a lookup about the same thing was made. A call shows it if it found nothing or failed through no fault of the model, and
-//! is the last one, or asked for what the sentence names. Retrieved passages are the nearest ones, whether or not they
-//! have the answer.
+//! In: the sentence, and what its agent looked up before it. Out: the call or the retrieval that shows the lack, or
+//! that a lookup about the same thing was made. A call shows it if it found nothing or failed through no fault of the
+//! model, and is the last one, or asked for what the sentence names. Retrieved passages are the nearest ones, whether
+//! or not they have the answer.
 
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::Declined;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
-use crate::measure::calls::nothing::is_nothing;
+use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::failure_origin::is_of_others;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::has_digit;
@@ -126,8 +126,8 @@ pub(super) fn looked_up(context: &Context<'_>, sentence: &str, declined: &Declin
     has_looked_up(context, sentence, declined, |_| true)
 }
 
-/// Whether the thing was looked up, and the result or the sentence gives a reason. Without any, a record that allows the
-/// action explains nothing.
+/// Whether the thing was looked up, and the result or the sentence gives a reason. Without any, a record that allows
+/// the action explains nothing.
 pub(super) fn gives_reason(context: &Context<'_>, sentence: &str, declined: &Declined) -> bool {
     let classes = classes_in(sentence, None, context.memo);
     let says_why = has_digit(sentence) || classes.is_none_or(|classes| classes.has_any(REASONS));

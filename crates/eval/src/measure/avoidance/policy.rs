@@ -47,7 +47,7 @@ pub(super) struct Declined {
 
 impl Declined {
     /// In another language than English, the action and its objects are the first verb and the other words with
-    /// content, wherever they stand: the verb may be the last word.
+    /// content, wherever they are: the verb may be the last word.
     pub(super) fn of(sentence: &str, language: Language) -> Option<Declined> {
         if language == Language::English {
             return Declined::after(sentence, |_| true);
@@ -96,7 +96,7 @@ impl Declined {
     }
 }
 
-/// The action of a verb, in English also of a noun that stands for it.
+/// The action of a verb, in English also of a noun for it.
 fn action(word: &str, language: Language) -> Option<Action> {
     match language {
         Language::English => action_of(word),

@@ -42,8 +42,8 @@ pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &Said<'_>) -> 
     (replied || asks_back()).then_some(Turn::NotFinal)
 }
 
-/// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to do
-/// about a lack, or what is declined was looked up.
+/// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to
+/// do about a lack, or what is declined was looked up.
 pub(super) fn is_grounded(context: &Context<'_>, said: &Said<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));

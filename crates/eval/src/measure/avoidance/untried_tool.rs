@@ -34,7 +34,7 @@ const RECORDS: [&str; 11] = [
     "passenger",
     "employee",
 ];
-/// The sentence speaks of what is missing, not of what cannot be done.
+/// The sentence is about what is missing, not about what cannot be done.
 const CONDITIONS: [&str; 6] = ["without", "until", "unless", "before", "if", "yet"];
 
 /// Verbs of tools that open what a lookup names.
@@ -95,8 +95,8 @@ pub(super) fn untried<'t>(
         .then_some(tool)
 }
 
-/// The tool that opens what a lookup pointed to, if none was opened: `open_doc` after a row with a `doc_id` that has two
-/// words of what is said to be out of reach, and no call with an identifier of the rows.
+/// The tool that opens what a lookup pointed to, if none was opened: `open_doc` after a row with a `doc_id` that has
+/// two words of what is said to be out of reach, and no call with an identifier of the rows.
 fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Option<&'t str> {
     let trace = context.trace;
     let calls = &trace.agents.get(agent)?.calls;

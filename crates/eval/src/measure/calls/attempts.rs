@@ -14,7 +14,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use crate::measure::Memo;
-use crate::measure::calls::signs::reported_by;
+use crate::measure::calls::error_signs::reported_by;
 use crate::measure::defects::Defect;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::tool_purpose::{Purpose, purpose};

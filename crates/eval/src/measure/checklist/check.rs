@@ -14,7 +14,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::compiled::Compiled;
 use super::log::{LogSource, LogText, calls_within};
 use crate::measure::Memo;
-use crate::measure::calls::signs::of_call;
+use crate::measure::calls::error_signs::of_call;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
 use crate::measure::path::argument::same;
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn pattern_is_compiled_once() {
         let check: Check = serde_saphyr::from_str("matches: { text: '^[0-9.]+ EUR$' }").unwrap();
-        let Check::Matches(lookup) = &check else { unreachable!() };
+        let Check::Matches(lookup) = &check else { panic!("another check") };
         let trace = run();
         let first = std::ptr::from_ref(lookup.compiled.get(&lookup.text).unwrap());
         assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().yes);

@@ -13,7 +13,7 @@ use super::plan_content::PlanContent;
 use crate::measure::Memo;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::{TraceContent, WITHHELD};
-use crate::measure::calls::signs::of_call;
+use crate::measure::calls::error_signs::of_call;
 use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::work_budget::BYTES_PER_STEP;

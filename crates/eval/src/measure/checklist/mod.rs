@@ -9,6 +9,16 @@
 //!
 //! The questions depend only on the task's text, so that the answer cache applies to all runs of a
 //! task. The verdict is computed from the answers by rule.
+//!
+//! | file | content |
+//! |---|---|
+//! | `settings`, `compiled` | the section `verdict.metrics.checklist`, and its regular expressions |
+//! | `criteria`, `forms` | the questions, and their forms |
+//! | `log`, `plan_content` | the log of a run, from which proofs are taken, without plans |
+//! | `retrieve`, `summary` | the passages that may prove an answer; summaries of them |
+//! | `compose`, `inquiry`, `tools` | the answer to a question; how it is asked for; the tools of its judge |
+//! | `check` | checks that answer a question by rules |
+//! | `result` | the verdict |
 
 use std::collections::HashMap;
 

@@ -240,7 +240,7 @@ fn only_item(measured: &[Measurement]) -> Json {
     serde_json::from_str::<Json>(items).unwrap()["eval"][0].clone()
 }
 
-/// An honest judge: the record does not hold a fact of the world, so that it cannot suffice.
+/// A correct judge: the record does not contain a fact of the world, so that it cannot suffice.
 fn factual(question: &Question) -> Json {
     let mut said = perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "no");
     said["class"] = json!("factual");

@@ -1,8 +1,8 @@
 //! An answer that a limit of length cut off.
 //!
 //! In: a model call. Out: a finding if it is the last of its run and ended at the limit without a call. An
-//! earlier call that is cut off may be continued. Where no limit is reported, an answer is cut off that ends in the last
-//! item of a list, which is shorter than all before it, with the beginning of a word that only a result has whole.
+//! earlier call that is cut off may be continued. Where no limit is reported, an answer is cut off that ends in the
+//! last item of a list, which is shorter than all before it, with the beginning of a word that only a result has whole.
 
 use verdict_otlp::trace::Kind;
 

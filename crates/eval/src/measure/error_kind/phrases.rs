@@ -1,7 +1,7 @@
 //! Phrases that name the cause of an error, in lower case.
 //!
-//! Data for [`error_kind`](super). Messages of programs are English whatever their users speak, so that there is no list
-//! for each language. A phrase that starts or ends with a letter or digit only matches at a word
+//! Data for [`error_kind`](super). Messages of programs are English in any language of their users, so that there is no
+//! list for each language. A phrase that starts or ends with a letter or digit only matches at a word
 //! border on that side, unless it has `~` there.
 
 use crate::measure::defects::Defect;
@@ -61,6 +61,9 @@ const ARGUMENTS: &[&str] = &[
     "unexpected argument",
     "unexpected arguments",
     "is a required property",
+    "must be formatted",
+    "must be in the format",
+    "invalid date format",
 ];
 const TOOLS: &[&str] = &[
     "unknown tool",

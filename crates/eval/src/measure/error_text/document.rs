@@ -1,7 +1,8 @@
 //! Documents that begin like an error report: an article about a status code, a story of an error, a page of a manual.
 //!
-//! In: a text, and the words at its beginning that an error report may begin with. Out: whether the text is a document. An
-//! error report is short, or has a structure or a trace; a document goes on in sentences. It names its subject again.
+//! In: a text, and the words at its beginning that an error report may begin with. Out: whether the text is a document.
+//! An error report is short, or has a structure or a trace; a document goes on in sentences. It names its subject
+//! again.
 
 use super::{headline, uncaught};
 use crate::measure::defects::clip;
@@ -16,7 +17,7 @@ const MIN_SENTENCES: usize = 3;
 const MIN_WORDS: usize = 7;
 /// Least further times that a document names its subject.
 const MIN_NAMED: usize = 2;
-/// Least lines of a text in which the end of a run is told.
+/// Least lines of a text that describes the end of a run.
 const MIN_LINES: usize = 4;
 /// Most bytes of a title.
 const MAX_TITLE: usize = 120;
@@ -29,7 +30,7 @@ regex!(
 // A story may begin so, and so may a report.
 regex!(STORY, r"(?i)^(?:an?|some|the following|there was an?)\s");
 
-/// Whether `text`, which begins with the words `found`, is a document about what they name, or tells of it.
+/// Whether `text`, which begins with the words `found`, is a document about what they name.
 pub(super) fn is_about(text: &str, found: &str) -> bool {
     if text.len() <= SHORT_BYTES {
         return false;
@@ -45,13 +46,13 @@ pub(super) fn is_about(text: &str, found: &str) -> bool {
     };
     match subject {
         Some(subject) => is_named(subject) && has_sentences(text),
-        // Behind a colon is the message of the error.
+        // After a colon is the message of the error.
         None => title(text).is_some_and(|title| !title.contains(": ") && !found.contains(':')),
     }
 }
 
-/// Whether what reads as an error is a part of a document: its title, the end of what it quotes or logs, or the end of a run
-/// that it tells of. For a tool that returns documents.
+/// Whether what reads as an error is a part of a document: its title, the end of what it quotes or logs, or the end of
+/// a run that it describes. For a tool that returns documents.
 pub(super) fn has_it_within(text: &str) -> bool {
     let before_end = || {
         let at = uncaught::at_end(text)?.as_ptr().addr() - text.as_ptr().addr();

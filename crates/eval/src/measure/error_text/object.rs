@@ -37,7 +37,7 @@ pub(super) fn reported(text: &str) -> Option<String> {
     from_text(text)
 }
 
-/// The passage of a text that makes it an error report. What an executor says of a run decides over what the
+/// The passage of a text that makes it an error report. What an executor reports of a run decides over what the
 /// program wrote.
 fn from_text(text: &str) -> Option<String> {
     if let Some(said) = headline::find(text) {
@@ -195,7 +195,7 @@ const EXIT_STATUS: [&str; 7] =
 /// Keys of the output of a run, the most telling first.
 const OUTPUTS: [&str; 7] = ["stderr", "error", "output", "stdout", "message", "content", "result"];
 
-/// The exit status of a run, also in the metadata beside its output.
+/// The exit status of a run, also in the metadata next to its output.
 fn exit_status(map: &Map<String, Value>) -> Option<i64> {
     let of = |map: &Map<String, Value>| EXIT_STATUS.iter().find_map(|key| map.get(*key)?.as_i64());
     of(map).or_else(|| of(map.get("metadata")?.as_object()?))

@@ -6,7 +6,7 @@
 //!
 //! In: the system and user messages of a prompt, the calls or the code of the output, and their results.
 //! Out: a finding on the model span that read more. A limit is about the calls of a tool if its sentence
-//! has a word of the tool's name or speaks of calls; code that prints is always meant.
+//! has a word of the tool's name or is about calls; code that prints is always meant.
 
 use serde_json::Value;
 

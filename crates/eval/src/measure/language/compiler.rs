@@ -106,7 +106,7 @@ impl Compiler<'_> {
     }
 }
 
-/// `source` without gaps at the ends of alternatives: the words that they stand for change nothing, and they
+/// `source` without gaps at the ends of alternatives: the words that they match change nothing, and they
 /// end with the space that the border of the pattern requires.
 fn without_final_gaps(source: &str) -> String {
     let mut source = source.to_owned();
@@ -148,6 +148,11 @@ impl Pattern {
 
     pub(super) fn is_match(&self, words: &str) -> bool {
         self.anywhere.get_or_init(|| self.compile("\\A(?s-u:.)*?")).is_match(words.as_bytes())
+    }
+
+    /// As [`Pattern::is_match`], of a pattern that begins with an anchor.
+    pub(super) fn is_whole(&self, words: &str) -> bool {
+        self.get().is_match(words.as_bytes())
     }
 
     /// The first match.

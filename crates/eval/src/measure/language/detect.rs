@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::known::Language;
+use super::supported::Language;
 use crate::measure::excerpt::push_lowercase;
 
 /// Bytes that are read.
@@ -18,7 +18,7 @@ pub(super) const MAX_BYTES: usize = 3000;
 const MIN_SCORE: f32 = 1.3;
 /// The best language's share of the score of the best and the second.
 const MIN_SHARE: f32 = 0.58;
-/// The least score of another language that is too low to recognise it, but speaks against English.
+/// The least score of another language that is too low to recognise it, but excludes English.
 const MIN_HINT: f32 = 1.0;
 /// Prose of so many words in lower case has function words of its language.
 const MIN_PROSE: usize = 20;
@@ -53,8 +53,10 @@ const FUNCTION_WORDS: &str = include_str!("data/function_words.txt");
 
 /// Bits of the filter of words, some twenty for each.
 const FILTER_BITS: u64 = 1 << 15;
+/// Bytes that are classified at once.
+const BLOCK: usize = 8;
 /// Bytes of a word that the filter sees.
-const HEAD: usize = 8;
+const HEAD: usize = BLOCK;
 
 /// By word, the languages that have it, as indexes of `codes`.
 struct Table {
@@ -73,24 +75,33 @@ impl Table {
 
     /// Whether there may be such a word, in any case of ASCII letters.
     fn may_have(&self, text: &str, word: Range<usize>) -> bool {
-        let (at, bit) = place(text.as_bytes(), word);
+        let len = word.len();
+        self.may_have_head(head(text.as_bytes(), word), len)
+    }
+
+    /// The same of a word of so many bytes with this [`head`].
+    fn may_have_head(&self, head: u64, len: usize) -> bool {
+        let (at, bit) = place(head, len);
         self.filter.get(at).is_some_and(|bits| bits >> bit & 1 == 1)
     }
 }
 
-/// The place of a word of `text` in the filter: of its first bytes in lower case, and its length.
-fn place(text: &[u8], word: Range<usize>) -> (usize, u64) {
-    let (start, len) = (word.start, word.len());
-    // Eight bytes at once, those behind the word as zeros.
-    let head = match text.get(start..start + HEAD).and_then(|head| <[u8; HEAD]>::try_from(head).ok()) {
-        Some(head) => u64::from_le_bytes(head) << (8 * HEAD.saturating_sub(len)),
+/// The first bytes of a word of `text`, those of a shorter word highest, above zeros.
+fn head(text: &[u8], word: Range<usize>) -> u64 {
+    match block_at(text, word.start) {
+        // Those behind the word are shifted out.
+        Some(block) => block << (8 * HEAD.saturating_sub(word.len())),
         None => text
             .get(word)
             .unwrap_or_default()
             .iter()
             .take(HEAD)
             .fold(0, |head, byte| (head >> 8) | u64::from(*byte) << (8 * (HEAD - 1))),
-    };
+    }
+}
+
+/// The place of a word of so many bytes in the filter, in any case of ASCII letters.
+fn place(head: u64, len: usize) -> (usize, u64) {
     let hash = ((head | 0x2020_2020_2020_2020) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let bit = hash >> (u64::BITS - FILTER_BITS.trailing_zeros());
     ((bit / 64) as usize, bit % 64)
@@ -107,7 +118,7 @@ fn table() -> Result<Table, String> {
         table.codes.push(code);
         let is_read = Language::ALL.iter().any(|language| language.as_str() == code);
         for word in words.split_whitespace() {
-            let (at, bit) = place(word.as_bytes(), 0..word.len());
+            let (at, bit) = place(head(word.as_bytes(), 0..word.len()), word.len());
             table.filter.get_mut(at).into_iter().for_each(|bits| *bits |= 1 << bit);
             let languages = table.words.entry(word).or_default();
             // Neighbours come last, and have only words of their own.
@@ -134,8 +145,8 @@ struct Scripts {
     other: usize,
 }
 
-/// Bytes that are classified at once.
-const BLOCK: usize = 8;
+/// Bytes that are passed over at once if all are ASCII.
+const PART: usize = 32;
 
 impl Scripts {
     fn of(text: &str) -> Scripts {
@@ -144,19 +155,11 @@ impl Scripts {
         // Parts so short that the compiler counts many bytes at once.
         let latin = text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(letters(part))).sum();
         let mut scripts = Scripts { latin, ..Scripts::default() };
-        if text.is_ascii() {
-            return scripts;
-        }
-        for (nth, block) in text.as_bytes().chunks(BLOCK).enumerate() {
-            let full = block.first_chunk().copied();
-            let bytes = full.unwrap_or_else(|| std::array::from_fn(|at| block.get(at).copied().unwrap_or(0)));
-            let block = u64::from_le_bytes(bytes);
+        for (nth, part) in text.as_bytes().chunks(PART).enumerate().filter(|(_, part)| !part.is_ascii()) {
             // The first byte of a character of several bytes has both of the highest bits.
-            let mut starts = block & (block << 1) & 0x8080_8080_8080_8080;
-            while starts != 0 {
-                let at = nth * BLOCK + starts.trailing_zeros() as usize / 8;
-                scripts.count(text.get(at..).and_then(|rest| rest.chars().next()));
-                starts &= starts - 1;
+            let starts = part.iter().enumerate().filter(|(_, byte)| **byte >= 0xc0);
+            for (at, _) in starts {
+                scripts.count(text.get(nth * PART + at..).and_then(|rest| rest.chars().next()));
             }
         }
         scripts
@@ -275,22 +278,33 @@ const CLASSES: [u8; 256] = {
 /// The number of ASCII letters at the beginning of `bytes`, eight of which are classified at once.
 #[inline]
 pub(super) fn letters(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
     let mut at = 0;
-    while let Some(block) = bytes.get(at..at + 8).and_then(|block| <[u8; 8]>::try_from(block).ok()) {
-        let block = u64::from_le_bytes(block);
-        // Without the highest bit of any byte, no sum carries into the next one.
-        let lower = (block | (0x20 * ONES)) & !HIGH;
-        let from_a = lower + u64::from(0x80 - b'a') * ONES;
-        let after_z = lower + u64::from(0x7f - b'z') * ONES;
-        let others = !(from_a & !after_z & !block) & HIGH;
-        if others != 0 {
-            return at + others.trailing_zeros() as usize / 8;
+    while let Some(block) = block_at(bytes, at) {
+        let of_block = letters_of(block);
+        at += of_block;
+        if of_block < BLOCK {
+            return at;
         }
-        at += 8;
     }
     at + bytes.iter().skip(at).take_while(|byte| byte.is_ascii_alphabetic()).count()
+}
+
+/// Eight bytes, the first one lowest.
+fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let block: [u8; BLOCK] = bytes.get(at..at + BLOCK)?.try_into().ok()?;
+    Some(u64::from_le_bytes(block))
+}
+
+/// The number of ASCII letters at the beginning of a block.
+fn letters_of(block: u64) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    // Without the highest bit of any byte, no sum carries into the next one.
+    let lower = (block | (0x20 * ONES)) & !HIGH;
+    let from_a = lower + u64::from(0x80 - b'a') * ONES;
+    let after_z = lower + u64::from(0x7f - b'z') * ONES;
+    let others = !(from_a & !after_z & !block) & HIGH;
+    others.trailing_zeros() as usize / 8
 }
 
 /// The words of a text.
@@ -300,10 +314,36 @@ struct Words<'t> {
 }
 
 impl Words<'_> {
+    /// The next word of less than eight letters that can be a function word, up to any other word that is not plain.
+    fn next_short(&mut self, table: &Table) -> Option<Range<usize>> {
+        let bytes = self.text.as_bytes();
+        while let Some(block) = block_at(bytes, self.at) {
+            let letters = letters_of(block);
+            let next = (letters < BLOCK).then(|| (block >> (8 * letters)) as u8)?;
+            if CLASSES[usize::from(next)] != SEPARATOR {
+                return None;
+            }
+            let start = self.at;
+            let is_label = letters == 1 && next == b'-';
+            if letters > 0 && !is_label && table.may_have_head(block << (8 * (HEAD - letters)), letters) {
+                self.at += letters;
+                return Some(start..start + letters);
+            }
+            self.at += letters + 1;
+        }
+        None
+    }
+
     /// Reads the next word that can be a function word into `lower`; false at the end.
     fn next_in_lower_case(&mut self, table: &Table, lower: &mut String) -> bool {
         lower.clear();
-        while let Some((word, seen)) = self.next_word() {
+        loop {
+            if let Some(word) = self.next_short(table) {
+                lower.push_str(self.text.get(word).unwrap_or_default());
+                lower.make_ascii_lowercase();
+                return true;
+            }
+            let Some((word, seen)) = self.next_word() else { return false };
             // "W-4411" has no word.
             let is_label = word.len() == 1 && self.text.as_bytes().get(word.end) == Some(&b'-');
             if seen & JOINT != 0 || word.len() > MAX_WORD || is_label {
@@ -323,7 +363,6 @@ impl Words<'_> {
             }
             lower.clear();
         }
-        false
     }
 
     /// The next word, and the classes of its bytes.

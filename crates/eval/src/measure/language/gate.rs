@@ -8,8 +8,8 @@ use super::{Language, Reading, RequestWords, Said, WordClasses, language_of};
 use crate::measure::Memo;
 
 impl Language {
-    /// The language of a text or, if that cannot be recognised, of `fallback`, the text that it answers; `None` if it is
-    /// none that rules read. Too few words that hint at no language are read as English.
+    /// The language of a text or, if that cannot be recognised, of `fallback`, the text that it answers; `None` if it
+    /// is none that rules read. Too few words that hint at no language are read as English.
     pub(crate) fn detected(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
         match language_of(text, &Reading::of(text, memo), fallback, memo) {
             Detected::In(language) => Some(language),

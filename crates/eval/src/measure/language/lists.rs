@@ -14,7 +14,7 @@ use verdict_otlp::work;
 use super::claim::{Action, Claims, ClaimsFile};
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
 use super::request::{RequestWords, RequestsFile};
-use super::sentence::Sentence;
+use super::sentence::{Contrast, Sentence};
 use super::word_class::{ClassesFile, Table};
 
 #[derive(Deserialize)]
@@ -68,10 +68,10 @@ struct InventionFile {
 
 #[derive(Debug)]
 pub(super) struct Lists {
-    pub contrast: Vec<String>,
+    pub contrast: Contrast,
     pub refusal: List,
     pub inability: List,
-    /// Words that stand for an answer that is not known.
+    /// Words in place of an answer that is not known.
     pub nothing: List,
     pub stopped: List,
     pub padding: List,
@@ -80,7 +80,7 @@ pub(super) struct Lists {
     /// What a sentence of `invention` only assumes.
     pub assumed: Pattern,
     pub error: List,
-    /// The reply of a user who agrees. `unless` adds something or makes an exception, wherever it stands.
+    /// The reply of a user who agrees. `unless` adds something or makes an exception, at any position.
     pub agreement: List,
     /// The reply of a user who declines, takes back or postpones.
     pub withdrawal: List,
@@ -133,7 +133,7 @@ impl Lists {
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
             classes,
-            contrast: file.contrast,
+            contrast: Contrast::new(file.contrast),
         })
     }
 }

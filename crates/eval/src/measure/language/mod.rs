@@ -7,24 +7,33 @@
 //! these classes. They apply to one sentence as words without case and punctuation; code and quotations say
 //! nothing, questions and conditions claim nothing. `sentences/` has the texts that the patterns must and
 //! must not match. In another language, or if the language is not recognised, the rule is unmeasured.
+//!
+//! | file | content |
+//! |---|---|
+//! | `supported`, `detect`, `gate` | the languages that rules read; the language of a text; whether a rule can read it |
+//! | `compiler`, `lists` | a data file, compiled |
+//! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
+//! | `sentence` | the sentences of a text, as words |
+//! | `claim`, `request` | claims of actions and work; words of instructions |
 
 mod claim;
 mod compiler;
 mod detect;
 mod gate;
-mod known;
+mod supported;
 mod lists;
 pub(crate) mod names;
 mod request;
 mod sentence;
+mod verb_finder;
 mod word_class;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use gate::{Readable, classes_in, is_english, is_english_alone, readable};
-pub(crate) use known::Language;
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+pub(crate) use supported::Language;
 
 use compiler::Pattern;
 use lists::{List, Lists};
@@ -62,7 +71,7 @@ impl Language {
         &self.lists().classes
     }
 
-    /// Whether a text speaks of a confirmation that the user gives.
+    /// Whether a text is about a confirmation that the user gives.
     pub(crate) fn speaks_of_consent(self, text: &str) -> bool {
         let consent = &self.lists().consent;
         let split = Reading::default().split(text, self);
@@ -138,11 +147,11 @@ regex!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invention<'t> {
     pub sentence: &'t str,
-    /// It assumes something, which need not be data that stand for others.
+    /// It assumes something, which need not be data in place of others.
     pub is_assumption: bool,
 }
 
-/// What is read of a text, whatever is searched in it afterwards.
+/// What is read of a text before anything is searched in it.
 #[derive(Debug, Default)]
 struct Reading {
     language: OnceCell<detect::Detected>,
@@ -215,8 +224,8 @@ impl Reading {
     }
 }
 
-/// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both only
-/// hints at counts if it is the same.
+/// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both
+/// only hints at counts if it is the same.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
     use detect::Detected::{In, TooFewWords, Unclear};
     let found = reading.language(text);
@@ -326,7 +335,7 @@ impl<'t> Said<'t> {
         out
     }
 
-    /// Whether a sentence or a question speaks of an error.
+    /// Whether a sentence or a question is about an error.
     pub(crate) fn mentions_errors(&self) -> bool {
         self.languages.iter().any(|&language| {
             let error = &language.lists().error;
@@ -443,7 +452,7 @@ impl<'t> Said<'t> {
 pub(crate) enum Kind {
     Refusal,
     Inability,
-    /// Words that stand for an answer that is not known: "unknown".
+    /// Words in place of an answer that is not known: "unknown".
     Nothing,
     Error,
     /// The run ended before an answer.

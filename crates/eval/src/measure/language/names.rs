@@ -1,20 +1,21 @@
-//! Single words of closed classes in all languages: names of months and of weekdays, and words of parameters and fields.
+//! Single words of closed classes in all languages: names of months and of weekdays, and words of parameters and
+//! fields.
 //!
 //! In: a word in lower case, whose language is not known. Out: what it is in any of them. The words are those of the
-//! closed classes, each of which is one line of a data file: they are read without the rest of it, since every number of
-//! a text may be a day, and every key of a result an amount.
+//! closed classes, each of which is one line of a data file: they are read without the rest of it, since every number
+//! of a text may be a day, and every key of a result an amount.
 
 use std::sync::LazyLock;
 
 use foldhash::HashMap;
 
-use super::known::Language;
+use super::supported::Language;
 use super::word_class::WordClass::{self, *};
 use super::word_class::WordClasses;
 
 /// Shorter abbreviations are words as well: "So.", "Do.".
 const MIN_NAME: usize = 3;
-/// The classes, those of words of keys behind those of days.
+/// The classes, those of words of keys after those of days.
 const CLASSES: [WordClass; 11] =
     [Month, Weekday, Amount, Identifier, Origin, Phone, Reason, Share, Target, TimeUnit, Title];
 const DAYS: usize = 2;

@@ -16,7 +16,7 @@ use super::word_class::{Table, WordClass};
 pub(super) struct RequestsFile {
     /// Words that carry no content.
     function: String,
-    /// Verbs that ask for the result, whatever it is: "fetch", "list".
+    /// Verbs that ask for any kind of result: "fetch", "list".
     verbs: String,
     negation: String,
     /// Beginnings of words that negate the rest: "un".

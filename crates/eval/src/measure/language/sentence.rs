@@ -104,13 +104,12 @@ struct Place {
 impl Split {
     /// Adds the sentences of the part of `text` that begins at `start`, split before the words of `contrast` as
     /// well.
-    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &[String]) {
+    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &Contrast) {
         let within = text.get(part.clone()).unwrap_or_default();
-        self.words.reserve(within.len() + within.len() / 4 + 16);
-        let mut contrast = Contrast { words: contrast, first: [false; 256] };
-        for first in contrast.words.iter().filter_map(|word| word.bytes().next()) {
-            contrast.first[usize::from(first)] = true;
+        if within.is_empty() {
+            return;
         }
+        self.words.reserve(within.len() + within.len() / 4 + 16);
         let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
         let start = self.words.len();
         let mut words = Words { text: std::mem::take(&mut self.words), start, spaced };
@@ -165,10 +164,44 @@ impl Split {
     }
 }
 
-/// Words that begin a statement of its own, and whether a byte is the first one of any.
-struct Contrast<'c> {
-    words: &'c [String],
-    first: [bool; 256],
+/// Words that begin a statement of its own.
+#[derive(Debug)]
+pub(super) struct Contrast {
+    words: Vec<String>,
+    /// By the first byte of a word, a bit set of the second ones, see [`bit`].
+    seconds: [u32; 256],
+}
+
+/// The bit of a byte in a set; several bytes share one.
+fn bit(byte: u8) -> u32 {
+    1 << (byte & 31)
+}
+
+impl Contrast {
+    pub(super) fn new(words: Vec<String>) -> Contrast {
+        let mut seconds = [0; 256];
+        for word in &words {
+            if let [first, rest @ ..] = word.as_bytes() {
+                seconds[usize::from(*first)] |= rest.first().map_or(u32::MAX, |second| bit(*second));
+            }
+        }
+        Contrast { words, seconds }
+    }
+
+    /// Whether a word may begin `rest`: most texts that begin with the first byte of one go on differently.
+    fn may_begin(&self, rest: &[u8]) -> bool {
+        let [first, rest @ ..] = rest else { return false };
+        self.seconds[usize::from(*first)] & rest.first().map_or(u32::MAX, |second| bit(*second)) != 0
+    }
+
+    /// Whether a word begins `rest`, followed by a space or a comma in a language with spaces.
+    fn begins(&self, rest: &[u8], spaced: bool) -> bool {
+        let is_word = |word: &String| {
+            let after = rest.strip_prefix(word.as_bytes());
+            after.is_some_and(|after| !spaced || matches!(after.first(), Some(b' ' | b',')))
+        };
+        self.may_begin(rest) && self.words.iter().any(is_word)
+    }
 }
 
 /// Reads one sentence after the other.
@@ -176,7 +209,7 @@ struct Splitter<'t, 'c> {
     text: &'t str,
     at: usize,
     spaced: bool,
-    contrast: Contrast<'c>,
+    contrast: &'c Contrast,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,19 +219,20 @@ enum End {
 }
 
 impl Splitter<'_, '_> {
-    /// Reads up to the end of a sentence, behind its punctuation; `None` at the end of the text.
+    /// Reads up to the end of a sentence, after its punctuation; `None` at the end of the text.
     fn read(&mut self, words: &mut Words) -> Option<End> {
         let from = self.at;
         let mut before = ' ';
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(&byte) = rest.as_bytes().first() else { return (self.at > from).then_some(End::Other) };
-            if self.contrast.first[usize::from(byte)] && !words.is_empty() && self.is_contrast(rest, before) {
+            if self.contrast.may_begin(rest.as_bytes()) && !words.is_empty() && self.is_contrast(rest, before)
+            {
                 return Some(End::Other);
             }
             // Most of a text.
-            let run = self.plain_run(rest);
-            if run > 0 {
+            if byte.is_ascii_alphanumeric() {
+                let run = self.plain_run(rest.as_bytes());
                 words.push_run(rest.get(..run).unwrap_or_default());
                 self.at += run;
                 before = char::from(rest.as_bytes().get(run - 1).copied().unwrap_or(byte));
@@ -210,9 +244,9 @@ impl Splitter<'_, '_> {
                 before = ' ';
                 continue;
             }
-            let c = rest.chars().next()?;
+            let c = first_char(rest)?;
             let after = rest.get(c.len_utf8()..).unwrap_or_default();
-            let next = after.chars().next().unwrap_or(' ');
+            let next = first_char(after).unwrap_or(' ');
             self.at += c.len_utf8();
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
@@ -223,9 +257,9 @@ impl Splitter<'_, '_> {
                 '.' if inside => words.push('.'),
                 '.' if !next.is_alphanumeric() && !words.ends_with_abbreviation() => return Some(End::Other),
                 ',' | ':' if inside && before.is_ascii_digit() && next.is_ascii_digit() => words.push('.'),
-                ',' | '，' => words.word(","),
-                ':' | '：' => words.word(":"),
-                '(' | ')' | '（' | '）' | '[' | ']' => words.word("("),
+                ',' | '，' => words.word(','),
+                ':' | '：' => words.word(':'),
+                '(' | ')' | '（' | '）' | '[' | ']' => words.word('('),
                 '\'' | '\u{2018}' if !before.is_alphanumeric() && next.is_alphanumeric() => {
                     self.skip_single_quotation(after, words);
                 }
@@ -251,24 +285,19 @@ impl Splitter<'_, '_> {
 
     /// The number of bytes at the beginning of `rest` that are ASCII letters and digits, with single spaces between
     /// them where spaces separate words, up to a contrast.
-    fn plain_run(&self, rest: &str) -> usize {
-        let bytes = rest.as_bytes();
+    fn plain_run(&self, rest: &[u8]) -> usize {
         let mut run = 0;
         loop {
-            let start = run;
-            run += letters(bytes.get(run..).unwrap_or_default());
-            while bytes.get(run).is_some_and(u8::is_ascii_alphanumeric) {
+            run += letters(rest.get(run..).unwrap_or_default());
+            while rest.get(run).is_some_and(u8::is_ascii_alphanumeric) {
                 run += 1;
             }
-            if run == start || !self.spaced || bytes.get(run) != Some(&b' ') {
+            if !self.spaced || rest.get(run) != Some(&b' ') {
                 return run;
             }
-            let next = bytes.get(run + 1).copied().unwrap_or_default();
-            let is_contrast = || {
-                self.contrast.first[usize::from(next)]
-                    && self.is_contrast(rest.get(run + 1..).unwrap_or_default(), ' ')
-            };
-            if !next.is_ascii_alphanumeric() || is_contrast() {
+            let next = rest.get(run + 1..).unwrap_or_default();
+            let is_word = next.first().is_some_and(u8::is_ascii_alphanumeric);
+            if !is_word || self.contrast.begins(next, true) {
                 return run;
             }
             run += 1;
@@ -277,18 +306,10 @@ impl Splitter<'_, '_> {
 
     /// Whether a contrast begins here.
     fn is_contrast(&self, rest: &str, before: char) -> bool {
-        if self.spaced && before != ' ' {
-            return false;
-        }
-        let (rest, spaced) = (rest.as_bytes(), self.spaced);
-        let words = self.contrast.words.iter().map(|word| word.as_bytes());
-        words.filter(|word| word.first() == rest.first()).any(|word| {
-            let after = rest.strip_prefix(word);
-            after.is_some_and(|after| !spaced || matches!(after.first(), Some(b' ' | b',')))
-        })
+        (!self.spaced || before == ' ') && self.contrast.begins(rest.as_bytes(), self.spaced)
     }
 
-    /// Skips a fenced block or inline code behind its first backtick.
+    /// Skips a fenced block or inline code after its first backtick.
     fn skip_code(&mut self, rest: &str, words: &mut Words) {
         let (fence, within) = match rest.starts_with("```") {
             true => ("```", rest),
@@ -300,7 +321,7 @@ impl Splitter<'_, '_> {
         let length = length.or((fence.len() > 1).then_some(body.len()));
         if let Some(length) = length {
             self.at += fence.len() - 1 + length;
-            words.word("\"");
+            words.word('"');
         }
     }
 
@@ -311,23 +332,39 @@ impl Splitter<'_, '_> {
         let mut quotes = within.match_indices(['\'', '\u{2019}']).map(|(at, quote)| at + quote.len());
         if let Some(end) = quotes.find(|end| ends(*end)) {
             self.at += end;
-            words.word("\"");
+            words.word('"');
         }
     }
 
     /// Skips a quotation. It ends the sentence if its own punctuation does.
     fn skip_quotation(&mut self, after: &str, closing: char, words: &mut Words) -> Option<End> {
-        let within = quotable(after);
-        let Some(length) = within.find(closing) else {
+        let Some(length) = quotation(after, closing) else {
             words.end_word();
             return None;
         };
         self.at += length + closing.len_utf8();
-        words.word("\"");
-        let quoted = within.get(..length).unwrap_or_default().trim_end();
+        words.word('"');
+        let quoted = after.get(..length).unwrap_or_default().trim_end();
         let ends = quoted.ends_with(['.', '!', '?', '。', '！', '？']);
         ends.then_some(End::Other)
     }
+}
+
+/// The first character of a text, which is mostly ASCII.
+fn first_char(text: &str) -> Option<char> {
+    match text.as_bytes().first() {
+        Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
+        _ => text.chars().next(),
+    }
+}
+
+/// The length of a quotation that begins in front of `after`; `None` if it has no end.
+fn quotation(after: &str, closing: char) -> Option<usize> {
+    if closing != '"' {
+        return quotable(after).find(closing);
+    }
+    let within = after.as_bytes().get(..MAX_QUOTATION).unwrap_or(after.as_bytes());
+    memchr::memchr2(b'"', b'\n', within).filter(|end| within.get(*end) == Some(&b'"'))
 }
 
 /// The text in which a quotation has to end.
@@ -357,7 +394,7 @@ fn is_word(c: char) -> bool {
         || matches!(c, '€' | '$' | '£' | '¥' | '%' | '％' | '@' | '/' | '+' | '=' | '&' | '々' | 'ー')
 }
 
-/// The words of the sentence that is read, behind those of the sentences before it.
+/// The words of the sentence that is read, after those of the sentences before it.
 struct Words {
     text: String,
     /// Where the sentence begins.
@@ -392,9 +429,9 @@ impl Words {
         }
     }
 
-    fn word(&mut self, word: &str) {
+    fn word(&mut self, sign: char) {
         self.end_word();
-        self.text.push_str(word);
+        self.text.push(sign);
         self.end_word();
     }
 

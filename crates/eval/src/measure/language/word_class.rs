@@ -4,7 +4,7 @@
 //! classes are. One automaton per language finds all entries in one pass.
 //!
 //! A class is its entries between `|`; a list of them has a value by position, from 1. An entry is a word or several,
-//! found as a whole where spaces separate words, in any case. `word*` is also found with letters behind it, `word <n>`
+//! found as a whole where spaces separate words, in any case. `word*` is also found with letters after it, `word <n>`
 //! only before a number, `^word` only at the beginning of a clause, and `=Word` only as it is written: at the beginning
 //! of a sentence the entry in lower case, if there is one, counts instead. Of entries that overlap the longest
 //! counts, so that "no later than" is no negation; those of `none` only hide shorter ones. No text is searched for
@@ -64,7 +64,7 @@ verdict_otlp::labelled_enum! {
         /// From January, 1, on.
         Month = "month",
         RelativeDay = "relative_day",
-        /// "Before", with what comes later: behind it where spaces separate words, else before it.
+        /// "Before", with what comes later: after it where spaces separate words, else before it.
         Before = "before",
         /// "Immediately", "without asking", "yes".
         AtOnce = "at_once",
@@ -75,7 +75,7 @@ verdict_otlp::labelled_enum! {
         Neighbour = "neighbour",
         /// Prepositions before what is no object: "about", "for", "with".
         Relation = "relation",
-        /// "Action", "operation": whatever is done, and words beside it that say nothing of it.
+        /// "Action", "operation": words for any action, and words next to them without a meaning of their own.
         AnyAction = "any_action",
         /// "User", "customer".
         Client = "client",
@@ -201,7 +201,7 @@ pub(super) enum Entries {
     Ordered(Vec<String>),
 }
 
-/// How an entry has to stand in a text.
+/// The surroundings that an entry must have in a text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Form {
     /// Without its signs.
@@ -375,7 +375,7 @@ impl Form {
         Form { word, open, before_number, begins_clause, as_written, is_name }
     }
 
-    /// How many conditions it has beside its letters.
+    /// How many conditions it has in addition to its letters.
     fn conditions(&self) -> usize {
         [self.before_number, self.begins_clause, self.as_written].into_iter().filter(|is| *is).count()
     }
@@ -401,7 +401,7 @@ impl Form {
         out
     }
 
-    /// The end of the entry where its letters are found at `at`, if it may stand there.
+    /// The end of the entry where its letters are found at `at`, if its surroundings match.
     fn end(&self, text: &str, at: Range<usize>, spaced: bool) -> Option<usize> {
         let before = text.get(..at.start)?;
         let mut end = at.end;
@@ -441,7 +441,7 @@ fn without<'w>(
     strip(word, sign).map_or((word, false), |rest| (rest, true))
 }
 
-/// Whether a number stands behind `end`, after a sign of a currency or a comma at most.
+/// Whether a number follows `end`, with at most a sign of a currency or a comma between.
 fn is_before_number(text: &str, end: usize) -> bool {
     let mut after = text.get(end..).unwrap_or_default().chars().take(4);
     let between = |c: &char| matches!(c, ' ' | ',' | '.' | '(' | '$' | '€' | '£' | '¥');

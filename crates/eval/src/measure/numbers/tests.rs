@@ -22,6 +22,14 @@ fn quantities_are_read_with_any_digit_separator() {
 }
 
 #[test]
+fn powers_of_ten_thousand_are_read_with_the_digits_behind_them() {
+    assert_eq!(values("12万5000円、3億円、4.5万、2万"), vec![125_000.0, 3e8, 45_000.0, 20_000.0]);
+    assert!(all("4万8000円").iter().all(|n| !n.in_identifier));
+    assert_eq!(all("5万")[0].bare, Some(5.0));
+    assert_eq!(values("1万2千元"), vec![12_000.0]);
+}
+
+#[test]
 fn ambiguous_digits_keep_both_readings() {
     assert_eq!(all("1.234")[0].other, Some(1234.0));
     assert_eq!(all("3,5")[0].value, 3.5);

@@ -168,7 +168,7 @@ impl Alphabet {
             // Arguments that are no object match only definitions that accept any.
             Some(_) => candidates.find(|(_, d)| d.arguments.is_none()),
             None => {
-                // Certain only of a function that is one symbol whatever its arguments.
+                // Certain only of a function that is one symbol with any arguments.
                 let is_certain = |d: &SymbolDefinition| match &d.arguments {
                     None => true,
                     Some(wanted) => wanted.is_empty() && symbols.len() == 1,

@@ -9,7 +9,7 @@
 //! cost for each edit and a gain for each token; its ratio is the next `p / q`, until none is
 //! better. The computation is exact, in integers, and needs a few passes.
 //!
-//! A reference better than a known one lies within a computable distance, so that only a band of
+//! A reference better than a known one is within a computable distance, so that only a band of
 //! positions around each node's depth is computed. A cell contains cost and length in one number, so
 //! the minimum of two is one instruction.
 

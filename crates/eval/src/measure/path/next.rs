@@ -51,7 +51,7 @@ verdict_otlp::labelled_enum! {
     pub enum PathDecision {
         /// Every task that applies allows the call.
         Allowed = "allowed",
-        /// It cannot be told: no task applies, or a part of the run is not known.
+        /// Unknown: no task applies, or a part of the run is not known.
         Unknown = "unknown",
         /// A task does not allow the call.
         Denied = "denied",

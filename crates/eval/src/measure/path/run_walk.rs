@@ -14,7 +14,7 @@ use super::limits::{LimitCheck, LimitedCall, Registers};
 use super::prompt_pattern::PromptCaptures;
 use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
-use crate::measure::calls::signs;
+use crate::measure::calls::error_signs;
 use crate::measure::harm_reason::HarmReason;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, Unmeasured};
@@ -92,7 +92,7 @@ impl RunWalk {
                     index,
                     name: &call.name,
                     arguments: arguments(call, written.as_ref()),
-                    failed: signs::of_call(trace, memo, call).is_some(),
+                    failed: error_signs::of_call(trace, memo, call).is_some(),
                     start: call.start,
                     end,
                 },
@@ -159,7 +159,7 @@ impl RunWalk {
         let check = limited.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
         let allowed = self.walk.allows(&task.automaton, token);
         let (step, reason, limit) = match check {
-            // A call that the automaton forbids is harmful whatever its amount.
+            // A call that the automaton forbids is harmful with any amount.
             LimitCheck::Unknown if allowed => {
                 self.indeterminate = Some(call.arguments.err().unwrap_or(Unmeasured::NoContent));
                 return;
@@ -181,7 +181,7 @@ impl RunWalk {
 
 /// Whether a call failed: by a sign on its span or in its message, or because its result is an error report.
 pub fn has_failed(trace: &AgentTrace, call: &Call) -> bool {
-    signs::of_call(trace, &Memo::new(), call).is_some()
+    error_signs::of_call(trace, &Memo::new(), call).is_some()
 }
 
 /// The arguments of a call, or why they are not known. `written` is their text, which may be a bare value.

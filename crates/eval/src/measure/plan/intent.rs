@@ -2,10 +2,10 @@
 //!
 //! In: two prompts, and the words of their language. Out: the same, different, or unsure. The clear cases are
 //! decided here: prompts are the same if they have the same content words in forms of their own, and different if
-//! they contradict each other in a negation, a number, a comparison or a name, whatever else they share. Between
-//! these a rule cannot distinguish a synonym from another condition ("calls" and "interactions", "refunds" and "sales"):
-//! the pair is unsure, and a judge or an embedding decides where one is configured. In a language without data only
-//! equal texts are the same, and only numbers contradict.
+//! they contradict each other in a negation, a number, a comparison or a name, even if they share everything else.
+//! Between these a rule cannot distinguish a synonym from another condition ("calls" and "interactions", "refunds" and
+//! "sales"): the pair is unsure, and a judge or an embedding decides where one is configured. In a language without
+//! data only equal texts are the same, and only numbers contradict.
 
 use std::collections::{BTreeMap, BTreeSet};
 

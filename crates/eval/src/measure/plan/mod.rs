@@ -6,12 +6,15 @@
 //! | module | content |
 //! |---|---|
 //! | [`schema`], [`parse`], [`lenient_json`] | the data model of a plan, and its parser |
+//! | [`call`], [`placeholder`] | the instruction of a step as a call; placeholders for outputs of earlier steps |
 //! | [`prose`] | plans in prose: steps and issues |
 //! | [`shape`] | the dependency graph: its issues, hops and width |
 //! | [`rules`], [`part`] | metrics by rules, weights, the score |
 //! | [`intent`], [`mod@reference`] | whether prompts ask for the same; step matching, F1 and the seven tiers |
+//! | [`words`], [`assignment`] | similarity of texts by their words; the best one-to-one matching |
 //! | [`pair_questions`] | pairs of steps that embeddings or judges decide |
 //! | [`tools`] | the tools that a plan may use |
+//! | [`prompt`] | common parts of prompts about plans |
 //! | [`judge_questions`] | metrics that a judge answers: questions and answers |
 //! | [`assessment`] | all measurements of one plan |
 //! | [`learn_weights`], [`rank`] | weights learnt from ranked plans |

@@ -402,7 +402,7 @@ mod tests {
     fn rejected_plan_is_extremely_bad() {
         let compared = compare("{\"1\": {\"step\": \"T2S([]", LISTING_1);
         assert_eq!((compared.f1, compared.rating, compared.format), (0.0, Rating::ExtremelyBad, 0.0));
-        let circle = LISTING_1.replace(r#""depends_on": []"#, r#""depends_on": [6]"#);
-        assert_eq!(compare(&circle, LISTING_1).rating, Rating::ExtremelyBad);
+        let cycle = LISTING_1.replace(r#""depends_on": []"#, r#""depends_on": [6]"#);
+        assert_eq!(compare(&cycle, LISTING_1).rating, Rating::ExtremelyBad);
     }
 }

@@ -223,10 +223,10 @@ mod tests {
         assert_eq!(faults(&plan(&[&[2], &[]])), [(1, Fault::NotEarlier)]);
         assert_eq!(faults(&plan(&[&[], &[1, 1]])), [(2, Fault::Superfluous)]);
         assert_eq!(faults(&plan(&[&[1]])), [(1, Fault::NotEarlier), (1, Fault::Circular)]);
-        let circle = plan(&[&[], &[3], &[2], &[1]]);
+        let cycle = plan(&[&[], &[3], &[2], &[1]]);
         let expected = [(2, Fault::NotEarlier), (2, Fault::Circular), (3, Fault::Circular)];
-        assert_eq!(faults(&circle), expected);
-        assert!(is_rejected(&circle) && !is_rejected(&plan(&[&[2], &[]])) && is_rejected(&Plan::default()));
+        assert_eq!(faults(&cycle), expected);
+        assert!(is_rejected(&cycle) && !is_rejected(&plan(&[&[2], &[]])) && is_rejected(&Plan::default()));
     }
 
     #[test]

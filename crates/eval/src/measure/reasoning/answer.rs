@@ -65,9 +65,12 @@ const REFERENCES: &str = r"`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.
 /// `text` with code blocks, inline code, links and paths replaced by spaces, so that byte positions
 /// stay the same.
 pub(crate) fn masked(text: &str) -> Cow<'_, str> {
-    // Most texts have none of the first characters of these, and dots only at the end of sentences.
-    let inside = |at: usize| text.as_bytes().get(at + 1).is_some_and(|next| !next.is_ascii_whitespace());
+    // Most texts have none of the first characters of these, and no dots before extensions or behind "www".
     let bytes = text.as_bytes();
+    let inside = |at: usize| {
+        bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
+            || at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'w')
+    };
     let may_match = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
     if !may_match() && !memchr::memchr_iter(b'.', bytes).any(inside) {
         return Cow::Borrowed(text);
@@ -82,17 +85,16 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
     let is_said = |part| text.get::<Range<usize>>(part).is_some_and(|s| !s.chars().all(char::is_whitespace));
     let mut out = Vec::new();
-    let (mut start, mut at) = (0, 0);
-    while let Some(found) = bytes.get(at..).and_then(end_sign) {
-        let end = at + found;
-        at = end + 1;
+    let mut start = 0;
+    for end in end_signs(bytes) {
+        let next = end + 1;
         let ends = bytes.get(end) == Some(&b'\n')
-            || bytes.get(at).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, end);
+            || bytes.get(next).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, end);
         if ends {
-            if is_said(start..at) {
-                out.push((start, at));
+            if is_said(start..next) {
+                out.push((start, next));
             }
-            start = at;
+            start = next;
         }
     }
     if is_said(start..text.len()) {
@@ -103,15 +105,15 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
 
 /// More bytes than an abbreviation has.
 const LONGEST_ABBREVIATION: usize = 8;
-/// The place of the first byte that may end a sentence.
-fn end_sign(bytes: &[u8]) -> Option<usize> {
-    // So many bytes are compared at once.
-    const BLOCK: usize = 16;
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'.' | b'!' | b'?');
-    let may_end = |block: &&[u8]| block.iter().fold(false, |any, byte| any | is_end(byte));
-    let skipped = bytes.chunks_exact(BLOCK).take_while(|block| !may_end(block)).count() * BLOCK;
-    let found = bytes.get(skipped..)?.iter().position(is_end)?;
-    Some(skipped + found)
+/// The places of the bytes that may end a sentence, in order.
+fn end_signs(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let mut marks = memchr::memchr3_iter(b'.', b'!', b'?', bytes).peekable();
+    let mut breaks = memchr::memchr_iter(b'\n', bytes).peekable();
+    std::iter::from_fn(move || match (marks.peek(), breaks.peek()) {
+        (Some(mark), Some(line)) if line < mark => breaks.next(),
+        (None, _) => breaks.next(),
+        _ => marks.next(),
+    })
 }
 
 /// Whether the dot at `at` belongs to an initial, an abbreviation or a list number.

@@ -155,8 +155,8 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
     is_product || is_share || is_quotient || is_percentage
 }
 
-/// Whether three of `pool` give `value` by adding and subtracting. What is shown with two digits is near some difference
-/// of any three numbers, so that it has to be their sum.
+/// Whether three of `pool` give `value` by adding and subtracting. What is shown with two digits is near some
+/// difference of any three numbers, so that it has to be their sum.
 pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     let is_coarse = tolerance > value * COARSE;
     pool.iter().enumerate().any(|(i, a)| {

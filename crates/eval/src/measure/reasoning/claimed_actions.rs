@@ -2,22 +2,25 @@
 //!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
 //! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
-//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
-//! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
-//! paragraph") are claims only where a tool for them was offered.
+//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What
+//! follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result reports
+//! as a state is no claim of the model's own. Actions that a text itself can be ("I have added a paragraph") are claims
+//! only where a tool for them was offered.
 
 mod effects;
-mod prepared;
+mod insufficient_calls;
+mod offers;
+mod passed_on;
 
 use foldhash::HashSet;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::history::end_of;
+use super::linked_identifiers::{identifiers, is_known_otherwise, shape};
 use super::missing_announced_call::instructions;
-use super::other_moment;
-use super::same_thing::{identifiers, is_known_otherwise, shape};
 use super::skipped_step::verbs;
+use super::wrong_date_time;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
@@ -27,13 +30,14 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
     Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes, classes_in,
 };
-use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
 use effects::{CalledTool, Effects, MAX_BYTES};
-pub(super) use prepared::is_form_of;
+pub(super) use insufficient_calls::{is_form_of, says_done};
+use offers::{NamedTool, Offers, things};
 
 /// Words by which a claim is about a part of the things.
 const PARTS: WordClasses = classes!(Exception Restriction Bound);
@@ -75,7 +79,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
-                    let offers = offers.get_or_insert_with(|| self::offers(trace, i));
+                    let offers = offers.get_or_insert_with(|| offers::offers(trace, i));
                     let classes = said.classes(claim.sentence);
                     let verdict =
                         Claimed { trace, memo, at, turn, claim, classes, effects, offers }.examine();
@@ -89,56 +93,6 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     }
     out
 }
-
-/// What the tools that an agent was offered do.
-struct Offers {
-    actions: HashSet<Action>,
-    /// A tool may change something.
-    change: bool,
-    named: Vec<Named>,
-}
-
-/// A tool that changes something and is named for an action and a thing.
-struct Named {
-    tool: Text,
-    action: Action,
-    /// The stems of the thing.
-    things: Vec<String>,
-    /// The action is the thing itself: `issue_refund`.
-    is_own: bool,
-}
-
-fn offers(trace: &AgentTrace, agent: usize) -> Offers {
-    let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
-    for tool in offered(trace, agent) {
-        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
-        offers.change |= !purpose.is_query();
-        let Some(action) = purpose.actions.first() else { continue };
-        offers.actions.insert(*action);
-        let things = things(&tool.name);
-        if !purpose.is_query() && !things.is_empty() {
-            offers.named.push(Named { tool: tool.name.clone(), action: *action, things, is_own: false });
-        }
-        if let Some((action, word)) = own_action(&tool.name).filter(|_| !purpose.is_query()) {
-            let things = vec![word];
-            offers.named.push(Named { tool: tool.name.clone(), action, things, is_own: true });
-        }
-    }
-    offers
-}
-
-/// The action that a tool is named for as a thing, and its word: `issue_refund`, `process_refund`, `refund`.
-fn own_action(name: &str) -> Option<(Action, String)> {
-    let words = identifier_words(name);
-    let (last, others) = words.split_last()?;
-    let is_light = |word: &String| LIGHT.contains(&word.as_str());
-    let action = action_of(last).filter(|_| others.len() < 2 && others.iter().all(is_light))?;
-    Some((action, last.clone()))
-}
-
-/// Verbs that say only that the thing behind them is done.
-const LIGHT: [&str; 9] =
-    ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
 fn never_sent(tool: &str) -> String {
     format!("{tool} was never called, and no call or result says that anything was sent")
@@ -157,16 +111,6 @@ fn are_opposite(one: Action, other: Action) -> bool {
     let makes = |of: Action| matches!(of, Add | Book | Create | Order | Schedule);
     let ends = |of: Action| matches!(of, Cancel | Delete | Refund | Return);
     makes(one) && ends(other) || ends(one) && makes(other)
-}
-
-/// The stems of the words in a tool's name without its verb.
-fn things(name: &str) -> Vec<String> {
-    work::count(1);
-    let mut words = identifier_words(name);
-    if let Some(verb) = words.iter().position(|word| action_of(word).is_some()) {
-        words.remove(verb);
-    }
-    words.iter().flat_map(|word| stems(word)).collect()
 }
 
 /// Whether a text has a form of a verb of this class that ends as a participle does: "CANCELED" for cancelled.
@@ -203,7 +147,9 @@ impl Claimed<'_, '_> {
         let is_of_text = || is_in_text() || action == Order && self.arranges();
         if action == Action::Notify && !is_offered {
             // Messages have a recipient.
-            return self.unsent().map(|tool| Some(self.finding(&never_sent(tool))));
+            let unsent = self.unsent().map(|tool| never_sent(tool));
+            let lacking = || Some(format!("no call has its words: {}", self.not_passed_on()?));
+            return unsent.or_else(lacking).map(|why| Some(self.finding(&why)));
         }
         if !is_offered && (!outside || is_of_text()) {
             return None;
@@ -234,6 +180,10 @@ impl Claimed<'_, '_> {
             return (!self.is_reported()).then(|| Some(why()));
         }
         if !self.acted(action) {
+            // "Did you transfer it yesterday?" asks for a report of what was done before.
+            if self.effects.has_results && self.is_question() && self.is_reported() {
+                return None;
+            }
             return Some(Some(self.finding("none was made that succeeded")));
         }
         if let Some(tool) = self.only_prepared() {
@@ -291,17 +241,20 @@ impl Claimed<'_, '_> {
     /// one as well.
     fn other_moment(&self) -> Option<&Call> {
         use Action::{Book, Create, Order, Schedule};
-        let sentence = self.claim.sentence;
+        // Another clause is about another moment: "it is booked, and it arrives on 6 March".
+        let clauses = self.claim.sentence.split(", ");
+        let mut own = clauses.filter(|clause| contains_ignoring_case(clause, &self.claim.verb));
+        let sentence = own.next().unwrap_or(self.claim.sentence);
         let is_first = matches!(self.claim.action, Book | Create | Order | Schedule)
             && !self.claim.verb.starts_with("re");
         if !is_first
             || !self.effects.whole
             || self.claim.tense != Tense::Done
-            || other_moment::is_relative(sentence)
+            || wrong_date_time::is_relative(sentence)
         {
             return None;
         }
-        let (days, times) = (other_moment::days(sentence), other_moment::times(sentence));
+        let (days, times) = (wrong_date_time::days(sentence), wrong_date_time::times(sentence));
         if days.len() > 1 || times.len() > 1 || days.is_empty() && times.is_empty() {
             return None;
         }
@@ -316,17 +269,17 @@ impl Claimed<'_, '_> {
         });
         let (call, None) = (acting.next()?, acting.next()) else { return None };
         let texts = [call.arguments.as_deref()?, call.result.as_deref()?];
-        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || other_moment::is_zoned(text))
+        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || wrong_date_time::is_zoned(text))
             && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
         let (of_arguments, known) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
         let other_day = || {
-            let passed = other_moment::days(of_arguments);
-            let known = other_moment::days(&known);
+            let passed = wrong_date_time::days(of_arguments);
+            let known = wrong_date_time::days(&known);
             days.first().is_some_and(|day| !passed.is_empty() && !known.iter().any(|of| of.is(*day)))
         };
         let other_time = || {
-            let passed = other_moment::times(of_arguments);
-            let known = other_moment::times(&known);
+            let passed = wrong_date_time::times(of_arguments);
+            let known = wrong_date_time::times(&known);
             times
                 .first()
                 .is_some_and(|time| !passed.is_empty() && !known.iter().any(|of| of % 720 == time % 720))
@@ -334,7 +287,8 @@ impl Claimed<'_, '_> {
         (is_read && (other_day() || other_time())).then_some(call)
     }
 
-    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its class.
+    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its
+    /// class.
     fn is_reported(&self) -> bool {
         let Some(view) = self.trace.views.get(self.at) else { return true };
         if !self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP) {
@@ -370,9 +324,10 @@ impl Claimed<'_, '_> {
             return None;
         }
         let said: HashSet<String> = stems(self.claim.sentence).collect();
-        let is_said = |named: &&Named| named.is_own || named.things.iter().all(|thing| said.contains(thing));
+        let is_said =
+            |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| said.contains(thing));
         let of_action = self.offers.named.iter().filter(|named| named.action == action);
-        let Named { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
+        let NamedTool { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
         // Another tool that is said to have done it, or that may do anything.
         let end = end_of(self.trace, self.at);
         let mut made = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
@@ -382,6 +337,13 @@ impl Claimed<'_, '_> {
             // What makes a thing does not end one.
             if actions.first().is_some_and(|of| are_opposite(*of, action)) {
                 return false;
+            }
+            let ends = |of: Action| matches!(of, Action::Cancel | Action::Delete);
+            // `add_store_credit` may be the refund, and deleting a job ends it.
+            if *is_own && identifier_words(name).iter().any(|word| action_of(word) == Some(action))
+                || ends(action) && actions.first().is_some_and(|of| ends(*of) && *of != action)
+            {
+                return true;
             }
             things.is_empty()
                 || actions.is_empty()
@@ -419,11 +381,16 @@ impl Claimed<'_, '_> {
     /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one. So beyond the work
     /// budget.
     fn is_question(&self) -> bool {
-        let asks = |text: &Text| {
-            let classes = classes_in(text, None, self.memo);
-            text.contains(['?', '\u{ff1f}']) && !classes.is_some_and(|of| of.has(WordClass::Modal))
-        };
-        self.said().is_none_or(|said| said.iter().any(asks))
+        let agent = self.trace.owner.get(self.at).copied().flatten();
+        // An agent may claim many things.
+        *self.effects.asked_question.borrow_mut().entry(agent).or_insert_with(|| {
+            let asks = |text: &Text| {
+                let classes = classes_in(text, None, self.memo);
+                let asks = text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
+                asks && !classes.is_some_and(|of| of.has(WordClass::Modal))
+            };
+            self.said().is_none_or(|said| said.iter().any(asks))
+        })
     }
 
     /// Whether the user named the claimed action.
@@ -605,6 +572,12 @@ mod tests {
         assert_eq!(run(task, "ok", "It is on Friday now, and I've informed Ida and Bo."), 1);
         let spanish = "Cambia el ensayo al viernes; hay que avisar al reparto.";
         assert_eq!(run(spanish, "ok", "He cambiado el ensayo al viernes y he avisado a Ida y Bo."), 1);
+        let weekday = "It is on Friday now, and I've informed Ida and Bo about it.";
+        assert_eq!(run("Move it to Friday and let them know.", r#"{"to":"Friday"}"#, weekday), 1);
+        let imperative = "Cambia el ensayo al viernes y avisa al reparto.";
+        assert_eq!(run(imperative, "ok", "He cambiado el ensayo al viernes y he avisado al reparto."), 1);
+        let japanese = "コピー機の修理を依頼して、佐藤さんにも知らせてください。";
+        assert_eq!(run(japanese, "ok", "修理を依頼し、佐藤さんにもお知らせしておきました。"), 1);
         for (task, result, answer) in [
             (task, r#"{"notified":["Ida","Bo"]}"#, "It is on Friday now, and I've informed Ida and Bo."),
             (task, "ok", "As I informed you, the rehearsal is on Friday now."),

@@ -29,7 +29,7 @@ pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<Claim<'t>> {
     let work = work.filter(|claim| claim.action.is_work());
     let mut out: Vec<Claim<'_>> = Vec::new();
     for claim in work {
-        // A sentence may claim the use of a tool, and of a source beside it.
+        // A sentence may claim the use of a tool, and of a source as well.
         let tool = claim.instrument.map(|tool| Claim { sentence: claim.sentence, tool: Some(tool) });
         let source = claim.names_source.then_some(Claim { sentence: claim.sentence, tool: None });
         for claim in tool.into_iter().chain(source) {

@@ -1,7 +1,7 @@
 //! The rules on the conduct of an agent: what it did against its request, its instructions and its own results.
 //!
-//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that wrote the call or the
-//! answer.
+//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that wrote the call or
+//! the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -59,6 +59,13 @@ impl<'a> Conduct<'a> {
     /// What the user said.
     pub(super) fn said(&self) -> Vec<Text> {
         dialogue::said_by_user(self.trace, self.memo, self.i)
+    }
+
+    /// The texts of the agent that the user answered.
+    pub(super) fn turns(&self) -> impl Iterator<Item = String> + '_ {
+        let replies = dialogue::Replies::of(self.trace, self.memo);
+        let answered = self.agent.llms.iter().filter(move |at| replies.to(**at).is_some());
+        answered.filter_map(|at| Some(self.trace.views.get(*at)?.output_text().into_owned()))
     }
 
     /// The first `max` calls, each with its index.

@@ -8,13 +8,14 @@
 use verdict_otlp::trace::Idx;
 
 use super::arithmetic::{near, pair_gives};
+use super::combined_amounts::{combined, is_rounded, is_share};
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{plain_text, prompt_texts};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
-use crate::measure::identifier::identifier_words;
-use crate::measure::language::{WordClass, names};
+use crate::measure::language::{WordClass, classes_in, names};
 use crate::measure::numbers::{self, Number};
+use crate::measure::records::KeyNames;
 use crate::measure::{Finding, Memo, currency};
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
@@ -61,13 +62,18 @@ fn of_call(
     let from_user: Vec<&Text> =
         users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
-    let is_money = |key: &str| names::has(&identifier_words(key), WordClass::Amount);
+    let keys = KeyNames::shared(memo);
+    let is_money = |key: &str| names::has(&keys.of(key), WordClass::Amount);
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
+    let (mut given, mut derived) = (None, None);
+    let systems = view.input.iter().filter(|message| message.role == Role::System);
+    let rules: Vec<&Text> =
+        systems.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
-        let mut name = identifier_words(key);
-        name.retain(|word| !PLAIN.contains(&word.as_str()));
+        let name: Vec<String> =
+            keys.of(key).iter().filter(|word| !PLAIN.contains(&word.as_str())).cloned().collect();
         // "month: 6" is a place in time, and "12 months" a duration.
         let Some((noun, [])) = name.split_last().filter(|(noun, _)| !names::is_of(noun, WordClass::TimeUnit))
         else {
@@ -87,8 +93,18 @@ fn of_call(
         };
         // Another unit of the same amount is no other amount.
         let is_scaled = [100.0, 1000.0].iter().any(|by| passed == number * by || *number == passed * by);
-        let is_part = is_money(key) && follows(view, passed);
-        let differs = passed != *number && !is_scaled && !is_part && !is_seen(view, passed);
+        let is_part = || is_money(key) && (follows(view, passed) || is_share(passed, *number));
+        let given = given.get_or_insert_with(|| numbers_of(&from_user));
+        // In packs: 15 reams in 3 boxes of 5.
+        let is_pack = given.iter().any(|of| of * number == passed);
+        let mut is_derived = || {
+            derived
+                .get_or_insert_with(|| derived_from(memo, given, &rules))
+                .iter()
+                .any(|of| is_rounded(*of, passed))
+        };
+        let is_given = is_scaled || is_pack || is_seen(view, passed) || is_part() || is_derived();
+        let differs = passed != *number && !is_given && !is_rough(memo, &from_user);
         let finding = differs.then(|| {
             let quote = around(text, place.start, place.end, 40);
             let rationale = format!(
@@ -100,6 +116,33 @@ fn of_call(
         out.push((name, finding));
     }
     Some(out)
+}
+
+/// The numbers of messages of the user.
+fn numbers_of(texts: &[&Text]) -> Vec<f64> {
+    let mut found = Vec::new();
+    for text in texts {
+        numbers::scan(text, |n| {
+            if !n.in_identifier && found.len() < MAX_NUMBERS {
+                found.push(n.value);
+            }
+        });
+    }
+    found
+}
+
+/// What follows from several of these numbers, and from rates of the instructions; nothing beyond the work budget.
+fn derived_from(memo: &Memo, given: &[f64], rules: &[&Text]) -> Vec<f64> {
+    let bytes: usize = rules.iter().map(|text| text.len()).sum();
+    let rates = if memo.budget.spend(1 + bytes / 16) { numbers_of(rules) } else { Vec::new() };
+    let is_read = memo.budget.spend(given.len() * (given.len() + rates.len()) * (1 + given.len()));
+    if is_read { combined(given, &rates) } else { Vec::new() }
+}
+
+/// Whether the user leaves a number to the agent: "about 10 % more".
+fn is_rough(memo: &Memo, texts: &[&Text]) -> bool {
+    let is = |text: &&Text| classes_in(text, None, memo).is_some_and(|of| of.has(WordClass::Approximation));
+    texts.iter().any(is)
 }
 
 /// Whether an amount follows from the numbers of messages and results: a share of one, a sum, a rate of one on top.

@@ -4,14 +4,14 @@
 //! whether a number is among them, is a rounding or conversion of one, or follows from them by simple
 //! arithmetic; and which phrases they contain.
 
+mod derived;
+
 use foldhash::{HashMap, HashSet};
 use memchr::memmem::Finder;
 
-use super::arithmetic::{
-    PRECISE, converts, named_units, near, pair_gives, product_gives, tolerance_of, triple_gives, within,
-};
+use super::arithmetic::{converts, named_units, near, tolerance_of, within};
 use super::dates;
-use super::moments::{self, Moments};
+use super::time_arithmetic::{self, Moments};
 use crate::measure::Memo;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{Name, Record, Records, Structure};
@@ -20,16 +20,8 @@ use crate::recognise::Text;
 
 /// Most distinct numbers. Beyond them the index is full, and no number is called unsupported.
 const MAX_VALUES: usize = 50_000;
-/// Most numbers of which any two are combined.
-const PAIRS_AMONG: usize = 400;
-/// Most accidental matches among sums and differences. There are about n² of n numbers, so among many
-/// numbers a match proves nothing. Beyond this limit only numbers that the model itself used and
-/// results that are a single number are combined.
-const CHANCE: f64 = 2.0;
 /// Most numbers used by the model that are kept, the latest ones.
 const MAX_MODEL_NUMBERS: usize = 400;
-/// Most numbers of which any three are added and subtracted.
-const TRIPLES_AMONG: usize = 40;
 /// Most stated amounts of which two are added up, and rates of them.
 const MAX_TOTALLED: usize = 8;
 /// Most sums and means that are combined with a further number: among more a match proves nothing.
@@ -48,8 +40,7 @@ const MAX_CODES: usize = 64;
 regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
 /// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
-/// Steps of one number that is combined with the others: a dozen binary searches.
-const STEPS_PER_OPERAND: usize = 12;
+
 /// The origin of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
@@ -222,7 +213,7 @@ impl<'a> Evidence<'a> {
         let structure = Structure::of(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
-            // The cells of a table whose commas stand between numbers: "37,412".
+            // The cells of a table whose commas are between numbers: "37,412".
             if !result.trim_start().starts_with(['{', '[']) {
                 let cells = records.records.iter().flat_map(|record| &record.fields);
                 self.new_values.extend(cells.filter_map(|cell| Some((cell.number()?.abs(), true))));
@@ -401,103 +392,19 @@ impl<'a> Evidence<'a> {
         if !self.read_moments() {
             return true;
         }
-        if let Some(total) = moments::durations(sentence).find(|d| d.has(n)).and_then(|d| d.total(n))
+        if let Some(total) = time_arithmetic::durations(sentence).find(|d| d.has(n)).and_then(|d| d.total(n))
             && self.supports(&total, false, &[]) != Support::None
         {
             return true;
         }
         let moments = &self.moments.0;
-        moments::clock_at(sentence, n).is_some() && moments.are_too_many() || moments.give(sentence, n)
+        time_arithmetic::clock_at(sentence, n).is_some() && moments.are_too_many()
+            || moments.give(sentence, n)
     }
 
     /// Whether a number of a sentence whose words are not read is a difference of the moments of the texts.
     pub(crate) fn gives_difference(&mut self, sentence: &str, n: &Number) -> bool {
         !self.read_moments() || self.moments.0.give_difference(sentence, n)
-    }
-
-    fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
-        let n = self.operands.len();
-        let chance = (n * n) as f64 * 2.0 * tolerance / value.max(1.0);
-        let mut pool: Vec<f64> = stated.to_vec();
-        if n <= PAIRS_AMONG && chance <= CHANCE {
-            pool.extend_from_slice(&self.operands);
-        } else {
-            pool.extend(self.single_numbers.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
-            pool.extend(
-                self.model_numbers.iter().rev().take(MAX_MODEL_NUMBERS).filter(|v| self.contains(**v, 0.0)),
-            );
-        }
-        pool.sort_by(f64::total_cmp);
-        pool.dedup();
-        let pool = pool.as_slice();
-        if !self.spend(STEPS_PER_OPERAND * (pool.len() + stated.len())) {
-            return false;
-        }
-        if self.adds_to_aggregate(value, tolerance) || self.is_growth(value, tolerance) {
-            return true;
-        }
-        // A coarse ratio is evidence only among few numbers: of n numbers there are n² ratios, and one of
-        // them is near any two-digit number. Ratios of the answer's own numbers always count.
-        let precise =
-            tolerance / value <= PRECISE || (pool.len() * pool.len()) as f64 * tolerance / value <= 0.5;
-        if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, precise)) {
-            return true;
-        }
-        let mut own = stated.to_vec();
-        own.sort_by(f64::total_cmp);
-        if own.iter().any(|a| pair_gives(&own, *a, value, tolerance, true)) {
-            return true;
-        }
-        if self.is_rate_of_total(value, tolerance, &own) {
-            return true;
-        }
-        let sum: f64 = stated.iter().sum();
-        let totals = [sum, sum / stated.len() as f64];
-        if stated.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
-            return true;
-        }
-        let is_small = pool.len() <= TRIPLES_AMONG;
-        if is_small && self.spend(4 * pool.len() * pool.len()) && product_gives(pool, value, tolerance) {
-            return true;
-        }
-        let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
-        pool.len() <= TRIPLES_AMONG
-            && self.spend(2 * pool.len() * pool.len())
-            && triple_gives(&pool, value, tolerance)
-    }
-
-    /// Whether the value is a rate of the texts (0.19) of two stated amounts together, or with it on top.
-    fn is_rate_of_total(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
-        let mut rates = self.operands.iter().filter(|rate| **rate > 0.0 && **rate < 1.0);
-        if stated.len() > MAX_TOTALLED || rates.clone().take(MAX_TOTALLED + 1).count() > MAX_TOTALLED {
-            return false;
-        }
-        rates.any(|rate| {
-            let totals =
-                stated.iter().enumerate().flat_map(|(i, a)| stated.iter().skip(i + 1).map(move |b| a + b));
-            let mut totals = totals.flat_map(|total| [total * rate, total * (1.0 + rate)]);
-            totals.any(|total| near(total, value, tolerance))
-        })
-    }
-
-    /// Whether the value is a factor of growth: 1.05 for a rate of 0.05 or 5 %.
-    fn is_growth(&self, value: f64, tolerance: f64) -> bool {
-        let rate = (value - 1.0).abs();
-        let has = |rate: f64, tolerance: f64| within(&self.operands, rate - tolerance, rate + tolerance);
-        (0.5..2.0).contains(&value)
-            && rate > tolerance
-            && (has(rate, tolerance) || has(rate * 100.0, tolerance * 100.0))
-    }
-
-    /// Whether a sum or mean of a result, and one number more or less, give the value: a total with shipping.
-    fn adds_to_aggregate(&self, value: f64, tolerance: f64) -> bool {
-        let among = self.aggregates.len() * self.operands.len();
-        let is_chance = among as f64 * 4.0 * tolerance > value.max(1.0);
-        if is_chance || self.aggregates.len() > MAX_AGGREGATES || !self.spend(4 * self.aggregates.len()) {
-            return false;
-        }
-        let has = |other: f64| other > 0.0 && within(&self.operands, other - tolerance, other + tolerance);
-        self.aggregates.iter().any(|sum| has(value - sum) || has(sum - value))
     }
 
     /// For each lower-case phrase whether some text contains it, ignoring case; true for all when the
@@ -519,7 +426,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Whether a structured text has a value in capitals ("JFK", "GB") that the answer does not give alone: it gives it
-    /// beside a name, or not at all.
+    /// next to a name, or not at all.
     pub(crate) fn has_codes(&self, answer: &str) -> bool {
         let bytes: usize = self.texts.iter().map(|text| text.len()).sum();
         if !self.spend(bytes / BYTES_PER_STEP) {

@@ -4,8 +4,8 @@
 //! Principle: a limit that the instructions set for an amount of something holds for the calls that are named for
 //! it. In: the instructions and the successful calls of an agent that change something. Out: findings on the
 //! model span that requested the call. The amount is an argument of the limit's unit, or else the amount that the
-//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a condition is not compared, the highest of several limits counts, and a
-//! call that asks for approval lifts them.
+//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a
+//! condition is not compared, the highest of several limits counts, and a call that asks for approval lifts them.
 
 use verdict_otlp::trace::Idx;
 
@@ -31,17 +31,24 @@ const MAX_LIMITS: usize = 64;
 /// Most calls, the latest ones, and arguments of each.
 const MAX_CALLS: usize = 64;
 const MAX_ARGUMENTS: usize = 40;
-/// Most bytes between a number and the words for a bound behind it: "200元以上".
+/// Most bytes between a number and the words for a bound after it: "200元以上".
 const BEHIND: usize = 16;
 /// Values of bounds.
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
-// Behind an amount and its unit: for each of several things.
+// After an amount and its unit: for each of several things.
 regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao|a|an|every)\b)");
 
+// Behind a percentage: it is a discount.
+regex!(OFF, r"(?i)^\s*(?:%|percent|per cent) off\b");
+
 /// What an amount above a limit is not allowed without, or that it is not allowed.
-const DEMANDS: WordClasses = classes!(Negation Restriction Barrier);
+const DEMANDS: WordClasses = classes!(Restriction Barrier);
+/// By one of these a negation forbids something, and does not only deny it: "are not instant".
+const FORBIDS: WordClasses = classes!(Modal Obligation Confirmation Barrier);
+/// Most bytes before a negation that begins a sentence.
+const BEGINNING: usize = 4;
 /// By these a limit holds sometimes.
 const SOMETIMES: WordClasses = classes!(Condition Exception);
 /// Somebody else decides.
@@ -51,7 +58,7 @@ const APPROVED: WordClasses = classes!(Confirmation Barrier);
 enum Unit {
     Money,
     Percent,
-    /// The stem of the noun behind the number.
+    /// The stem of the noun after the number.
     Of(String),
 }
 
@@ -62,6 +69,8 @@ struct Limit {
     /// The stems of its sentence, and the actions of those that are verbs.
     about: Vec<String>,
     actions: Vec<Action>,
+    /// The sentence is about a discount or another share: "10 % off".
+    of_share: bool,
     sentence: String,
 }
 
@@ -105,16 +114,27 @@ impl Sentence<'_> {
             Language::English => Vec::new(),
             language => verbs(self.text, language),
         };
-        let is_demand = classes_of(self.words).has_any(DEMANDS);
+        let is_demand = classes_of(self.words).has_any(DEMANDS) || self.is_forbidden();
+        let is_share_word = classes_of(self.words).has(WordClass::Share);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
             let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand) && !self.is_for_one(&n);
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
-            Some(Limit { most: n.value, unit, about: about.clone(), actions: actions.clone(), sentence })
+            let of_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
+            let (about, actions) = (about.clone(), actions.clone());
+            Some(Limit { most: n.value, unit, about, actions, of_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
+    }
+
+    /// Whether a negation of the sentence forbids something: "must not", "no refunds above".
+    fn is_forbidden(&self) -> bool {
+        let mut negations = self.words.iter().filter(|place| place.classes.has(WordClass::Negation));
+        negations.next().is_some_and(|first| {
+            first.at.start - self.start <= BEGINNING || classes_of(self.words).has_any(FORBIDS)
+        })
     }
 
     /// Whether an amount is for one of several things: "150 EUR per night".
@@ -230,6 +250,9 @@ fn is_about(words: &[String], limit: &Limit) -> bool {
         };
         limit.about.iter().any(alike)
     };
+    if limit.unit == Unit::Percent && limit.of_share && names::has(words, WordClass::Share) {
+        return true;
+    }
     let own = |word: &&String| {
         matches!(action_of(word), Some(Cancel | Delete | Pay | Refund | Return | Send | Transfer))
     };
@@ -276,7 +299,13 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f6
     let result = call.result.as_ref().filter(|_| passed.is_empty() && *unit == Unit::Money)?;
     let parsed = Structure::of(result, conduct.memo)?;
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
-    match only_amount(fields, unit) {
+    // `order_total` of a refund is the amount of the order.
+    let own = identifier_words(&call.name);
+    let is_own = |field: &&Field| {
+        let named = field.name.iter().filter(|word| action_of(word).is_none() || own.contains(word));
+        named.into_iter().all(|word| own.contains(word) || is_of(std::slice::from_ref(word), unit))
+    };
+    match only_amount(fields.filter(is_own), unit) {
         Some((field, number)) => Some((shown("the result", field), number)),
         None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
         None => None,
@@ -409,6 +438,18 @@ mod tests {
                 assert_eq!(found(system, &call), found_of, "{system}");
             }
         }
+    }
+
+    #[test]
+    fn share_of_a_discount_and_an_approval_of_the_agent_itself_are_compared() {
+        let off = "You may offer up to 10 % off for at most 12 months.";
+        assert_eq!(found(off, &[("apply_discount", r#"{"percent":20,"months":12}"#, OK)]), 1);
+        assert_eq!(found(off, &[("apply_discount", r#"{"percent":10,"months":12}"#, OK)]), 0);
+        assert_eq!(found("Memory stays below 10 %.", &[("apply_discount", r#"{"percent":20}"#, OK)]), 0);
+        let rule = "Expenses above 500 EUR need the manager: call request_manager_approval.";
+        let expense = ("get_expense", "{}", r#"{"id":"EX-31","amount":742.0}"#);
+        assert_eq!(found(rule, &[expense, ("approve_expense", r#"{"id":"EX-31"}"#, OK)]), 1);
+        assert_eq!(found(rule, &[expense, ("request_manager_approval", r#"{"id":"EX-31"}"#, OK)]), 0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Placeholders in what was executed: `YOUR_API_KEY`, `path/to/file`, `[Recipient's name]`.
 //!
 //! Principle: what a call carries out has to be whole. A placeholder is a value that the model did not have and left
-//! for a reader to fill in, and no reader comes before the call is executed. Texts and files that the model writes for later
-//! use may contain placeholders, and so may values that a message, a result or the tool's definition has.
+//! for a reader to fill in, and no reader comes before the call is executed. Texts and files that the model writes for
+//! later use may contain placeholders, and so may values that a message, a result or the tool's definition has.
 //!
 //! In: the arguments of calls. Out: one finding for each placeholder, on the model span that wrote the call.
 

@@ -1,12 +1,12 @@
 //! Contact details that nobody gave: a table reserved for "John Smith" with a telephone number that no text has.
 //!
 //! Principle: who is to be reached, and under which number, is given and never composed. An action that passes a
-//! telephone number, or beside one a name of a person, needs it from the user, the instructions or a result; else it had
-//! to be asked for. Numbers are compared by their last digits, without signs and spaces. A request for examples or tests
-//! asks for made-up ones. (Addresses: `other_identifier`.)
+//! telephone number, or next to one a name of a person, needs it from the user, the instructions or a result; else it
+//! had to be asked for. Numbers are compared by their last digits, without signs and spaces. A request for examples or
+//! tests asks for made-up ones. (Addresses: `wrong_identifier`.)
 //!
-//! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span that
-//! wrote the call.
+//! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
+//! that wrote the call.
 
 use foldhash::{HashMap, HashSet};
 use serde_json::Value;
@@ -164,7 +164,7 @@ fn read(wanted: &HashSet<LastDigits>, text: &Text, memo: &Memo) -> Option<Vec<La
 }
 
 /// The digits of a text, those of one number without the signs between.
-fn joined_digits(text: &str) -> String {
+pub(super) fn joined_digits(text: &str) -> String {
     let mut joined = String::new();
     let mut apart = 0;
     for c in text.chars() {

@@ -118,8 +118,8 @@ fn outermost(trace: &AgentTrace, agent: usize) -> usize {
     std::iter::successors(Some(agent), above).take(MAX_DEPTH).last().unwrap_or(agent)
 }
 
-/// Whether the request of a run is none for facts, or speaks of data that are not real, or may do so in a language that is
-/// not read.
+/// Whether the request of a run is none for facts, or is about data that are not real, or may be so in a language that
+/// is not read.
 fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let Some(task) = agent_index::task(trace, run) else { return true };
     let demands = TaskDemands::of(task, memo);
@@ -162,10 +162,13 @@ impl Written<'_> {
             let is_call = matches!(part, Part::Call(_));
             let comments = comments(text, is_call);
             let prose = if is_call { "" } else { text };
+            if prose.is_empty() && comments.is_empty() {
+                continue;
+            }
             let said = self.said(prose);
             let in_prose = said.inventions().into_iter();
-            let of_code = said.answered_by(&comments, self.memo);
-            let in_code = of_code.inventions();
+            let of_code = || said.answered_by(&comments, self.memo).inventions();
+            let in_code = if comments.is_empty() { Vec::new() } else { of_code() };
             let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
             let of_text = OnceCell::new();
             for Invention { sentence, is_assumption } in found {
@@ -298,7 +301,7 @@ impl Written<'_> {
     }
 }
 
-/// The digits of a value, without the word that they stand in.
+/// The digits of a value, without the word that contains them.
 fn figure(value: &str) -> String {
     value.trim_matches(|c: char| !c.is_ascii_digit()).to_owned()
 }

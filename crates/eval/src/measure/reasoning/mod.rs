@@ -7,13 +7,44 @@
 //! patches to code that was never read, data that the model says it made up, guesses stated as facts,
 //! placeholders that were executed, and unchanged repetitions of failed calls. Without recorded output:
 //! no content. Without a fact, claim or call to check: not applicable.
+//!
+//! | file | content |
+//! |---|---|
+//! | `review` | one walk over a trace: all findings, by model span and by agent |
+//! | `history`, `evidence` | the calls made and the content read before a point of a run; whether that supports a fact |
+//! | `answer`, `answer_span` | the final answer in an output; the model span that gave it |
+//! | `statements` | the clauses of an answer that assert something |
+//! | `conduct` | the list of rules on one agent, and what they read |
+//! | `recovery` | whether a run recovered from a failed call |
+//! | `unsupported_facts`, `links_and_quotations` | facts, links and quotations of an answer without support |
+//! | `contradicted` | answers that contradict structured results |
+//! | `arithmetic`, `combined_amounts`, `time_arithmetic` | whether a number, a time or a duration follows from others |
+//! | `dates`, `local_dates`, `dates_and_times` | dates and times in texts |
+//! | `claims` | claims of work: "I verified" |
+//! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
+//! | `missing_announced_call` | calls that are announced and not made |
+//! | `unmet_confirmation` | actions that the user confirmed and that were not carried out |
+//! | `omitted_action`, `omitted_item`, `omitted_list_item` | parts of a request that no call does; things that the calls of an action leave out, and things of a list |
+//! | `less_fitting_choice` | an item chosen from a list that fits the request less than another one |
+//! | `skipped_step`, `skipped_lookups` | steps before an action, and lookups before an answer, that were skipped |
+//! | `redundant_question` | questions for what the user has already stated |
+//! | `repeated_action` | payments, messages and orders that were made twice |
+//! | `contradicted_flag`, `contradicted_number` | flags and numbers of calls that contradict the request |
+//! | `wrong_amount`, `wrong_code`, `wrong_date_time`, `wrong_identifier`, `wrong_row` | calls with another amount, code, date, identifier or row than the one requested |
+//! | `linked_identifiers` | identifiers that one record gives for one thing |
+//! | `swapped_source_target` | calls with source and target swapped |
+//! | `exceeded_limit` | amounts above a limit of the instructions |
+//! | `executed_placeholder` | placeholders in arguments |
+//! | `invented_address`, `invented_contact`, `invented_data`, `invented_patch_context` | contact details, data and lines of code that the model made up |
+//! | `guess_as_fact` | guesses that are later stated as facts |
 
 pub(crate) mod missing_announced_call;
-mod other_identifier;
-mod other_moment;
-mod other_row;
+mod wrong_identifier;
+mod wrong_date_time;
+mod wrong_row;
 mod repeated_action;
-mod dropped_part;
+mod omitted_action;
+mod omitted_list_item;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;
@@ -21,34 +52,37 @@ pub(crate) mod claims;
 mod conduct;
 pub(crate) mod contradicted;
 pub(crate) mod contradicted_number;
-pub(crate) mod contradicted_request;
+pub(crate) mod contradicted_flag;
 pub(crate) mod evidence;
 mod exceeded_limit;
 mod executed_placeholder;
-mod guess_stated;
+mod guess_as_fact;
 pub(crate) mod unsupported_facts;
 pub(crate) mod history;
 pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
 pub(crate) mod recovery;
 mod arithmetic;
+mod combined_amounts;
 mod dates;
-mod left_out_thing;
+mod omitted_item;
+mod less_fitting_choice;
 mod local_dates;
-mod moments;
-mod phrase_facts;
+mod time_arithmetic;
+mod links_and_quotations;
+mod invented_address;
 mod invented_contact;
-mod other_amount;
-mod asked_again;
+mod wrong_amount;
+mod redundant_question;
 mod review;
-mod same_thing;
+mod linked_identifiers;
 pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
-mod other_code;
+mod wrong_code;
 mod skipped_step;
 mod statements;
-mod swapped_ends;
-mod written_moments;
+mod swapped_source_target;
+mod dates_and_times;
 
 pub(crate) use review::{Review, SpanReview};
 use verdict_otlp::trace::Kind;

@@ -7,9 +7,9 @@
 //! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
 //! replaced by invented data, the invention is the failure that decides.
 //! A failure that is not the run's fault, of a call with the values that it was given, is no failure of the run if
-//! its final answer reports it: the user knows what did not happen, and nothing better could be said. An action that was
-//! refused is recovered by an answer that puts the refusal to the user: it contains what the refusal says, a value or a
-//! field that the call did not have, and leaves the next step to them.
+//! its final answer reports it: the user knows what did not happen, and nothing better could be said. An action that
+//! was refused is recovered by an answer that puts the refusal to the user: it contains what the refusal says, a value
+//! or a field that the call did not have, and leaves the next step to them.
 
 use std::rc::Rc;
 
@@ -104,9 +104,10 @@ impl Recoveries {
     }
 }
 
-/// Whether the answer of the run, which its user reads, says that something failed or is lacking: in such words, by a mark
-/// beside an item of a list, or by any negated statement ("only the lamp in the hall does not answer"), since whatever is
-/// claimed as done is compared with the calls by other rules. Or it may say so in a language whose words are not read.
+/// Whether the answer of the run, which its user reads, says that something failed or is lacking: in such words, by a
+/// mark next to an item of a list, or by any negated statement ("only the lamp in the hall does not answer"), since
+/// everything that is claimed as done is compared with the calls by other rules. Or it may say so in a language whose
+/// words are not read.
 fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
     final_answer(trace).is_some_and(|answer| {
@@ -122,8 +123,8 @@ fn final_answer(trace: &AgentTrace) -> Option<&str> {
     runs.next_back().and_then(|agent| agent.answer.as_deref())
 }
 
-/// Whether the answer of the run contains what a failed lookup or command printed: a specific word of it that the call was
-/// not given ("src/app.py" of a linter that found problems).
+/// Whether the answer of the run contains what a failed lookup or command printed: a specific word of it that the call
+/// was not given ("src/app.py" of a linter that found problems).
 pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(output)) = (final_answer(trace), call.result.as_deref()) else { return false };
     if !runs_code(&call.name) && purpose(trace, memo, call) != Purpose::Query {
@@ -138,8 +139,8 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     specific_words(output).iter().any(|word| told.contains(word) && !passed.contains(word))
 }
 
-/// Whether the answer puts the refusal of an action to the user: it contains a number or names of fields that the result
-/// has and the call had not, and asks the user, or says that it still needs them.
+/// Whether the answer puts the refusal of an action to the user: it contains a number or names of fields that the
+/// result has and the call had not, and asks the user, or says that it still needs them.
 pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(result)) = (final_answer(trace), call.result.as_deref()) else { return false };
     let is_dialogue = || {

@@ -1,15 +1,16 @@
 //! Effects that were caused twice: a refund of the same amount for the same order, issued two times.
 //!
 //! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
-//! causes it again. It is meant where the request counts or asks for more, or where another action stands between the
-//! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own say
-//! that there are two effects, and so does a later list with two rows for the one call: then neither a first result that
-//! was still pending nor one that timed out explains the second call. A call that takes one of them back, or an answer
-//! that names both, does.
+//! causes it again. It is meant where the request counts or asks for more, or where another action is between the
+//! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own
+//! say that there are two effects, and so does a later list with two rows for the one call: then neither a first result
+//! that was still pending nor one that timed out explains the second call. A call that takes one of them back, or an
+//! answer that names both, does.
 //!
 //! Also: an action on a thing of which a result says that it cannot be done: `refundable: false`, and a refund.
 //!
-//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the call.
+//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the
+//! call.
 
 use std::collections::hash_map::Entry;
 
@@ -19,8 +20,8 @@ use verdict_otlp::work;
 
 use super::arithmetic::is_unit;
 use super::conduct::Conduct;
+use super::linked_identifiers::{identifiers, shape};
 use super::missing_announced_call::instructions;
-use super::same_thing::{identifiers, shape};
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::identifier_words;
@@ -160,7 +161,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     None
 }
 
-/// What the user says of several calls.
+/// What the user states about several calls.
 struct Several {
     /// There is a word for it.
     by_word: bool,
@@ -188,8 +189,8 @@ impl Several {
         Some(several)
     }
 
-    /// Whether the user may ask for more than one call with these arguments; what is passed as an amount or a date is no
-    /// number of calls. `None` beyond the work budget.
+    /// Whether the user may ask for more than one call with these arguments; what is passed as an amount or a date is
+    /// no number of calls. `None` beyond the work budget.
     fn is_asked(&self, arguments: &str, memo: &Memo) -> Option<bool> {
         if self.by_word || self.counts.is_empty() {
             return Some(self.by_word);
@@ -365,7 +366,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
     None
 }
 
-/// What a record in the result of a call says of an action.
+/// What a record in the result of a call states about an action.
 struct FlaggedRecord<'t> {
     call: &'t Call,
     flags: Vec<Flag>,
@@ -381,7 +382,7 @@ struct Flag {
     about: Vec<String>,
 }
 
-/// What the records in the results of an agent's calls say of an action, in order; `None` beyond the work budget.
+/// What the records in the results of an agent's calls state about an action, in order; `None` beyond the work budget.
 fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord<'t>>> {
     let (mut all, memo) = (Vec::new(), conduct.memo);
     for (_, call) in conduct.calls(MAX_CALLS) {

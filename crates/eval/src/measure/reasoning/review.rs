@@ -20,10 +20,11 @@ use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
-    asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part,
-    exceeded_limit, executed_placeholder, guess_stated, invented_contact, invented_patch_context,
-    left_out_thing, missing_announced_call, other_amount, other_code, other_identifier, other_moment,
-    other_row, repeated_action, skipped_lookups, skipped_step, unmet_confirmation,
+    claimed_actions, contradicted, contradicted_flag, contradicted_number, exceeded_limit,
+    executed_placeholder, guess_as_fact, invented_address, invented_contact, invented_patch_context,
+    less_fitting_choice, missing_announced_call, omitted_action, omitted_item, omitted_list_item,
+    redundant_question, repeated_action, skipped_lookups, skipped_step, unmet_confirmation, wrong_amount,
+    wrong_code, wrong_date_time, wrong_identifier, wrong_row,
 };
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
@@ -44,16 +45,19 @@ const MAX_RETURNED: usize = 8;
 const MAX_CITED: usize = 4;
 
 /// Rules on the conduct of an agent, in the order in which findings on one span are reported.
-const ON_CONDUCT: [Rule; 9] = [
-    other_moment::check,
-    other_code::check,
+const ON_CONDUCT: [Rule; 12] = [
+    wrong_date_time::check,
+    wrong_code::check,
+    less_fitting_choice::check,
     repeated_action::check,
     invented_contact::check,
-    other_amount::check,
-    asked_again::check,
+    invented_address::check,
+    wrong_amount::check,
+    redundant_question::check,
     skipped_step::check,
-    dropped_part::check,
-    left_out_thing::check,
+    omitted_action::check,
+    omitted_list_item::check,
+    omitted_item::check,
 ];
 
 /// The result for one LLM span.
@@ -100,14 +104,14 @@ impl Review {
             };
             reviewer.walk();
             let mut review = reviewer.review;
-            let other_rows = other_row::find(trace, memo, &attempts);
+            let other_rows = wrong_row::find(trace, memo, &attempts);
             review
                 .unread
                 .extend(other_rows.iter().filter(|(_, finding)| finding.is_none()).map(|(at, _)| *at));
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
-                .chain(contradicted_request::find(trace, memo))
-                .chain(other_identifier::find(trace, memo))
+                .chain(contradicted_flag::find(trace, memo))
+                .chain(wrong_identifier::find(trace, memo))
                 .chain(other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?))))
                 .chain(ON_CONDUCT.iter().flat_map(|rule| by(*rule, trace, memo, &attempts)))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
@@ -157,7 +161,7 @@ impl Review {
             }
             // The patch, or what was done, is the answer.
             let done = contradicted_number::find(trace, memo, &attempts).into_iter();
-            let done = done.chain(guess_stated::find(trace, memo));
+            let done = done.chain(guess_as_fact::find(trace, memo));
             let done = done.chain(exceeded_limit::find(trace, memo, &attempts));
             for (agent, at, finding) in done.chain(invented_patch_context::find(trace, memo)) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
@@ -411,7 +415,7 @@ impl<'a> Reviewer<'a> {
         let task = agent_index::task(self.trace, agent).map(|task| &**task);
         let is_english = is_english(answer, task, self.memo);
         self.history.read_until(at);
-        // Values of structured results are facts, whatever the request is called.
+        // Values of structured results are facts under any request.
         let history = &mut self.history;
         let mut has_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {

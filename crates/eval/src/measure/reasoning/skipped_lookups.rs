@@ -13,7 +13,7 @@ use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
-use crate::measure::calls::nothing::is_nothing;
+use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;

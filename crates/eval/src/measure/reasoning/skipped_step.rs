@@ -2,10 +2,10 @@
 //! `send_otp`", and a new address without it.
 //!
 //! Principle: instructions that name a tool, and what it comes before, are about the calls that are such an action. The
-//! action needs an earlier call of the tool, whatever it returned. A sentence with a condition or a choice is not
-//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that the
-//! step was done (`verified: true`) stands for it. A confirmation of the user is such a step as well: it needs a message of
-//! theirs before the action.
+//! action needs an earlier call of the tool, with any result. A sentence with a condition or a choice is not
+//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that
+//! the step was done (`verified: true`) replaces it. A confirmation of the user is such a step as well: it needs a
+//! message of theirs before the action.
 //!
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
 //! model span that wrote the call.
@@ -36,8 +36,8 @@ const MAX_BYTES: usize = 32 << 10;
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
-/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most arguments
-/// of a call whose names are compared.
+/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most
+/// arguments of a call whose names are compared.
 const MAX_ORDERS: usize = 64;
 const MAX_SAID: usize = 64 << 10;
 const MAX_KEYS: usize = 64;
@@ -87,7 +87,8 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<Order> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
-    if !words.all().has_any(ORDERS)
+    let needs = || words.all().has(WordClass::Obligation) && language.speaks_of_consent(text);
+    if !words.all().has_any(ORDERS) && !needs()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
             || language.speaks_of_consent(text))
@@ -306,7 +307,7 @@ impl<'t> Instructions<'t> {
         has_digit(part) || self.classes(part).has_any(on)
     }
 
-    /// The parts of a sentence before and behind a word of it.
+    /// The parts of a sentence before and after a word of it.
     fn around(&self, sentence: &'t str, word: &Place) -> Option<(&'t str, &'t str)> {
         let start = sentence.as_ptr().addr() - self.text.as_ptr().addr();
         Some((sentence.get(..word.at.start - start)?, sentence.get(word.at.end - start..)?))
@@ -337,7 +338,10 @@ impl<'t> Instructions<'t> {
         if let Some(order) = self.only_after(sentence).filter(|_| spaced) {
             return Some(order);
         }
-        let before = self.words(sentence).iter().find(|place| place.classes.has(WordClass::Before))?;
+        let mut words = self.words(sentence).iter();
+        let Some(before) = words.find(|place| place.classes.has(WordClass::Before)) else {
+            return self.needs_consent(sentence).filter(|_| spaced);
+        };
         let (ahead, rest) = self.around(sentence, before)?;
         let (later, around) = if spaced {
             let later = rest.split(ENDS).next()?;
@@ -347,14 +351,14 @@ impl<'t> Instructions<'t> {
             (later, [ahead.get(..ahead.len() - later.len())?, rest])
         };
         // "Never run a command before the user has approved it": what comes later is forbidden, and the step is what
-        // stands behind "before".
+        // follows "before".
         let (forbidden, step) = if spaced {
             (ahead.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c)).rsplit(ENDS).next()?, rest)
         } else {
             (rest, later)
         };
         if let Some(never) = self.words(forbidden).iter().find(|of| of.classes.has(WordClass::Negation)) {
-            // A verb may stand before the negation: "stornieren Sie nie".
+            // A verb may be before the negation: "stornieren Sie nie".
             let (_, behind) = self.around(forbidden, never)?;
             let has_verb = || !verbs(behind, language).is_empty();
             let later = if language == Language::English || has_verb() { behind } else { forbidden };
@@ -363,8 +367,8 @@ impl<'t> Instructions<'t> {
             let confirms = language.speaks_of_consent(step);
             return self.of(sentence, steps, confirms, later).filter(|_| is_order);
         }
-        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
-        // "May be called", but not "must be called".
+        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no
+        // condition. "May be called", but not "must be called".
         let has_condition = |part: &str| {
             let classes = self.classes(part);
             let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
@@ -408,7 +412,30 @@ impl<'t> Instructions<'t> {
             && !self.depends(clause(free), SOMETIMES)
             && self.language.speaks_of_consent(step);
         let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
-        self.of(sentence, Vec::new(), true, clause(later))
+        self.of(sentence, Vec::new(), true, self.last_verb(clause(later)))
+    }
+
+    /// "Cancellations need the customer's consent": what needs it comes before the word for that.
+    fn needs_consent(&self, sentence: &'t str) -> Option<Order> {
+        let mut words = self.words(sentence).iter();
+        let needs = words.find(|place| place.classes.has(WordClass::Obligation))?;
+        let (later, step) = self.around(sentence, needs)?;
+        let is_order = !self.depends(step, SOMETIMES)
+            && !self.depends(later, CONDITION)
+            && !self.classes(sentence).has(WordClass::Negation)
+            && self.language.speaks_of_consent(sentence)
+            && !self.language.speaks_of_consent(later);
+        let order = self.of(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+        // A person that has to confirm something is no action: "the customer must confirm the address".
+        (order.is_any || !order.verbs.is_empty() && !self.classes(later).has(WordClass::Client))
+            .then_some(order)
+    }
+
+    /// The part of a clause behind its last conjunction, if it has an action of its own: "present the offer and apply it".
+    fn last_verb(&self, clause: &'t str) -> &'t str {
+        let conjunction = self.words(clause).iter().rfind(|of| of.classes.has(WordClass::Conjunction));
+        let behind = conjunction.and_then(|of| Some(self.around(clause, of)?.1));
+        behind.filter(|behind| !verbs(behind, self.language).is_empty()).unwrap_or(clause)
     }
 }
 
@@ -418,7 +445,8 @@ pub(super) fn verbs(text: &str, language: Language) -> Vec<Action> {
         return stems(text).filter_map(|word| verb(&word, language)).collect();
     }
     let chars: Vec<char> = text.chars().collect();
-    chars.windows(2).filter_map(|pair| language.action_of(&String::from_iter(pair))).collect()
+    let words = (2..=3).flat_map(|length| chars.windows(length));
+    words.filter_map(|word| language.action_of(&String::from_iter(word))).collect()
 }
 
 fn verb(word: &str, language: Language) -> Option<Action> {
@@ -441,7 +469,22 @@ fn verb(word: &str, language: Language) -> Option<Action> {
         let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
         more.iter().find_map(|end| known(&format!("{root}{end}"))).or(doubled.and_then(known))
     };
-    known(word).or_else(|| ENDINGS.iter().find_map(of_root))
+    // The imperative of a verb that is listed by its infinitive: "avisa", "commandez", "prenoti", "storniere".
+    const IMPERATIVES: [(&str, &[&str]); 6] = [
+        ("", &["r", "re", "n", "en"]),
+        ("ez", &["er"]),
+        ("e", &["ar", "er", "ir"]),
+        ("i", &["are", "ire"]),
+        ("a", &["ire", "er"]),
+        ("es", &["er"]),
+    ];
+    let of_imperative = |(ending, more): &(&str, &[&str])| {
+        let root = word.strip_suffix(ending).filter(|root| root.len() > 3)?;
+        more.iter().find_map(|end| of_language(&format!("{root}{end}")))
+    };
+    known(word)
+        .or_else(|| ENDINGS.iter().find_map(of_root))
+        .or_else(|| IMPERATIVES.iter().find_map(of_imperative))
 }
 
 /// What words have in common that are alike: their first letters if they are long, or all of them.
@@ -530,6 +573,9 @@ mod tests {
         }
         for system in [
             "You help members of a gym. Cancel a contract only after the member has agreed.",
+            "You help members of a gym. Explain the fee first and cancel it only after the member accepts.",
+            "You help members of a gym. The cancellation of a contract requires the consent of the customer.",
+            "You help members of a gym. Any change requires the explicit yes of the member.",
             "Du hilfst den Mitgliedern. Eine Kündigung ist nur mit Zustimmung des Kunden erlaubt.",
             "Tu aides les membres du club. Ne résilie jamais avant que le client ait donné son accord.",
             "Atiendes a los socios. Un contrato se puede cancelar solo con el consentimiento del cliente.",
@@ -573,6 +619,9 @@ mod tests {
             "Before updating an email, call check_code.",
             "Call check_code when asked. Think before cancelling a contract.",
             "Ask for the reason before cancelling a contract.",
+            "The customer must confirm the address.",
+            "Cancellations of premium contracts require the consent of the customer.",
+            "A cancellation needs no consent of the customer.",
         ] {
             assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 0, "{system}");
         }

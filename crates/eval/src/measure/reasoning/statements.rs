@@ -26,8 +26,8 @@ const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Seq
 const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
 regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
-/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording, or advice, whose
-/// values are no facts.
+/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording, or advice,
+/// whose values are no facts.
 pub(super) fn is_idle(sentence: &str, language: Language) -> bool {
     let classes = language.classes(sentence);
     is_idle_with(sentence, classes) || classes.has(WordClass::Advice)
@@ -62,11 +62,13 @@ impl Clause<'_> {
 /// Whether `text`, normalised by [`words_of`], contains the words in sequence.
 pub(super) fn contains_words(text: &str, words: &str) -> bool {
     let (text, words) = (text.as_bytes(), words.as_bytes());
-    let is_at = |at: usize| {
-        let rest = text.get(at..).and_then(|rest| rest.strip_prefix(words));
+    let Some(first) = words.first() else { return false };
+    // Most words of a text begin with another byte.
+    memchr::memchr_iter(*first, text).any(|at| {
+        let begins = at == 0 || text.get(at - 1) == Some(&b' ');
+        let rest = text.get(at..).filter(|_| begins).and_then(|rest| rest.strip_prefix(words));
         rest.is_some_and(|rest| rest.first().is_none_or(|next| *next == b' '))
-    };
-    !words.is_empty() && (is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1)))
+    })
 }
 
 /// Whether `text`, normalised by [`words_of`], contains any of these words or sequences of words.
@@ -94,23 +96,44 @@ pub(super) fn words_of(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
     out.push(b' ');
     // White space that is not ASCII, and "’", begin with one of these.
-    let may_be_space = |byte: u8| matches!(byte, 0xc2 | 0xe1..=0xe3);
-    if text.bytes().fold(false, |any, byte| any | may_be_space(byte)) {
+    let bytes = text.as_bytes();
+    let may_have_space =
+        || memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some();
+    if !text.is_ascii() && may_have_space() {
         text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
     } else {
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
-        for word in text.as_bytes().split(|byte| matches!(byte, b' ' | b'\t'..=b'\r')) {
-            if !word.is_ascii() {
-                push_word(&mut out, str::from_utf8(word).unwrap_or_default());
-            } else if let Some(start) = word.iter().position(is_part) {
-                let end = word.iter().rposition(is_part).unwrap_or(start);
-                out.extend_from_slice(word.get(start..=end).unwrap_or_default());
-                out.push(b' ');
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+            let end = rest.iter().position(is_space).unwrap_or(rest.len());
+            let word = rest.get(..end).unwrap_or_default();
+            match word.is_ascii() {
+                true => push_ascii_word(&mut out, word),
+                false => push_word(&mut out, str::from_utf8(word).unwrap_or_default()),
             }
+            rest = rest.get(end + 1..).unwrap_or_default();
         }
     }
     out.make_ascii_lowercase();
     String::from_utf8(out).unwrap_or_default()
+}
+
+fn push_ascii_word(out: &mut Vec<u8>, mut word: &[u8]) {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
+    while let [first, rest @ ..] = word
+        && !is_part(first)
+    {
+        word = rest;
+    }
+    while let [rest @ .., last] = word
+        && !is_part(last)
+    {
+        word = rest;
+    }
+    if !word.is_empty() {
+        out.extend_from_slice(word);
+        out.push(b' ');
+    }
 }
 
 fn push_word(out: &mut Vec<u8>, word: &str) {
@@ -228,7 +251,7 @@ pub(super) fn clauses<'t>(
         let mut from = start;
         for (stop, next) in breaks(plain, start, within) {
             let text = prose.get(from..stop).unwrap_or_default();
-            // "But" behind a comma begins the clause that the comma has begun.
+            // "But" after a comma begins the clause that the comma has begun.
             if text.trim().is_empty() && next < end {
                 continue;
             }

@@ -7,7 +7,7 @@
 use super::answer::sentences;
 use super::dates;
 use super::evidence::{Evidence, Support};
-use super::phrase_facts::{PhraseFact, links, quotations};
+use super::links_and_quotations::{PhraseFact, links, quotations};
 use super::statements::{Prose, is_idle};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
@@ -321,7 +321,7 @@ impl FactChecker<'_, '_> {
             |fact: &PhraseFact| found.by_ref().take(fact.phrases.len()).fold(false, |any, one| any | one);
         let mut checked: Vec<(&PhraseFact, bool)> = facts.iter().map(|f| (f, is_supported(f))).collect();
         let mut names = checked.iter().filter(|(fact, supported)| fact.kind == NAME && !supported);
-        // The answer may give a code of a result as the name that it stands for.
+        // The answer may give a code of a result as the name that it abbreviates.
         let are_codes = names.next().is_some() && self.evidence.has_codes(self.answer);
         for (fact, supported) in &mut checked {
             let parts: Vec<&str> = fact.parts.iter().map(String::as_str).collect();

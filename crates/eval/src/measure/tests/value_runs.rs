@@ -2,7 +2,8 @@
 //! differ from them in what a rule is about must fail (`value_runs.json`).
 //!
 //! A run has a request, perhaps instructions and tools, its steps (calls with arguments and result, passages that were
-//! retrieved, turns of the dialogue) and the answer. With the path of another file in `RUNS`, its runs are read instead.
+//! retrieved, turns of the dialogue) and the answer. With the path of another file in `RUNS`, its runs are read
+//! instead.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use serde_json::Value;
 
 use crate::measure::calls::attempts::quoted;
-use crate::measure::calls::signs::of_call;
+use crate::measure::calls::error_signs::of_call;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::excerpt::around;
 use crate::measure::tool_index::OfferedTo;

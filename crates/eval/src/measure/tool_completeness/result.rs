@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use aho_corasick::packed::Searcher;
 
-use super::vain;
+use super::empty_lookup;
 use crate::measure::calls::attempts::quoted;
-use crate::measure::calls::nothing::{is_void, says_nothing_found};
+use crate::measure::calls::empty_result::{is_void, says_nothing_found};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip};
 use crate::measure::error_text::program_output;
@@ -107,7 +107,7 @@ regex!(
 );
 
 fn nothing_found(context: &Context<'_>, call: &Call, rationale: &str, quote: &str) -> ResultCheck {
-    ResultCheck::Defective(Box::new(vain::finding(context, call, rationale, quote)))
+    ResultCheck::Defective(Box::new(empty_lookup::finding(context, call, rationale, quote)))
 }
 
 const MARKERS: [&str; 16] = [

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind};
 
-use crate::measure::calls::signs::own_signs;
+use crate::measure::calls::error_signs::own_signs;
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
 use crate::measure::{Category, Context, Finding};

@@ -197,7 +197,7 @@ fn finding_on_a_span_that_was_not_shown_is_dropped() {
 fn spans_without_content_are_not_asked_about() {
     let trace = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
     for metric in [FOLLOWING, "reasoning_integrity", "avoidance", "tool_completeness", "error_detection"] {
-        let (all, asked) = judged(&trace, &settings(&[metric]), |_| unreachable!());
+        let (all, asked) = judged(&trace, &settings(&[metric]), |_| panic!("no judge is asked"));
         assert!(asked.is_empty() && all.iter().all(|m| m.outcome == Err(Unmeasured::NoContent)), "{metric}");
         assert!(!all.is_empty());
     }

@@ -132,7 +132,7 @@ fn metrics_of_plans_are_not_applicable_where_nothing_is_said_before_the_work() {
         .into_iter()
         .flat_map(|t| ["gpa.plan_quality", "gpa.plan_adherence"].map(|m| (t, m)))
     {
-        let (all, asked) = judged(trace, &settings(&[metric]), |_| unreachable!());
+        let (all, asked) = judged(trace, &settings(&[metric]), |_| panic!("no judge is asked"));
         assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Unmeasured::NotApplicable)));
     }
 }
@@ -308,7 +308,8 @@ fn incomplete_record_is_noted_and_metrics_of_the_answer_need_its_content() {
     let asked = questions(&trace, &settings(&["completeness"]));
     assert!(asked[0].question.prompt.user.contains("The record is incomplete"));
     let bare = Script::new("x").calls("", &[("t", "{}")]).returns("r").answers("a").build_without_content();
-    let (all, asked) = judged(&bare, &settings(&["completeness", GOAL, "tool_abuse"]), |_| unreachable!());
+    let (all, asked) =
+        judged(&bare, &settings(&["completeness", GOAL, "tool_abuse"]), |_| panic!("no judge is asked"));
     assert!(asked.is_empty());
     for metric in ["completeness", GOAL] {
         assert!(of(&all, metric).iter().any(|m| m.outcome == Err(Unmeasured::NoContent)), "{metric}");

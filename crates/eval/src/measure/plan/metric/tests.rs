@@ -103,8 +103,8 @@ fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
     assert_eq!((&format.value, format.passed), (&Value::Score(0.5), false));
     assert_eq!(format.findings[0].quote, "What are customers most unhappy about?");
     assert_eq!(format.findings[0].category, Some(Category::FormattingErrors));
-    let circle = PLAN.replace("[]}", "[2]}");
-    for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &circle] {
+    let cycle = PLAN.replace("[]}", "[2]}");
+    for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &cycle] {
         let all = ruled(broken, &settings(""));
         assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(0.0), false)), "{broken}");
         assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));

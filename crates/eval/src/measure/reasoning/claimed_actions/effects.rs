@@ -1,7 +1,7 @@
 //! What the calls of a trace have brought about, as claims are compared with it.
 //!
-//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers that
-//! successful calls name.
+//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers
+//! that successful calls name.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use verdict_otlp::work;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
-use crate::measure::reasoning::same_thing::identifiers;
+use crate::measure::reasoning::linked_identifiers::identifiers;
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Memo, without_effect};
 use crate::recognise::{AgentTrace, Call, Part};
@@ -51,6 +51,9 @@ pub(super) struct Effects {
     pub(super) has_results: bool,
     /// By the action of its tool, the calls that ran and reported that they had no effect.
     pub(super) denied: HashMap<Action, Vec<usize>>,
+    /// Those of them that were only a trial, and whether the text of a model call says so.
+    pub(super) trials: HashSet<usize>,
+    pub(super) says_trial: RefCell<HashMap<Idx, bool>>,
     /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.
     pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
     /// By action, the start of the first call that says that it did more than prepare it.
@@ -58,6 +61,8 @@ pub(super) struct Effects {
     /// By model call and action, the only call that may have done it, with the state by which it waits, see
     /// [`Claimed::awaited`](super::Claimed::awaited).
     pub(super) awaited: RefCell<HashMap<(Idx, Action), Option<Awaited>>>,
+    /// By agent, whether the user asked it a question that asks for no action.
+    pub(super) asked_question: RefCell<HashMap<Option<usize>, bool>>,
     /// Whether the instructions of a model call have words.
     pub(super) ruled: RefCell<HashMap<(Idx, String), bool>>,
 }
@@ -87,17 +92,23 @@ impl Effects {
         for (i, call) in trace.calls.iter().enumerate() {
             effects.has_results |= call.result.is_some();
             let has_run = attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed());
-            match has_run && without_effect::reports_none(call, memo) {
-                true => {
-                    let purpose = ToolPurpose::of_call(trace, memo, call);
-                    if let Some(action) =
-                        purpose.actions.first().filter(|of| !purpose.is_query() && **of != Action::Execute)
-                    {
-                        effects.denied.entry(*action).or_default().push(i);
+            if !has_run {
+                continue;
+            }
+            let none = without_effect::reports_none(call, memo);
+            let purpose = none.then(|| ToolPurpose::of_call(trace, memo, call));
+            let action = purpose.and_then(|of| of.actions.first().copied().filter(|_| !of.is_query()));
+            match action {
+                // What was run may have found nothing to change.
+                Some(Action::Execute) => effects.add(trace, call, memo),
+                Some(action) => {
+                    effects.denied.entry(action).or_default().push(i);
+                    if without_effect::is_trial(call, memo) {
+                        effects.trials.insert(i);
                     }
                 }
-                false if has_run => effects.add(trace, call, memo),
-                false => {}
+                None if none => {}
+                None => effects.add(trace, call, memo),
             }
         }
         effects.starts.sort_unstable();

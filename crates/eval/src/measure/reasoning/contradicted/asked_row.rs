@@ -3,13 +3,13 @@
 //!
 //! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about
 //! it. It is about another one if it gives several figures that only that row has, and none that only the row asked for
-//! has. A request that asks for something beside, before or after the row that it names asks for no row by name.
+//! has. A request that asks for something next to, before or after the row that it names asks for no row by name.
 
-use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
 use super::named_rows::{Row, RowName, tables};
 use super::row_scope::{compares, mentions};
-use super::rows::unstructured;
+use super::universal_claims::excepts;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;

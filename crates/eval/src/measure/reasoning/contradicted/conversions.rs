@@ -8,8 +8,8 @@
 //! In: the numbers of an answer with their units, and the fields with theirs. Out: one contradiction.
 
 use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
 use super::other_unit::{beside, unit_of};
-use super::rows::unstructured;
 use crate::measure::numbers::{self, Number};
 use crate::measure::units::Unit;
 

@@ -28,9 +28,9 @@ const MORE: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"
 const MAX_COUNT: usize = 1000;
 /// Most sums of which two are added.
 const MAX_SUMS: usize = 64;
-/// Fewest items beside each other whose flags are counted.
+/// Fewest items next to each other whose flags are counted.
 const MIN_ITEMS: usize = 2;
-/// Words behind a count among which a flag is its own.
+/// Words after a count among which a flag is its own.
 const FLAG_WITHIN: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -43,7 +43,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     check_lists(exchange, outcome);
 }
 
-/// Items beside each other of which some have a flag.
+/// Items next to each other of which some have a flag.
 struct Flagged<'a> {
     /// The word of the flag, or one for its opposite: "offline" for `online: false`.
     word: &'a str,
@@ -94,7 +94,8 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 let before = words.get(..at).unwrap_or_default();
                 matches!(before, [.., "of"] | [.., "of", "the" | "all" | "your" | "these"])
             };
-            // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number distinguishes one thing from others.
+            // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number distinguishes one thing from
+            // others.
             let mut behind = words.iter().skip(at + 1);
             let is_one = count > 1 && behind.find_map(|word| number_of_verb(word)) == Some(1);
             let is_part = words.get(at + 1) == Some(&"of");

@@ -1,7 +1,8 @@
 //! Arithmetic that an answer writes out: "36 × 371.65 = 14,139.40", "from 412,300 to 455,900, which is +24.7 %".
 //!
-//! In: an answer. Out: a contradiction if an equation does not hold, or if a percentage beside two amounts is neither
-//! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of units.
+//! In: an answer. Out: a contradiction if an equation does not hold, or if a percentage next to two amounts is neither
+//! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of
+//! units.
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
@@ -99,7 +100,7 @@ fn sign(between: &str) -> Option<Sign> {
     found.filter(|_| unit <= 24)
 }
 
-/// A number with its signs as a term: a percentage is a hundredth behind "×".
+/// A number with its signs as a term: a percentage is a hundredth after "×".
 fn equation(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option<(String, f64)> {
     let between = |i: usize| -> Option<Sign> {
         let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
@@ -207,7 +208,7 @@ fn differs(
     first
 }
 
-/// The word behind a number.
+/// The word after a number.
 fn unit(sentence: &str, n: &Number) -> String {
     let after = sentence.get(n.end..).unwrap_or_default().trim_start();
     after.chars().take_while(|c| c.is_alphabetic()).filter(|c| !matches!(c, 'x')).collect()
@@ -240,7 +241,7 @@ fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
     Some(sum + product).filter(|v| v.is_finite())
 }
 
-/// A percentage beside "from A to B", or "P % (A of B)", where the sentence has no other percentage.
+/// A percentage next to "from A to B", or "P % (A of B)", where the sentence has no other percentage.
 fn percentage(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option<(String, f64)> {
     let is_percent =
         |n: &&Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));

@@ -143,7 +143,7 @@ fn wrong_extreme<'a>(
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, about)) in stated {
         let Some(field) = field_of(form, about, &clause.words, rows) else { continue };
-        // The item may be named beside the clause: "The Ridge, at 74.50, is the cheapest".
+        // The item may be named next to the clause: "The Ridge, at 74.50, is the cheapest".
         let words = words_of(clause.sentence);
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
         let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));
@@ -181,7 +181,8 @@ fn wrong_extreme<'a>(
                 && as_eligible(exchange, conditions, &field, row, item)
                 && (!is_timed || same_times(row, item))
         };
-        // Of several items that the answer lists, it is the first one among these: others do not meet what was asked for.
+        // Of several items that the answer lists, it is the first one among these: others do not meet what was asked
+        // for.
         let is_listed = |row: &Record| names_of(row).any(|name| contains_words(answer, &name));
         let lists = || rows.iter().filter(|row| is_listed(row)).nth(1).is_some();
         let better = rows.iter().find(is_better).filter(|row| is_listed(row) || !lists());
@@ -245,8 +246,8 @@ fn wrong_peak<'a>(
     None
 }
 
-/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items, nor in
-/// the words that the call was given.
+/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items, nor
+/// in the words that the call was given.
 fn has_other_condition(words: &str, form: &str, rows: &[&Record], passed: &str) -> bool {
     let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return false };
     let group: Vec<&str> =

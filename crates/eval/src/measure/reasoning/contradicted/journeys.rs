@@ -12,8 +12,8 @@ use super::sources::{Source, names_of};
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::numbers;
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::reasoning::written_moments::times;
 use crate::measure::records::{Field, Record};
 use crate::measure::vocabulary::{self, Meaning};
 

@@ -5,45 +5,67 @@
 //! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
 //! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue says to the user is compared in the same way, with the results before it.
+//!
+//! | file | content |
+//! |---|---|
+//! | `exchange`, `sources` | an answer with what it is compared with; the results before it |
+//! | `clause_subject`, `predicates` | what a clause is about; what a flag or a state asserts |
+//! | `states`, `labels` | flags and states; values of a closed set |
+//! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
+//! | `counts`, `subset_counts` | counts of things, and of a part of them |
+//! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
+//! | `extremes`, `ranking` | the cheapest or largest thing; the best ones by the field that the request names |
+//! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
+//! | `identifiers`, `last_digits`, `identifier_owner` | identifiers, their last digits, and the thing that they belong to |
+//! | `altered_names` | names that differ by one word |
+//! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that nothing gives |
+//! | `equations`, `changes`, `table_columns` | arithmetic that an answer writes out; changes in percent; calculated columns |
+//! | `test_runs` | results of test runs |
+//! | `field_numbers`, `decimal_shift` | numbers named like a field; a shifted decimal point |
+//! | `other_unit`, `conversions` | another unit; units converted by a wrong power of ten |
+//! | `refunds`, `journeys` | amounts that are paid back; departures that are given as arrivals |
+//! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
+//! | `misattributed_values`, `asked_row` | values of another row than the named one, or the one asked for |
+//! | `siblings` | values of the object or the year next to the one that is named |
 
-mod all;
+mod universal_claims;
 mod asked_row;
-mod bound;
 mod changes;
-mod clock;
 mod conversions;
+mod request_bound;
+mod time_zones;
 mod counts;
-mod endings;
+mod last_digits;
 mod equations;
 mod exchange;
 mod extremes;
 mod identifiers;
+mod field_numbers;
 mod journeys;
-mod keyed;
 mod labels;
 mod named_rows;
-mod nothing;
-mod other_things;
+mod nothing_found;
+mod identifier_owner;
 mod other_unit;
-mod partial;
+mod partial_totals;
 mod predicates;
+mod altered_names;
 mod ranking;
 mod refunds;
-mod renamed;
 mod row_scope;
 mod row_values;
-mod rows;
-mod series;
-mod shares;
-mod shifted;
+mod misattributed_values;
+mod series_bound;
+mod subset_counts;
+mod decimal_shift;
 mod siblings;
 mod sources;
 mod states;
-mod subjects;
+mod clause_subject;
 mod sums;
 mod table_columns;
 mod test_runs;
-mod times;
+mod times_of_day;
 mod totals;
 mod weekdays;
 
@@ -70,7 +92,7 @@ use sources::Sources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
-/// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
+/// The first checks of the list, whose findings are all kept; those after them may find the same.
 const OF_THEIR_OWN: usize = 25;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
@@ -79,16 +101,16 @@ type Check = fn(&Exchange<'_>, &mut Outcome);
 const CHECKS: [(Check, bool, bool); 34] = [
     (states::check, true, false),
     (labels::check, true, false),
-    (other_things::check, true, true),
+    (identifier_owner::check, true, true),
     (counts::check, false, false),
     (totals::check, false, false),
     (extremes::check, true, false),
-    (nothing::check, true, false),
+    (nothing_found::check, true, false),
     (identifiers::check, false, true),
-    (endings::check, false, true),
-    (renamed::check, true, false),
+    (last_digits::check, false, true),
+    (altered_names::check, true, false),
     (weekdays::check, false, true),
-    (clock::check, false, true),
+    (time_zones::check, false, true),
     (equations::check, false, true),
     (changes::check, false, true),
     (conversions::check, false, true),
@@ -98,20 +120,20 @@ const CHECKS: [(Check, bool, bool); 34] = [
     (refunds::check, false, false),
     (ranking::check, true, false),
     (test_runs::check, true, false),
-    (partial::check, false, true),
+    (partial_totals::check, false, true),
     (other_unit::check, false, true),
     (sums::check, false, true),
-    (shares::check, true, false),
+    (subset_counts::check, true, false),
     // What these find may be found above as well.
     (totals::check_sentences, false, true),
-    (all::check, true, false),
-    (rows::check, false, false),
+    (universal_claims::check, true, false),
+    (misattributed_values::check, false, false),
     (asked_row::check, true, true),
-    (keyed::check, false, true),
-    (bound::check, true, true),
-    (series::check, true, false),
-    (times::check, false, true),
-    (shifted::check, false, true),
+    (field_numbers::check, false, true),
+    (request_bound::check, true, true),
+    (series_bound::check, true, false),
+    (times_of_day::check, false, true),
+    (decimal_shift::check, false, true),
 ];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;

@@ -1,7 +1,7 @@
 //! The rows of results that an answer or a request may name.
 //!
-//! In: the results before an answer, and the words of a text. Out: the lists of results, and the results of one tool for
-//! several things, each as a table whose rows have the names that the text may have. Most texts name no row of most
+//! In: the results before an answer, and the words of a text. Out: the lists of results, and the results of one tool
+//! for several things, each as a table whose rows have the names that the text may have. Most texts name no row of most
 //! tables, which are then not read.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -236,8 +236,8 @@ fn is_said(field: &Field, said: &WordSet<'_>) -> bool {
     })
 }
 
-/// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of ordered
-/// items.
+/// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of
+/// ordered items.
 fn is_child_name(field: &Field) -> bool {
     let key = field.name.last().map(String::as_str);
     matches!(key, Some("name" | "title" | "label")) && matches!(field.value, Scalar::Text(_))

@@ -1,11 +1,11 @@
 //! Values with another unit than the result's: 850 g, where the result has 850 mg; 120 €, where it has 120 USD.
 //!
 //! Principle: a number keeps its unit. Where a field states its unit (in its name, or in a field for the unit of its
-//! record), an answer that gives this number with another unit of the same quantity has misread it, unless anything that
-//! the model had seen gives the number with that unit, or without one.
+//! record), an answer that gives this number with another unit of the same quantity has misread it, unless anything
+//! that the model had seen gives the number with that unit, or without one.
 
 use super::exchange::{Exchange, Outcome};
-use super::rows::unstructured;
+use super::misattributed_values::unstructured;
 use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{Field, Record};
@@ -19,7 +19,7 @@ const MAX_FIELDS: usize = 2_000;
 const SMALL: f64 = 9.0;
 /// Names of several words of fields that have the unit of the others.
 const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
-/// Most bytes of a unit beside a number.
+/// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -78,7 +78,7 @@ fn has(text: &str, n: &Number) -> bool {
     numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value))
 }
 
-/// The unit directly behind a number, or of money before it.
+/// The unit directly after a number, or of money before it.
 pub(super) fn beside(text: &str, n: &Number) -> Option<Unit> {
     let after = text.get(n.end..)?.trim_start_matches([' ', '\u{a0}', '*']);
     let word: String =

@@ -290,7 +290,7 @@ pub(super) fn is_verb(word: &str) -> bool {
     VERBS.contains(&word)
 }
 
-/// Whether the words stand at most a few words behind a verb.
+/// Whether the words are at most a few words after a verb.
 pub(super) fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
     let Some(at) = clause.words.find(&format!(" {form} ")) else { return false };
     let before = clause.words.get(..at).unwrap_or_default();

@@ -8,8 +8,8 @@
 //! In: the sentences of an answer, and the fields of calls that pay back. Out: one contradiction.
 
 use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
 use super::other_unit::beside;
-use super::rows::unstructured;
 use super::sources::Source;
 use crate::measure::currency;
 use crate::measure::identifier::identifier_words;

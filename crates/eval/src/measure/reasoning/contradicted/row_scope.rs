@@ -1,17 +1,17 @@
-//! Which row a clause speaks of that names none.
+//! Which row a clause is about that names none.
 //!
-//! Principle: list items and labelled lines under a heading or a sentence that names one row speak of that row, and so
-//! does what stands behind the label of an item that names one. A sentence that names several rows, or compares
-//! them, speaks of no single one.
+//! Principle: list items and labelled lines under a heading or a sentence that names one row are about that row, and so
+//! is what follows the label of an item that names one. A sentence that names several rows, or compares
+//! them, is about no single one.
 
-use super::all::excepts;
 use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_state;
+use super::universal_claims::excepts;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::reasoning::written_moments::times;
 use crate::measure::records::Field;
 
 /// Longest label of a line.
@@ -100,7 +100,7 @@ fn only(named: &[Named]) -> Option<usize> {
     }
 }
 
-/// The line of the answer in which a part of it stands.
+/// The line of the answer that contains a part of it.
 fn line_of(answer: &str, part: &str) -> Option<Line> {
     let at = part.as_ptr().addr().checked_sub(answer.as_ptr().addr())?;
     let start = answer.get(..at)?.rfind('\n').map_or(0, |end| end + 1);

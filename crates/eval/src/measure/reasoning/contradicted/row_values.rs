@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::predicates::is_state_key;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{contains_words, words_of};
-use crate::measure::reasoning::written_moments::times;
 use crate::measure::records::{Field, Scalar};
 
 /// Shorter texts are no value of their own.
@@ -15,7 +15,7 @@ const MIN_TEXT: usize = 3;
 const MIN_CODE: usize = 8;
 /// Most words of a text that is a value.
 const MAX_WORDS: usize = 4;
-/// Whole numbers up to this one are common, and count only beside the name of their column.
+/// Whole numbers up to this one are common, and count only next to the name of their column.
 const SMALL: f64 = 20.0;
 
 /// Whether two fields have the same value, or the first one contains the text of the other.

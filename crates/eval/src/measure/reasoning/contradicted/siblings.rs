@@ -10,7 +10,7 @@
 use foldhash::HashSet;
 
 use super::exchange::{Exchange, Outcome};
-use super::keyed::changes_after;
+use super::field_numbers::changes_after;
 use super::row_values::Statement;
 use super::sources::{Source, names_of};
 use crate::measure::language::{WordClasses, classes};

@@ -208,7 +208,7 @@ pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::unstructured;
+    use super::super::misattributed_values::unstructured;
     use super::*;
     use crate::measure::testing::Script;
 

@@ -2,12 +2,12 @@
 //!
 //! A flag is named by its key; a state is a field's value with a known meaning. An answer's clause asserts a
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
-//! the beginning assert what the question asks. What is said of all is refuted by one ([`super::all`]).
+//! the beginning assert what the question asks. What is said of all is refuted by one ([`super::universal_claims`]).
 
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
-use super::{all, subjects};
+use super::{clause_subject, universal_claims};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::statements::{contains_words, words_of};
@@ -71,11 +71,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             .clauses
             .iter()
             // An amount, not a state: "there are not enough seats available".
-            .filter(|clause| !clause.has("enough") && !all::excepts(clause))
+            .filter(|clause| !clause.has("enough") && !universal_claims::excepts(clause))
             .filter_map(|clause| {
                 let claimed = predicate.claimed(clause)?;
-                let of_all = all::is_of_all(clause, exchange.asked());
-                let is_meant = of_all || is_asked || subjects::is_of_results(exchange, clause, predicate);
+                let of_all = universal_claims::is_of_all(clause, exchange.asked());
+                let is_meant =
+                    of_all || is_asked || clause_subject::is_of_results(exchange, clause, predicate);
                 is_meant.then_some((claimed, of_all, clause.sentence))
             })
             .collect();
@@ -163,7 +164,7 @@ fn is_called(exchange: &Exchange<'_>, fact: &Fact<'_>, words: &str) -> bool {
     })
 }
 
-/// Whether any field has the claim as its value, whatever its key: `customs: pending` beside `status: in_transit`.
+/// Whether a field of any key has the claim as its value: `customs: pending` next to `status: in_transit`.
 fn is_value(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) -> bool {
     let Predicate::Known(name) = predicate else { return false };
     let mut texts =
@@ -246,7 +247,7 @@ fn flag_words(field: &Field) -> Vec<String> {
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (yes, sentence) = exchange.yes_or_no()?;
     // That not all have it, is said by "no".
-    let of_all = yes && all::asks_of_all(exchange.asked());
+    let of_all = yes && universal_claims::asks_of_all(exchange.asked());
     Some((predicate.asked_as(exchange.asked())? == yes, of_all, sentence))
 }
 
@@ -257,10 +258,15 @@ fn exception<'f, 'a>(
     claimed: bool,
     sentence: &str,
 ) -> Option<&'f Fact<'a>> {
-    let rows: Vec<all::Row<'_>> = facts
+    let rows: Vec<universal_claims::Row<'_>> = facts
         .iter()
-        .map(|fact| all::Row { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
+        .map(|fact| universal_claims::Row {
+            source: fact.source,
+            at: fact.at,
+            record: fact.record,
+            holds: fact.holds,
+        })
         .collect();
-    let at = all::exception(exchange, &rows, claimed, sentence)?;
+    let at = universal_claims::exception(exchange, &rows, claimed, sentence)?;
     facts.get(at).copied()
 }

@@ -1,15 +1,16 @@
-//! Sums that the answer gives of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9 sessions").
+//! Sums that the answer gives of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9
+//! sessions").
 //!
-//! Principle: amounts beside the values of one column are sums of another column by these values, if some of them are.
+//! Principle: amounts next to the values of one column are sums of another column by these values, if some of them are.
 //! Then the other amounts have to be as well, unless rows were left out that share a value which no row of the right
-//! groups has. An amount beside the number of all rows, in the unit of a column or with its name, is the column's sum.
+//! groups has. An amount next to the number of all rows, in the unit of a column or with its name, is the column's sum.
 
 use std::collections::BTreeMap;
 
-use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::row_scope::measures;
 use super::sources::Source;
+use super::universal_claims::excepts;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -54,7 +55,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// A label of a line or of the first cell of a row, and the amount beside it.
+/// A label of a line or of the first cell of a row, and the amount next to it.
 struct Labelled<'a> {
     label: String,
     amount: Number,
@@ -180,7 +181,7 @@ fn is_state(field: &Field) -> bool {
     field.name.last().is_some_and(|word| super::predicates::is_state_key(word))
 }
 
-/// An amount beside the number of all rows that is not the sum of the column that it names or of its unit.
+/// An amount next to the number of all rows that is not the sum of the column that it names or of its unit.
 fn of_all<'a>(
     exchange: &Exchange<'a>,
     source: &Source<'_>,
@@ -225,7 +226,7 @@ fn of_all<'a>(
             && !is_median()
             && !is_row()
             && !is_aggregate()
-            && !super::rows::unstructured(&exchange.sources).any(is_seen)
+            && !super::misattributed_values::unstructured(&exchange.sources).any(is_seen)
         {
             let sum = (sum * 100.0).round() / 100.0;
             return Some((format!("rows with a sum of {sum} as {}", column.name.join(" ")), clause.sentence));

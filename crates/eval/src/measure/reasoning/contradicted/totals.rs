@@ -154,8 +154,8 @@ fn is_money(text: &str, n: &Number) -> bool {
     n.fractional || currency::is_beside(text, n.start..n.end)
 }
 
-/// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with decimals: other
-/// numbers may count the parts.
+/// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
+/// decimals: other numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.grouped();
     let is_english = exchange.language == Language::English;
@@ -229,7 +229,7 @@ fn parts_of<'n>(
     is_sum.then_some((parts, total))
 }
 
-/// The unit directly behind a number.
+/// The unit directly after a number.
 fn unit_behind<'s>(sentence: &'s str, n: &Number) -> &'s str {
     let behind = sentence.get(n.end..).unwrap_or_default().trim_start();
     let end = behind
@@ -260,8 +260,8 @@ fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
     Defect::ContradictsResult.finding(rationale, passage.trim())
 }
 
-/// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may be
-/// the total of any column; one of percentages has no total but a percentage.
+/// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may
+/// be the total of any column; one of percentages has no total but a percentage.
 fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     let lines = || lines.iter().take(MAX_PARTS + 1);
     let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });

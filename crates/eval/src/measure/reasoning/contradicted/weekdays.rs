@@ -1,10 +1,10 @@
-//! Weekdays beside dates: "Thursday, 3 December 2025", which is a Wednesday.
+//! Weekdays next to dates: "Thursday, 3 December 2025", which is a Wednesday.
 //!
-//! In: the dates of an answer that have a weekday before or behind them, in the languages that rules read. Out: a
+//! In: the dates of an answer that have a weekday before or after them, in the languages that rules read. Out: a
 //! contradiction if the calendar gives another one. A date without its year is of the year in which a text that the
-//! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time. Of
-//! figures that can be read in two orders both days are possible. A weekday that such a text gives the date itself is
-//! the text's.
+//! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time.
+//! Of figures that can be read in two orders both days are possible. A weekday that such a text gives the date itself
+//! is the text's.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ regex!(
     r"(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日 ?[（(]?(?:(?:星期|周|週)(?P<zh>[一二三四五六日天])|(?P<ja>[月火水木金土日])(?:曜日?|[）)]))"
 );
 
-/// A date with the weekday beside it.
+/// A date with the weekday next to it.
 struct Dated {
     year: Option<i64>,
     month: usize,
@@ -166,7 +166,7 @@ fn year(word: &str) -> Option<i64> {
     word.parse().ok().filter(|year| word.len() == 4 && (1900..2100).contains(year))
 }
 
-/// The dates of spaced languages with a weekday beside them.
+/// The dates of spaced languages with a weekday next to them.
 fn with_weekday(text: &str) -> Vec<Dated> {
     let words = words(text);
     // Every date has a number, which is recognised faster than a name.
@@ -252,7 +252,7 @@ fn iso(word: &str) -> Option<Ymd> {
     ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some((year, month, day))
 }
 
-/// The dates of Japanese and Chinese with a weekday behind them.
+/// The dates of Japanese and Chinese with a weekday after them.
 fn in_signs(text: &str) -> impl Iterator<Item = Dated> {
     CJK.captures_iter(text).filter_map(|found| {
         let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();

@@ -1,5 +1,6 @@
 //! Tests of the evidence for an answer.
 
+use super::derived::STEPS_PER_OPERAND;
 use super::*;
 
 fn evidence<'a>(texts: &'a [Text]) -> Evidence<'a> {

@@ -1,4 +1,4 @@
-//! Answers about rows, fields and all things of results: each wrong statement beside right ones.
+//! Answers about rows, fields and all things of results: each wrong statement next to right ones.
 
 use super::*;
 use crate::measure::calls::attempts::CallAttempts;

@@ -1,0 +1,166 @@
+//! The error of a span or call, from its own signs or its result, with its cause.
+
+use verdict_otlp::trace::Kind;
+
+use crate::measure::calls::errors_as_data::is_data;
+use crate::measure::defects::Defect;
+use crate::measure::error_kind::{cause, cause_excerpt};
+use crate::measure::excerpt::head;
+use crate::measure::memo::Memo;
+use crate::measure::{Finding, error_text};
+use crate::recognise::{AgentTrace, Call, ErrorSign, ErrorSource, SpanView, Text};
+
+/// Maximum bytes of an exception's type that are shown.
+const SHOWN_KIND: usize = 80;
+
+/// A suffix of the rationale for causes that are not the agent's (000, section 1).
+pub(crate) fn cause_suffix(cause: Defect) -> &'static str {
+    match cause.category() {
+        // A limit may be reached by the agent's actions or by its input.
+        _ if cause == Defect::Exhausted => ", at a limit",
+        Some(category) if category.is_environment() => ", caused by the environment",
+        _ => "",
+    }
+}
+
+/// A finding on the status, exceptions and flags of the span, with their cause.
+pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
+    if view.errors.is_empty() {
+        return None;
+    }
+    let (retries, signs): (Vec<&ErrorSign>, Vec<&ErrorSign>) =
+        view.errors.iter().partition(|sign| sign.source == ErrorSource::Retry);
+    let announced = !retries.is_empty();
+    // A retry sign accompanies the status and the exception that it explains.
+    let signs = if signs.is_empty() { retries } else { signs };
+    let sorted = by_rank(&signs);
+    let cause = match cause(&words_of(&sorted)) {
+        Defect::Errored => view.result.as_deref().map_or(Defect::Errored, cause),
+        known => known,
+    };
+    let words = best_message(&sorted).or(view.result.as_deref());
+    let quote = words.map_or(BARE, |words| cause_excerpt(words));
+    let rationale = format!("{} was expected; {}", expected_output(view.kind), ending(&signs, announced));
+    let finding = match announced {
+        false => cause.finding(rationale + cause_suffix(cause), quote),
+        true => Finding { category: cause.category(), ..Defect::RetryAnnounced.finding(rationale, quote) },
+    };
+    Some((finding, cause))
+}
+
+/// The quote of an error without a text.
+const BARE: &str = "status ERROR";
+
+/// The expected output of a span of this kind.
+fn expected_output(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Llm => "a completion",
+        Kind::Agent => "an answer",
+        Kind::Tool | Kind::Retriever | Kind::Memory => "a result",
+        Kind::Embedding | Kind::Reranker => "a reply",
+        _ => "an end without an error",
+    }
+}
+
+/// A description of the span's first sign, with the type of the exception.
+fn ending(signs: &[&ErrorSign], announced: bool) -> String {
+    let kind = signs.iter().find_map(|sign| sign.kind.as_deref()).map_or("", str::trim);
+    let named = if kind.is_empty() { String::new() } else { format!(" ({})", head(kind, SHOWN_KIND)) };
+    let what = match signs.first().map(|sign| sign.source) {
+        _ if announced => "an error that is announced as to be retried",
+        Some(ErrorSource::Status) => "status ERROR",
+        Some(ErrorSource::Exception | ErrorSource::Retry) => "an exception",
+        Some(ErrorSource::ErrorType) => "error.type",
+        Some(ErrorSource::Flag) => "an error flag",
+        None => "an error",
+    };
+    format!("the span ended with {what}{named}")
+}
+
+/// The most informative text of the signs, verbatim.
+fn best_message<'s>(sorted: &[&'s ErrorSign]) -> Option<&'s str> {
+    let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
+    let kinds = sorted.iter().filter_map(|s| s.kind.as_deref());
+    let rest = sorted.iter().filter_map(|s| s.message.as_deref());
+    messages.chain(kinds).chain(rest).map(str::trim).find(|text| !text.is_empty())
+}
+
+fn by_rank<'s>(signs: &[&'s ErrorSign]) -> Vec<&'s ErrorSign> {
+    let mut sorted = signs.to_vec();
+    sorted.sort_by_key(|sign| rank(sign));
+    sorted
+}
+
+/// Exceptions are most informative; names of flags and types are least.
+fn rank(sign: &ErrorSign) -> u8 {
+    match sign.source {
+        ErrorSource::Exception | ErrorSource::Retry => 0,
+        ErrorSource::Status => 1,
+        ErrorSource::ErrorType | ErrorSource::Flag => 2,
+    }
+}
+
+/// Types and messages of the signs, the most informative first, each once.
+fn words_of(sorted: &[&ErrorSign]) -> String {
+    let mut out = String::new();
+    // The name of a flag or type is used only if there is no message.
+    let has_message = sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some());
+    let used = sorted.iter().filter(|sign| !has_message || rank(sign) < 2);
+    for text in used.flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
+        let text = text.trim();
+        if !text.is_empty() && !out.contains(text) {
+            if !out.is_empty() {
+                out.push_str(": ");
+            }
+            out.push_str(text);
+        }
+    }
+    out
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CallError {
+    pub cause: Defect,
+    /// The text of the error, verbatim.
+    pub quote: String,
+}
+
+/// Whether the model's output caused the error of a call: arguments that the tool refuses, a query without
+/// a result, code that fails.
+pub(crate) fn is_of_model(cause: Defect) -> bool {
+    use Defect::{EmptyResult, InvalidCode, MalformedArguments, UndefinedName, WrongArguments};
+    matches!(cause, WrongArguments | MalformedArguments | InvalidCode | UndefinedName | EmptyResult)
+}
+
+/// The error of a call, by a sign of its span (status, exception, flag) or by its result.
+pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
+    let from_text = match call.failed {
+        true => call.result.as_ref().and_then(|text| reported(memo, text)),
+        false => reported_by(trace, memo, call),
+    };
+    if !call.failed {
+        let quote = from_text?;
+        return Some(CallError { cause: cause(&quote), quote });
+    }
+    let signs: Vec<&ErrorSign> =
+        call.tool.and_then(|tool| trace.views.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
+    let sorted = by_rank(&signs);
+    let words = words_of(&sorted);
+    let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
+    let quote = best_message(&sorted).or(from_text.as_deref()).or(result).unwrap_or(BARE);
+    let cause = cause(if words.is_empty() { quote } else { &words });
+    Some(CallError { cause, quote: cause_excerpt(quote).to_owned() })
+}
+
+/// The error that the result of a call reports, if it is not what was looked up.
+pub(crate) fn reported_by(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<String> {
+    let result = call.result.as_ref()?;
+    reported(memo, result).filter(|message| !is_data(trace, memo, call, result, message))
+}
+
+struct Reported(Option<String>);
+
+/// [`error_text::reported`], computed once for each text.
+pub(crate) fn reported(memo: &Memo, text: &Text) -> Option<String> {
+    memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
+}

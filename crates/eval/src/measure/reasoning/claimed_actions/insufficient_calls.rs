@@ -1,0 +1,419 @@
+//! Claims of an action whose call was denied, or only made what the action takes.
+//!
+//! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool makes a thing
+//! and another one does the action with it (`create_draft` and `send_draft`), a claim of the action needs the second
+//! one, or a result, or an argument of the first one that says that it was done at once. A call whose result is in a
+//! state that waits for somebody (`pending_approval`, `waitlisted`) supports no claim that it is done, unless the
+//! answer says so.
+//!
+//! In: a claim and the calls before it. Out: the call that was denied, or the tool that was not called.
+
+use verdict_otlp::work;
+
+use super::effects::Awaited;
+use super::offers::{NamedTool, things};
+use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Tense};
+use crate::measure::Memo;
+use crate::measure::excerpt::clip;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{WordClass, classes, classes_in, is_english};
+use crate::measure::reasoning::history::end_of;
+use crate::measure::records::{Field, Scalar, Structure};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, description, purpose, stems};
+use crate::measure::without_effect;
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Call, Text};
+
+/// Most bytes of a result, and arguments, that are read.
+const MAX_BYTES: usize = 4_000;
+const MAX_ARGUMENTS: usize = 32;
+
+/// Words of instructions by which an action informs somebody by itself, and of descriptions of tools that do.
+const BY_ITSELF: [&str; 3] = ["automatic", "sent", "notif"];
+const INFORMS: [&str; 5] = ["automatic", "sent", "notif", "inform", "mail"];
+/// Shorter words without a capital are no nouns; most names of a claim that are searched for.
+const MIN_NOUN: usize = 5;
+const MAX_NAMES: usize = 16;
+/// Beginnings of values by which a field says that there is none: `not_requested`, `n/a`.
+const NONE: [&str; 4] = ["not", "none", "n/a", "null"];
+
+impl Claimed<'_, '_> {
+    /// The call of a tool for the claimed action that reported that nothing was done, if no other call may have done
+    /// it.
+    pub(super) fn denied(&self) -> Option<&Call> {
+        let end = end_of(self.trace, self.at);
+        let action = self.claim.action;
+        let first = *self.effects.first_denied.borrow_mut().entry(action).or_insert_with(|| {
+            // What was done before is no lack.
+            let is_undone = |call: &Call| says_done(call, action, self.memo).map(|done| !done);
+            let denied = self.effects.denied.get(&action)?;
+            denied.iter().find_map(|i| match is_undone(self.trace.calls.get(*i)?) {
+                Some(true) => Some(Some(*i)),
+                Some(false) => None,
+                // The work budget is exceeded.
+                None => Some(None),
+            })?
+        });
+        let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
+        // An answer may say itself that it was a trial.
+        if self.effects.trials.contains(&first?) && self.says_trial() {
+            return None;
+        }
+        (!self.effects.may_have_done(action, end)).then_some(call)
+    }
+
+    /// Whether the answer says that nothing was changed for good.
+    fn says_trial(&self) -> bool {
+        *self.effects.says_trial.borrow_mut().entry(self.at).or_insert_with(|| {
+            let text = self.trace.views.get(self.at).map(|view| view.output_text()).unwrap_or_default();
+            let says = |word: &&str| contains_ignoring_case(&text, word);
+            !self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
+                || ["dry", "trial", "preview"].iter().any(says)
+                || classes_in(&text, None, self.memo).is_none_or(|of| of.has(WordClass::Unreal))
+        })
+    }
+
+    /// The only call that may have done what is claimed, with the state by which it still waits for somebody, if the
+    /// answer does not mention it.
+    pub(super) fn awaited(&self) -> Option<(&Call, String)> {
+        use Action::{Book, Cancel, Delete, Pay, Refund, Transfer, Update};
+        // A request that waits was made, submitted or sent.
+        if !matches!(self.claim.action, Book | Cancel | Delete | Pay | Refund | Transfer | Update) {
+            return None;
+        }
+        // "Ho prenotato la sala: la portineria deve ancora dare l'ok."
+        if self.classes.has(WordClass::Obligation) {
+            return None;
+        }
+        // An answer may claim the same many times.
+        let key = (self.at, self.claim.action);
+        let known = self.effects.awaited.borrow().get(&key).cloned();
+        let (call, state) = known.unwrap_or_else(|| {
+            let found = self.find_awaited();
+            self.effects.awaited.borrow_mut().insert(key, found.clone());
+            found
+        })?;
+        Some((self.trace.calls.get(call)?, state))
+    }
+
+    fn find_awaited(&self) -> Option<Awaited> {
+        let end = end_of(self.trace, self.at);
+        let acts = |(_, call): &(usize, &Call)| {
+            let tool = self.effects.tools.get(&*call.name);
+            tool.is_some_and(|tool| !tool.purpose.is_query() && tool.purpose.may_do(self.claim.action))
+        };
+        self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP).then_some(())?;
+        let made = self.trace.calls.iter().enumerate().take_while(|(_, call)| call.start <= end);
+        let mut acting = made.take(MAX_CALLS).filter(acts);
+        let (at, call) = acting.next()?;
+        // Another call may have done it.
+        let state = without_effect::awaited(call, self.memo).filter(|_| acting.next().is_none())?;
+        let answer = self.trace.views.get(self.at)?.output_text();
+        self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
+        let classes = classes_in(&answer, None, self.memo)?;
+        let of_state = identifier_words(&state);
+        let begins = |word: &str, with: &str| {
+            word.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with))
+        };
+        let mut words = answer.split(|c: char| !c.is_alphanumeric());
+        // Approval has words in every language, a place in a queue has not.
+        let says = words.any(|word| begins(word, "wait") || of_state.iter().any(|of| begins(word, of)))
+            || classes.has_any(classes!(Barrier Confirmation Sequence))
+            || state.contains("waitlist") && !is_english(&answer, None, self.memo);
+        (!says).then_some((at, state))
+    }
+
+    /// The offered tool that does what is claimed, where the calls only made what it takes: `create_draft`, and a
+    /// claim that it was sent without `send_draft`.
+    pub(super) fn only_prepared(&self) -> Option<&Text> {
+        let Claim { action, .. } = self.claim;
+        // What is made for a later day is scheduled, or ordered, by that.
+        if !matches!(action, Action::Send | Action::Submit) {
+            return None;
+        }
+        let of_action = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
+        if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {
+            return None;
+        }
+        let end = end_of(self.trace, self.at);
+        let made = || self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
+        let makes = |(name, tool): &(&String, &CalledTool), of: &NamedTool| {
+            let first = tool.purpose.actions.first();
+            let is_same = || *tool.things.get_or_init(|| things(name)) == of.things;
+            matches!(first, Some(Action::Create | Action::Add | Action::Save)) && is_same()
+        };
+        let named = of_action.into_iter().find(|named| made().any(|tool| makes(&tool, named)))?;
+        // Any other tool may have done it.
+        let may_be = made().any(|(_, tool)| {
+            let actions = &tool.purpose.actions;
+            actions.is_empty() || actions.contains(&action) || actions.contains(&Action::Execute)
+        });
+        let is_done = || self.first_done(action).is_some_and(|start| start <= end);
+        let is_ruled = || self.is_ruled(&["automatic".to_owned()]);
+        (!may_be && !is_done() && !is_ruled()).then_some(&named.tool)
+    }
+
+    /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a
+    /// result or an argument says that something was sent. A message is distinguished from what was done by the way.
+    pub(super) fn unsent(&self) -> Option<&Text> {
+        let Claim { action: action @ (Action::Send | Action::Notify), tense: Tense::Done, .. } = self.claim
+        else {
+            return None;
+        };
+        if action == Action::Notify && !self.tells_others()
+            || !self.effects.whole
+            || !self.memo.budget.spend(self.offers.named.len())
+        {
+            return None;
+        }
+        let sends =
+            |named: &&NamedTool| matches!(named.action, Action::Send | Action::Notify) && !named.is_own;
+        let tool = &self.offers.named.iter().find(sends)?.tool;
+        let end = end_of(self.trace, self.at);
+        let may_be = self.effects.tools.values().filter(|tool| tool.first <= end).any(|tool| {
+            let actions = &tool.purpose.actions;
+            let sends = [Action::Send, Action::Notify, Action::Execute, Action::Submit];
+            actions.is_empty() || sends.iter().any(|action| actions.contains(action))
+        });
+        if !self.says_thing(Action::Send) && self.is_of_change(end) {
+            return None;
+        }
+        let is_done = [Action::Send, action].map(|of| self.first_done(of).is_some_and(|start| start <= end));
+        if self.is_described(end) {
+            return None;
+        }
+        (!may_be && !is_done.contains(&true) && !self.informs_by_itself()).then_some(tool)
+    }
+
+    /// Whether the instructions say that something informs others by itself.
+    pub(super) fn informs_by_itself(&self) -> bool {
+        BY_ITSELF.iter().any(|word| self.is_ruled(&[(*word).to_owned()]))
+    }
+
+    /// Whether the claim names the thing that an offered tool of this action is for.
+    fn says_thing(&self, action: Action) -> bool {
+        let said: Vec<String> = stems(self.claim.sentence).collect();
+        let named = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
+        named.into_iter().any(|named| named.things.iter().all(|thing| said.contains(thing)))
+    }
+
+    /// Whether the arguments of a call, or the result of one that changed something, have a name or a number of the
+    /// claim: "I've sent 200 euros to Ana" is that of a transfer to her. True beyond the work budget.
+    fn is_of_change(&self, end: u64) -> bool {
+        // In English what the action is done to is behind its verb.
+        let sentence = self.claim.sentence;
+        let behind = sentence.to_lowercase().find(&self.claim.verb).and_then(|at| sentence.get(at..));
+        let behind = behind.filter(|_| is_english(sentence, None, self.memo)).unwrap_or(sentence);
+        let words = behind.split_whitespace().skip(1);
+        let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+        let is_name = |word: &&str| {
+            let chars = word.chars().count();
+            let begins = word.chars().next().is_some_and(|c| c.is_uppercase() || c.is_ascii_digit());
+            chars > 1 && begins || chars >= MIN_NOUN
+        };
+        let calendar = classes!(Weekday Month RelativeDay);
+        let of_calendar =
+            |word: &str| classes_in(word, Some(sentence), self.memo).is_some_and(|of| of.has_any(calendar));
+        let names: Vec<&str> =
+            words.filter(is_name).filter(|word| !of_calendar(word)).take(MAX_NAMES).collect();
+        let made = || self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
+        let changes = |call: &&Call| purpose(self.trace, self.memo, call) != Purpose::Query;
+        let results = made().filter(changes).filter_map(|call| call.result.as_ref());
+        let texts: Vec<&Text> = made().filter_map(|call| call.arguments.as_ref()).chain(results).collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + names.len()))
+            || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
+    }
+
+    /// Whether the description of a tool that was called says that it informs somebody.
+    pub(super) fn is_described(&self, end: u64) -> bool {
+        let made = self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
+        let texts = made.filter_map(|call| description(self.trace, self.memo, call));
+        let texts: Vec<&str> = texts.filter(|text| text.len() <= MAX_BYTES).collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        let informs = |text: &&str| INFORMS.iter().any(|word| contains_ignoring_case(text, word));
+        !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts.iter().any(informs)
+    }
+
+    /// Whether a claim to have informed somebody is about others than the reader: in English a verb of messages
+    /// alone, and not "informed you", in other languages what the user asked for.
+    pub(super) fn tells_others(&self) -> bool {
+        const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
+        if !is_english(self.claim.sentence, None, self.memo) {
+            return self.is_asked();
+        }
+        let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        let mut behind =
+            words.skip_while(|word| *word != self.claim.verb).skip(1).filter(|word| !word.is_empty());
+        MESSAGES.contains(&self.claim.verb.as_str()) && behind.next().is_some_and(|word| word != "you")
+    }
+
+    /// The start of the first call that says that it did this; that of all calls beyond the work budget.
+    fn first_done(&self, action: Action) -> Option<u64> {
+        *self.effects.first_done.borrow_mut().entry(action).or_insert_with(|| {
+            let calls = self.trace.calls.iter().take(MAX_CALLS);
+            let mut calls =
+                calls.filter(|call| !ToolPurpose::of_call(self.trace, self.memo, call).is_query());
+            calls.find_map(|call| match says_done(call, action, self.memo) {
+                Some(false) => None,
+                Some(true) => Some(call.start),
+                None => Some(0),
+            })
+        })
+    }
+}
+
+/// Whether a word says that such a thing is or was done.
+pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
+    let irregular = matches!(
+        (word, action),
+        ("sent", Action::Send)
+            | ("paid", Action::Pay)
+            | ("bought", Action::Order)
+            | ("notified", Action::Notify)
+    );
+    irregular || action_of(word) == Some(action)
+}
+
+/// Whether the result or the arguments of a call say that the action was done with what it made; `None` beyond the work
+/// budget.
+pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
+    work::count(1);
+    let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
+    let is_asked = passed.take(MAX_ARGUMENTS).any(|(key, value)| {
+        let is_on = !value.is_null() && value.as_bool() != Some(false);
+        is_on && identifier_words(key).iter().any(|word| is_form_of(word, action))
+    });
+    let Some(result) = call.result.as_ref().filter(|_| !is_asked) else { return Some(is_asked) };
+    let says = |text: &str| {
+        let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 2);
+        words.map(str::to_lowercase).any(|word| is_form_of(&word, action))
+    };
+    let structure = Structure::of(result, memo)?;
+    let Structure(Some(parsed)) = &*structure else { return Some(says(clip(result, MAX_BYTES))) };
+    // A field without a value is none.
+    let is_said = |field: &Field| match &field.value {
+        Scalar::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
+        Scalar::Number(number) => *number != 0.0 && field.name.iter().any(|word| is_form_of(word, action)),
+        Scalar::Text(text) => {
+            let is_none = text.is_empty() || NONE.iter().any(|none| text.starts_with(none));
+            !is_none && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
+        }
+    };
+    let fields = || parsed.records.iter().flat_map(|record| &record.fields);
+    memo.budget.spend(1 + fields().count() / 4).then(|| fields().any(is_said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{asked, unsupported, work_of};
+
+    #[test]
+    fn denied_calls_are_read_once_for_all_claims() {
+        let denied = r#"{"accepted":false,"reason":"ALREADY_CANCELLED"}"#;
+        let mut run = asked(&["cancel_plan"]);
+        for _ in 0..100 {
+            run = run.calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]).returns(denied);
+        }
+        let (work, found) = work_of(run, "I have cancelled your plan. ");
+        assert!(found == 100 && work <= 6_000, "{found}: {work}");
+    }
+
+    #[test]
+    fn instructions_and_calls_are_read_once_for_all_claims_of_what_was_prepared() {
+        let prompt = "Be kind to the customers. ".repeat(200);
+        let mut run = asked(&["create_draft", "send_draft"]).system(&prompt);
+        for _ in 0..100 {
+            run = run.calls("", &[("create_draft", "{}")]).returns(r#"{"draft":"d1"}"#);
+        }
+        let (work, found) = work_of(run, "I have emailed it to Ana. ");
+        assert!(found == 100 && work <= 2 * prompt.len() as u64, "{found}: {work} of {}", prompt.len());
+    }
+
+    #[test]
+    fn claim_of_what_still_waits_for_somebody_is_found_unless_the_answer_says_so() {
+        let run = |tool: &str, result: &str, answer: &str| {
+            let run = asked(&["get_order", "issue_refund", "book_slot", "submit_claim"]);
+            unsupported(run.calls("", &[(tool, r#"{"id":"55218"}"#)]).returns(result).answers(answer)).len()
+        };
+        let waits = r#"{"status":"pending_approval","approval_id":"AP-771"}"#;
+        assert_eq!(
+            run("issue_refund", waits, "I've refunded it, depending on your bank within five days."),
+            1
+        );
+        assert_eq!(run("issue_refund", waits, "Ich habe den Betrag auf Ihre Karte erstattet."), 1);
+        let listed = r#"{"booking":{"status":"waitlisted","position":4}}"#;
+        assert_eq!(run("book_slot", listed, "I have booked the slot on Monday for you."), 1);
+        for (tool, result, answer) in [
+            ("issue_refund", waits, "I've refunded the full amount, which a supervisor has to approve."),
+            ("issue_refund", waits, "Ich habe den Betrag erstattet, die Freigabe steht noch aus."),
+            ("issue_refund", r#"{"status":"pending"}"#, "I've refunded the full amount to your card."),
+            ("issue_refund", r#"{"status":"approved"}"#, "I've refunded the full amount to your card."),
+            ("book_slot", listed, "I have booked the slot on Monday, you are on the waiting list."),
+            ("book_slot", listed, "Ho prenotato il turno di lunedì, siete in lista d'attesa."),
+            ("submit_claim", waits, "I have submitted your claim to the insurer."),
+        ] {
+            assert_eq!(run(tool, result, answer), 0, "{result} {answer}");
+        }
+        let again = asked(&["issue_refund"]).calls("", &[("issue_refund", "{}")]).returns(waits);
+        let again = again.calls("", &[("issue_refund", r#"{"force":true}"#)]).returns("ok");
+        assert!(unsupported(again.answers("I've refunded the full amount to your card.")).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_searched_beyond_the_budget() {
+        use crate::measure::Memo;
+        use crate::measure::calls::attempts::CallAttempts;
+        use crate::measure::work_budget::WorkBudget;
+
+        let result = format!("{{\"draft\":\"d1\",\"note\":\"{}\"}}", "It was sent. ".repeat(1_000));
+        let run = asked(&["create_draft"]).calls("", &[("create_draft", "{}")]).returns(&result);
+        let (trace, memo) = (run.answers("Done.").build(), Memo::within(WorkBudget::new(100, None)));
+        memo.budget.begin();
+        CallAttempts::get(&trace, &memo);
+        assert_eq!(super::says_done(&trace.calls[0], super::Action::Send, &memo), None);
+    }
+
+    #[test]
+    fn denied_action_supports_no_claim() {
+        let run = |result: &str, text: &str| {
+            let called = asked(&["cancel_plan"]).calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]);
+            unsupported(called.returns(result).answers(text)).len()
+        };
+        let denied = r#"{"code":200,"result":{"plan":"Plus","change":{"accepted":false,"reason":"DUES"}}}"#;
+        assert_eq!(run(denied, "I have cancelled your plan."), 1);
+        assert_eq!(run(denied, "Your plan has been cancelled."), 1);
+        assert_eq!(run(denied, "Your plan could not be cancelled."), 0);
+        let before = r#"{"accepted":false,"reason":"ALREADY_CANCELLED"}"#;
+        assert_eq!(run(before, "Your plan has been cancelled."), 0, "before");
+        assert_eq!(run(r#"{"accepted":true}"#, "Your plan has been cancelled."), 0);
+    }
+
+    #[test]
+    fn trial_supports_a_claim_only_where_the_answer_calls_it_one() {
+        let run = |result: &str, answer: &str| {
+            let run = asked(&["rollback"]).calls("", &[("rollback", r#"{"version":"v1"}"#)]);
+            unsupported(run.returns(result).answers(answer)).len()
+        };
+        let trial = r#"{"dry_run":true,"plan":"v2 -> v1"}"#;
+        assert_eq!(run(trial, "The service has been rolled back to v1."), 1);
+        assert_eq!(run(trial, "I have rolled the service back to v1 as a dry run, nothing is changed."), 0);
+        assert_eq!(run(r#"{"dry_run":false}"#, "The service has been rolled back to v1."), 0);
+    }
+
+    #[test]
+    fn claim_needs_the_tool_that_takes_what_was_made() {
+        let tools = &["create_draft", "send_draft"][..];
+        let made =
+            || asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"draft":"d1","sent_at":null}"#);
+        assert_eq!(unsupported(made().answers("I have emailed it to Ana.")).len(), 1);
+        assert!(unsupported(made().answers("I have created a draft to Ana.")).is_empty());
+        let sent = made().calls("", &[("send_draft", "{}")]).returns("ok");
+        assert!(unsupported(sent.answers("I have emailed it to Ana.")).is_empty());
+        let at_once = asked(tools).calls("", &[("create_draft", r#"{"send":true}"#)]).returns("ok");
+        assert!(unsupported(at_once.answers("I have emailed it to Ana.")).is_empty());
+        let told = asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"state":"sent"}"#);
+        assert!(unsupported(told.answers("I have emailed it to Ana.")).is_empty());
+    }
+}

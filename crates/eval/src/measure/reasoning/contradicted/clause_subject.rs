@@ -1,0 +1,86 @@
+//! What a clause about a state is about: the things of the results, or something else.
+//!
+//! Principle: a result refutes only what is said of its own things: of "it", of a thing that the request, the call or
+//! the result names. "Its description is available on the page" says nothing of the product, and "orders are shipped
+//! within two days" or "a booking that is cancelled is charged" nothing of this order or booking, but of all.
+
+use super::exchange::Exchange;
+use super::predicates::{Predicate, is_verb};
+use crate::measure::identifier::identifier_words;
+use crate::measure::reasoning::statements::Clause;
+
+/// Words that refer to the thing that was named before, or leave it out.
+const PRONOUNS: [&str; 14] = [
+    "it",
+    "it's",
+    "they",
+    "they're",
+    "this",
+    "that",
+    "that's",
+    "these",
+    "those",
+    "he",
+    "she",
+    "one",
+    "everything",
+    "both",
+];
+/// Words before a subject.
+const LEADS: [&str; 9] = ["and", "but", "so", "yes", "no", "also", "currently", "unfortunately", "then"];
+/// Words by which a phrase means a certain thing; "this" and the like are [`PRONOUNS`].
+const DEFINITE: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
+/// The speaker, whose action has an object after the verb.
+const SPEAKERS: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
+/// Shortest noun that is compared by its beginning.
+const MIN_NOUN: usize = 4;
+
+/// Whether a clause with the predicate is about things that the results are about.
+pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predicate: &Predicate) -> bool {
+    let words: Vec<&str> = clause.words.split_whitespace().collect();
+    let verb = words.iter().position(|word| is_verb(word) || SPEAKERS.contains(word)).unwrap_or_default();
+    let (before, behind) = words.split_at_checked(verb).unwrap_or_default();
+    let (subject, is_passive) = match before.is_empty() {
+        // "We have confirmed your order", "Confirmed: your order".
+        true => (behind, false),
+        false => (before, true),
+    };
+    let first = subject.iter().find(|word| !LEADS.contains(word));
+    let has_digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit());
+    if first.is_some_and(|word| PRONOUNS.contains(word)) || subject.iter().any(has_digit) {
+        return true;
+    }
+    let has_content = |word: &&&str| word.len() >= MIN_NOUN && !is_verb(word) && !predicate.has_word(word);
+    let nouns: Vec<&str> = subject.iter().filter(has_content).copied().collect();
+    if nouns.is_empty() {
+        return true;
+    }
+    let is_certain = subject.iter().any(|word| DEFINITE.contains(word));
+    // Bare plurals and "a booking" are of a kind.
+    let is_kind = is_passive
+        && !is_certain
+        && (matches!(subject.first(), Some(&("a" | "an" | "any")))
+            || matches!(behind.first(), Some(&("are" | "were"))) && !clause.sentence.contains(':'));
+    !is_kind
+        && exchange.spends(exchange.sources.fields())
+        && nouns.iter().any(|noun| is_named(exchange, noun))
+}
+
+/// Whether the request, a call or a result names things by this noun.
+fn is_named(exchange: &Exchange<'_>, noun: &str) -> bool {
+    let stem = noun.strip_suffix('s').unwrap_or(noun);
+    let is_same = |word: &str| word.starts_with(stem) || word.len() >= MIN_NOUN && stem.starts_with(word);
+    let of_results = || {
+        exchange.sources.records().flat_map(|(.., record)| &record.fields).any(|field| {
+            field.name.iter().any(|word| is_same(word))
+                || field.text().is_some_and(|text| text.split(|c: char| !c.is_alphanumeric()).any(is_same))
+        })
+    };
+    exchange.asked().split(' ').any(is_same)
+        || exchange
+            .sources
+            .calls
+            .iter()
+            .any(|call| identifier_words(&call.name).iter().any(|word| is_same(word)))
+        || of_results()
+}

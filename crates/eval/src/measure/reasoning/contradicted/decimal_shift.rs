@@ -1,0 +1,91 @@
+//! Figures with their point at another place: a cost of 16,438.00, where the result has 164380 cents.
+//!
+//! Principle: a number that has the digits of a field, and ten times its value or a tenth of it, is the field's value
+//! misread: no change of units but those of lengths and volumes (mm and cm, cl and dl) is by ten. Four digits that
+//! agree are no accident. An amount in hundredths or millionths, as its key says, is divided by nothing else.
+
+use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
+use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::records::Field;
+
+/// Fewest digits that agree, without zeros at the end.
+const MIN_DIGITS: usize = 4;
+/// Most numbers of an answer, and fields, that are compared.
+const MAX_NUMBERS: usize = 64;
+const MAX_FIELDS: usize = 2_000;
+/// Units that differ by ten.
+const TENFOLD: [&str; 6] = ["mm", "cm", "dm", "ml", "cl", "dl"];
+/// Words of keys of identifiers and of moments, which are no quantities.
+const NO_QUANTITY: [&str; 10] =
+    ["id", "number", "no", "code", "ref", "reference", "timestamp", "time", "phone", "zip"];
+const EXACT: f64 = 1e-9;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if exchange.sources.structured.is_empty() {
+        return;
+    }
+    let has_digits = |n: &Number| !n.in_identifier && digits(n.value) >= MIN_DIGITS && n.bare.is_none();
+    let stated: Vec<Number> =
+        numbers::all(&exchange.prose).into_iter().filter(has_digits).take(MAX_NUMBERS).collect();
+    if stated.is_empty()
+        || !exchange.spends(exchange.sources.fields().min(MAX_FIELDS) * (1 + stated.len() / 4))
+    {
+        return;
+    }
+    let is_quantity = |field: &Field| !field.name.iter().any(|word| NO_QUANTITY.contains(&word.as_str()));
+    let fields: Vec<(&Field, f64, _)> = exchange
+        .sources
+        .records()
+        .flat_map(|(source, _, record)| record.fields.iter().map(move |field| (field, source)))
+        .filter_map(|(field, source)| Some((field, field.number()?.abs(), source)))
+        .take(MAX_FIELDS)
+        .collect();
+    for n in stated {
+        let is = |value: f64, factor: f64| {
+            n.possible_values().any(|v| (v * factor - value).abs() <= value.abs() * EXACT)
+        };
+        // As it is, or in another unit.
+        let is_read = |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && is(value, 10f64.powi(k)));
+        let shifted = |field: &Field, value: f64| is_quantity(field) && (is(value, 10.0) || is(value, 0.1));
+        let Some((field, _, source)) = fields.iter().find(|(field, value, _)| shifted(field, *value)) else {
+            continue;
+        };
+        outcome.examined = true;
+        if fields.iter().any(|(_, value, _)| is_read(*value))
+            || !exchange.spends_numbers()
+            || is_by_ten(exchange, field)
+        {
+            continue;
+        }
+        let is_told = |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(is_read));
+        let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
+        let is_sum = parsed().any(|parsed| parsed.aggregates().iter().any(|sum| is_read(sum.abs())));
+        if !is_sum && !unstructured(&exchange.sources).any(is_told) {
+            let returned = format!("{}: {}", field.name.join(" "), field.shown());
+            let sentence = exchange.sentence_at(n.start);
+            outcome.contradicts(&returned, source.call, sentence);
+            return;
+        }
+    }
+}
+
+/// The digits of a number without zeros at its ends.
+fn digits(value: f64) -> usize {
+    let shown = format!("{value}").replace('.', "");
+    shown.trim_matches('0').len()
+}
+
+/// Whether something is taken ten times or by tenths: a rate of 10 %, ten things, units that differ by ten.
+fn is_by_ten(exchange: &Exchange<'_>, field: &Field) -> bool {
+    let is_ten = |n: &Number| n.possible_values().any(|v| v == 10.0 || v == 0.1 || v == 90.0 || v == 0.9);
+    let words = words_of(&exchange.prose);
+    let has_unit = |unit: &str| contains_words(&words, unit) || field.name.iter().any(|word| word == unit);
+    let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
+    let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
+    TENFOLD.iter().any(|unit| has_unit(unit))
+        || contains_words(&words, "ten")
+        || parsed().any(|parsed| parsed.lengths().any(|len| len == 10 || len == 9))
+        || texts().any(|text| numbers::all(text).iter().any(is_ten))
+}

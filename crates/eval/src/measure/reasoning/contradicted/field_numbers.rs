@@ -1,0 +1,324 @@
+//! Numbers next to the name of a field: "you have 9 days remaining", and `remaining_days: 7`.
+//!
+//! Principle: where a field has one value in the results, a statement that gives one number to all words of its key
+//! gives this value. It is another one if no text has the number, it does not follow from the numbers of the results,
+//! and the answer gives the field's value nowhere. A sentence that only says what the field is ("your total is 89.40")
+//! has to give the value itself, even if the number follows from others; there, too, the latest result of equal calls
+//! counts.
+
+use std::ops::Range;
+
+use foldhash::HashMap;
+
+use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
+use super::sources::Source;
+use crate::measure::currency;
+use crate::measure::language::{WordClasses, classes, classes_in};
+use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::arithmetic::{
+    converts, is_unit, named_units, near, pair_gives, tolerance_of, triple_gives,
+};
+use crate::measure::reasoning::dates;
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Name};
+use crate::measure::tool_purpose::ToolPurpose;
+
+/// Most names of fields that are compared, and numbers that are combined.
+const MAX_NAMES: usize = 200;
+const MAX_POOL: usize = 40;
+const PERCENT: f64 = 100.0;
+/// Shortest key of one word.
+const MIN_KEY: usize = 5;
+/// Words between a key and its number.
+const JOINS: [&str; 8] = ["is", "was", "of", "are", "at", "to", "equals", "now"];
+/// Words of a sentence that only says what a field is, besides its key, the number and a currency.
+const FRAME: [&str; 16] = [
+    "your",
+    "the",
+    "my",
+    "our",
+    "its",
+    "this",
+    "is",
+    "comes",
+    "to",
+    "at",
+    "now",
+    "currently",
+    "current",
+    "of",
+    "a",
+    "in",
+];
+/// Words by which a request asks for something else than the field.
+const CONDITIONS: WordClasses = classes!(Condition Exception Negation Quantifier Sequence);
+
+/// The value of a field that only one record has.
+struct Known<'a> {
+    name: &'a Name,
+    value: f64,
+    source: &'a Source<'a>,
+    /// Values of it in older results of equal calls.
+    older: Vec<f64>,
+    /// Other records have another value of it.
+    is_mixed: bool,
+}
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if exchange.sources.structured.is_empty() {
+        return;
+    }
+    let stated: Vec<(&Clause<'_>, Number, String)> = exchange
+        .clauses
+        .iter()
+        .filter(|clause| !clause.negated && !clause.modal)
+        .filter_map(|clause| Some((clause, only_number(&clause.words)?, words_of(clause.sentence))))
+        .collect();
+    if stated.is_empty() || !exchange.spends(exchange.sources.fields()) {
+        return;
+    }
+    let known = known(exchange);
+    if !exchange.spends(known.len() * stated.len()) {
+        return;
+    }
+    for (clause, number, sentence) in stated {
+        for field in known.iter().filter(|field| !field.is_mixed) {
+            let is_frame = is_frame(&sentence, field.name);
+            let is_named = is_frame || field.name.len() > 1 && is_beside(clause, field.name, &number);
+            if !is_named {
+                continue;
+            }
+            outcome.examined = true;
+            if !exchange.spends_numbers() {
+                return;
+            }
+            if !is_given(exchange, field.value)
+                && !is_elapsed(exchange, field.value, &number, clause)
+                && (is_stale(field, &number, is_frame, clause)
+                    || !is_known(exchange, &number) && !follows(exchange, field, &number, is_frame))
+                && !changes_after(exchange, field.source)
+            {
+                let returned = format!("{}: {}", field.name.join(" "), field.value);
+                let call = field.source.call;
+                outcome.contradicts(&returned, call, clause.sentence);
+                return;
+            }
+        }
+    }
+}
+
+/// The number of a clause that has only one, and no date.
+fn only_number(words: &str) -> Option<Number> {
+    let found = numbers::all(words);
+    let [number] = found.as_slice() else { return None };
+    let is_day = dates::begins_with_month(words.get(number.end..));
+    (!number.in_identifier && !is_day).then_some(*number)
+}
+
+/// The numeric fields of the results by their names. Of equal calls the latest result counts.
+fn known<'e>(exchange: &'e Exchange<'_>) -> Vec<Known<'e>> {
+    let mut latest: HashMap<(&str, &str), usize> = HashMap::default();
+    let key = |source: &'e Source<'_>| {
+        (source.call.name.trim(), source.call.arguments.as_deref().unwrap_or_default())
+    };
+    for (nth, source) in exchange.sources.structured.iter().enumerate() {
+        latest.insert(key(source), nth);
+    }
+    let mut places: HashMap<&Name, usize> = HashMap::default();
+    let mut known: Vec<Known<'e>> = Vec::new();
+    for (nth, source) in exchange.sources.structured.iter().enumerate().rev() {
+        let is_older = latest.get(&key(source)) != Some(&nth);
+        let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+        let numeric = records.flat_map(|record| &record.fields).filter_map(|f| Some((&f.name, f.number()?)));
+        for (name, value) in numeric {
+            match places.get(name).and_then(|at| known.get_mut(*at)) {
+                Some(entry) if is_older => entry.older.push(value),
+                Some(entry) => entry.is_mixed |= entry.value != value,
+                None => {
+                    let at = known.len();
+                    if at < MAX_NAMES {
+                        places.insert(name, at);
+                        known.push(Known { name, value, source, older: Vec::new(), is_mixed: is_older });
+                    }
+                }
+            }
+        }
+    }
+    known
+}
+
+fn is_key_word(name: &[String], word: &str) -> bool {
+    name.iter()
+        .any(|of| of == word || word.strip_suffix('s') == Some(of) || of.strip_suffix('s') == Some(word))
+}
+
+/// Whether the sentence only says what the field is.
+fn is_frame(sentence: &str, name: &[String]) -> bool {
+    let long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
+    if !long || !name.iter().all(|word| contains_words(sentence, word)) {
+        return false;
+    }
+    let mut amounts = 0;
+    let is_plain = |word: &str| {
+        let is_amount = word.contains(|c: char| c.is_ascii_digit());
+        amounts += usize::from(is_amount);
+        is_amount || is_key_word(name, word) || FRAME.contains(&word) || currency::of(word).is_some()
+    };
+    sentence.split_whitespace().all(is_plain) && amounts == 1
+}
+
+/// Whether the clause has all words of the key, and the number next to one of them.
+fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
+    let has = |word: &String| {
+        clause.words.split_whitespace().any(|said| is_key_word(std::slice::from_ref(word), said))
+    };
+    if !name.iter().all(has) {
+        return false;
+    }
+    let before = clause.words.get(..number.start).unwrap_or_default().split_whitespace();
+    let mut before =
+        before.rev().filter(|word| word.chars().any(char::is_alphanumeric)).skip_while(|w| JOINS.contains(w));
+    let after = clause.words.get(number.end..).unwrap_or_default();
+    let after = after.split(' ').find(|word| word.chars().any(char::is_alphanumeric));
+    [before.next(), after].into_iter().flatten().any(|word| is_key_word(name, word))
+}
+
+/// Whether the answer gives this value, rounded, converted or in words.
+fn is_given(exchange: &Exchange<'_>, value: f64) -> bool {
+    let units = named_units(&exchange.prose);
+    let gives = |number: &Number| {
+        number.possible_values().any(|n| {
+            near(n, value.abs(), tolerance_of(number, n, true))
+                || converts(&[value.abs()], n, tolerance_of(number, n, false), Some(&units))
+        })
+    };
+    let spelled = numbers::spelled(value.abs());
+    numbers::all(&exchange.prose).iter().any(gives)
+        || spelled.is_some_and(|word| contains_words(&words_of(&exchange.prose), &word))
+}
+
+/// Whether the value is a year or a time since 1970, and the number what has passed since.
+fn is_elapsed(exchange: &Exchange<'_>, value: f64, number: &Number, clause: &Clause<'_>) -> bool {
+    const YEARS: Range<f64> = 1500.0..2100.0;
+    const SECONDS: Range<f64> = 5e8..5e9;
+    let after = clause.words.get(number.end..).unwrap_or_default().split_whitespace().next();
+    let is_span = || after.is_some_and(is_unit);
+    let years = exchange.year.map(|year| year as f64 - value - number.value);
+    YEARS.contains(&value) && years.is_some_and(|by| by.abs() <= 1.0)
+        || is_span() && (SECONDS.contains(&value) || SECONDS.contains(&(value / 1000.0)))
+}
+
+/// Whether the number is the field's value in an older result of an equal call.
+fn is_stale(field: &Known<'_>, number: &Number, is_frame: bool, clause: &Clause<'_>) -> bool {
+    is_frame && clause.has("is") && field.older.contains(&number.value) && field.value != number.value
+}
+
+/// Whether a text or another field has the number.
+fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
+    let is = |n: &Number| n.possible_values().any(|v| number.possible_values().any(|of| of == v));
+    let spelled = numbers::spelled(number.value);
+    let in_text = |text: &str| {
+        let mut found = false;
+        numbers::scan(text, |n| found |= is(&n));
+        found || spelled.as_ref().is_some_and(|word| contains_words(&words_of(text), word))
+    };
+    let has = |field: &Field| match field.number() {
+        Some(value) => near(value.abs(), number.value, tolerance_of(number, number.value, true)),
+        None => in_text(field.shown()),
+    };
+    let lists = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
+    let is_count = lists.flat_map(|parsed| &parsed.lists).any(|list| list.len as f64 == number.value);
+    is_count
+        || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(has)
+        || unstructured(&exchange.sources).any(in_text)
+}
+
+/// Whether the number follows from those of the results and of the request.
+fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame: bool) -> bool {
+    let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
+    let value = number.value;
+    let tolerance = tolerance_of(number, value, false);
+    if parsed().any(|parsed| parsed.aggregates().iter().any(|sum| near(*sum, value, tolerance))) {
+        return true;
+    }
+    let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
+    // The sentence says what the field is, and the request does not ask for a part of it.
+    let is_other = |f: &&Field| f.number().is_some() && f.name != *field.name;
+    let names =
+        |f: &Field| f.name.iter().any(|word| word.len() >= MIN_KEY && contains_words(exchange.asked(), word));
+    let has_condition = || {
+        // A count of what is listed, in part or as a whole.
+        let is_listed = field.source.parsed.0.as_ref().is_some_and(|parsed| !parsed.lists.is_empty());
+        let count = is_listed && field.value.fract() == 0.0 && (value.fract() != 0.0 || field.value > value)
+            || parsed().flat_map(|parsed| &parsed.lists).any(|list| list.len as f64 == field.value);
+        let is_count = |word: &str| (2..=20).any(|n| numbers::is_spelled(n, word));
+        let has_number = numbers::all(exchange.task).iter().any(|n| !n.in_identifier)
+            || exchange.asked().split(' ').any(is_count);
+        count
+            || has_number
+            || classes_in(exchange.task, None, exchange.memo)
+                .is_none_or(|classes| classes.has_any(CONDITIONS))
+            || fields().filter(is_other).any(names)
+    };
+    // Another result may convert it.
+    let numeric = |source: &&Source<'_>| {
+        let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+        records.flat_map(|record| &record.fields).any(|f| f.number().is_some())
+    };
+    let is_only =
+        exchange.sources.structured.iter().filter(numeric).count() == 1 && exchange.sources.prose.is_empty();
+    // A discount or a rate of the same record may change what the answer gives, and so may instructions on the field.
+    let is_rate = |rate: f64| {
+        let changed = [1.0 - rate / PERCENT, 1.0 + rate / PERCENT, 1.0 - rate, 1.0 + rate, rate];
+        changed.into_iter().any(|factor| near(field.value.abs() * factor, value, tolerance))
+    };
+    let users = || exchange.sources.from_user.iter().map(|text| &***text);
+    let instructs = |text: &str| {
+        let words = words_of(text);
+        field.name.iter().all(|word| contains_words(&words, word)) && users().all(|of| of != text)
+    };
+    let is_changed =
+        || fields_beside(field).any(|n| is_rate(n.abs())) || unstructured(&exchange.sources).any(instructs);
+    // Instructions may state a rate.
+    let rates: Vec<f64> = unstructured(&exchange.sources).flat_map(rates_of).take(MAX_POOL).collect();
+    if is_frame && is_only && rates.is_empty() && !has_condition() && !is_changed() {
+        return false;
+    }
+    let passed = exchange.sources.passed.iter().map(|text| &***text).chain([exchange.task]);
+    let mut pool: Vec<f64> = fields().filter_map(Field::number).map(f64::abs).collect();
+    pool.extend(passed.flat_map(numbers::all).map(|n| n.value));
+    // A rate of exchange may be prose.
+    pool.extend(exchange.sources.prose.iter().flat_map(|text| numbers::all(text)).map(|n| n.value));
+    pool.extend(rates);
+    pool.extend(parsed().flat_map(|parsed| &parsed.lists).map(|list| list.len as f64));
+    pool.sort_by(f64::total_cmp);
+    pool.dedup();
+    pool.len() > MAX_POOL
+        || !exchange.spends(2 * pool.len() * pool.len())
+        || converts(&pool, value, tolerance, None)
+        || pool.iter().any(|a| pair_gives(&pool, *a, value, tolerance, true))
+        || triple_gives(&pool, value, tolerance)
+}
+
+/// The numbers of the record that has the field.
+fn fields_beside(field: &Known<'_>) -> impl Iterator<Item = f64> {
+    let records = field.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+    let own = records.filter(|record| record.fields.iter().any(|f| f.name == *field.name));
+    own.flat_map(|record| &record.fields).filter(|f| f.name != *field.name).filter_map(Field::number)
+}
+
+/// The percentages of a text.
+fn rates_of(text: &str) -> Vec<f64> {
+    let is_rate = |n: &Number| text.get(n.end..).is_some_and(|rest| rest.trim_start().starts_with('%'));
+    match text.contains('%') {
+        true => numbers::all(text).iter().filter(|n| is_rate(n)).map(|n| n.value).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// Whether a later call may have changed something.
+pub(super) fn changes_after(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
+    let mut later = exchange.sources.calls.iter().filter(|call| call.start > source.call.start);
+    later.any(|call| !ToolPurpose::of(&call.name, None).is_query())
+}

@@ -1,0 +1,228 @@
+//! Values of another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
+//!
+//! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of
+//! that row; what it states about the row may be in the list below it ([`super::row_scope`]). It is another one's if
+//! only other rows have the value in that column, the named row has a different one, which the answer does not give,
+//! and nothing else that the model had seen has the value. The rows are those of a list, or the results of one tool for
+//! several things ([`super::named_rows`]).
+
+use super::exchange::{Exchange, Outcome};
+use super::named_rows::{Row, RowName, tables};
+use super::predicates::follows_verb;
+use super::row_scope::{Named, inherited, is_value, measures, mentions};
+use super::row_values::{Statement, has_value, is_state};
+use super::sources::{Source, Sources};
+use super::universal_claims::excepts;
+use crate::measure::numbers;
+use crate::measure::reasoning::arithmetic::{converts, pair_gives};
+use crate::measure::reasoning::statements::{Clause, words_of};
+use crate::measure::reasoning::time_arithmetic::Moments;
+use crate::measure::records::Field;
+
+/// Longest request that only asks.
+const MAX_QUESTION: usize = 400;
+/// Beginnings of clauses that add a place or a time to the one before.
+const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let states =
+        |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !measures(clause);
+    let stating: Vec<(usize, &Clause<'_>)> =
+        exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
+    if stating.is_empty() {
+        return;
+    }
+    let said = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
+    let Some(tables) = tables(exchange, &said) else { return };
+    for table in &tables {
+        if !exchange.spends(exchange.clauses.len() * table.len()) {
+            return;
+        }
+        let with_names: Vec<(usize, &Row<'_>)> =
+            table.iter().enumerate().filter(|(_, row)| !row.names.is_empty()).collect();
+        let named = exchange.clauses.iter().map(|clause| {
+            let mut rows = with_names.iter().filter(|(_, row)| row.is_named_in(clause));
+            match (rows.next(), rows.next()) {
+                (None, _) => Named::None,
+                (Some((row, _)), None) => Named::One(*row),
+                (Some(_), Some(_)) => Named::Several,
+            }
+        });
+        let named: Vec<Named> = named.collect();
+        if named.iter().all(|named| *named == Named::None) {
+            continue;
+        }
+        let inherited = inherited(exchange, &named);
+        let comparison = Comparison { exchange, table, named, inherited };
+        for &(nth, clause) in &stating {
+            let row = match (comparison.named.get(nth), comparison.inherited.get(nth)) {
+                (Some(Named::One(row)), _) | (_, Some(Some(row))) => row,
+                _ => continue,
+            };
+            outcome.examined = true;
+            if !exchange.spends(table.len() * 2) {
+                return;
+            }
+            if let Some((own, call)) = comparison.of_another(nth, clause, *row) {
+                let returned = format!("{}: {} for it", own.name.join(" "), own.shown());
+                outcome.contradicts(&returned, call.call, clause.sentence);
+                return;
+            }
+        }
+    }
+}
+
+struct Comparison<'e, 'a> {
+    exchange: &'e Exchange<'a>,
+    table: &'e [Row<'e>],
+    /// By clause of the answer.
+    named: Vec<Named>,
+    /// By clause that names no row, the one that it is about.
+    inherited: Vec<Option<usize>>,
+}
+
+impl<'e> Comparison<'e, '_> {
+    /// The value of the named row in the column of which the clause gives a value of another row.
+    fn of_another(&self, nth: usize, clause: &Clause<'_>, at: usize) -> Option<(&'e Field, &'e Source<'e>)> {
+        let row = self.table.get(at)?;
+        let words = self.with_fragment(clause);
+        let said = Statement::of(&words);
+        let others = self.table.iter().enumerate().filter(|(other, _)| *other != at);
+        let is_inherited = self.named.get(nth) == Some(&Named::None);
+        let said = &said;
+        let stated = others.flat_map(|(_, other)| {
+            let cells = other.cells.iter().filter(|cell| said.gives(cell));
+            cells.filter(move |cell| is_meant(clause, cell, row)).filter(move |cell| {
+                !is_inherited || is_value(cell) && !mentions(clause, &other.cells, &row.cells, cell)
+            })
+        });
+        for cell in stated {
+            let Some(own) = row.column(cell).next() else { continue };
+            let is_own = |own: &Field| said.gives(own) || said.has_day(own);
+            if row.cells.iter().any(|known| has_value(known, cell)) || row.column(cell).any(is_own) {
+                continue;
+            }
+            if self.is_listed(clause, &words, cell, is_inherited.then_some(at))
+                && !self.gives_own(row, at, cell)
+                && row.source.is_current(row.at)
+            {
+                if !self.exchange.spends_numbers() {
+                    return None;
+                }
+                if self.is_only_here(cell) && !self.is_derived(cell, row) {
+                    return Some((own, row.source));
+                }
+            }
+        }
+        None
+    }
+
+    /// The words of a clause, and of one after it that only adds a place or a time: "W-1001 is next, on 9 December".
+    fn with_fragment(&self, clause: &Clause<'_>) -> String {
+        let mut behind = self
+            .exchange
+            .clauses
+            .iter()
+            .zip(&self.named)
+            .skip_while(|(c, _)| !std::ptr::eq(*c, clause))
+            .skip(1);
+        let fragment = behind.next().filter(|(next, named)| {
+            let adds = ADDS.iter().any(|word| next.words.starts_with(word));
+            std::ptr::eq(next.sentence, clause.sentence)
+                && **named == Named::None
+                && adds
+                && !next.modal
+                && !next.negated
+        });
+        fragment.map_or_else(
+            || clause.words.clone(),
+            |(next, _)| format!("{}{}", clause.words, next.words.trim_start()),
+        )
+    }
+
+    /// Whether each clause of the sentence that names a row gives it a value of the column: "A and B work in X and Y"
+    /// does not.
+    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &Field, label: Option<usize>) -> bool {
+        let clauses = self.exchange.clauses.iter().zip(&self.named);
+        let beside = clauses.filter(|(other, _)| std::ptr::eq(other.sentence, clause.sentence));
+        // The label of what is inherited has no value itself.
+        let is_label = |named: &Named| label.is_some_and(|row| *named == Named::One(row));
+        beside.filter(|(_, named)| **named != Named::None && !is_label(named)).all(|(other, named)| {
+            let said = Statement::of(if std::ptr::eq(other, clause) { words } else { &other.words });
+            let given = || self.table.iter().flat_map(|row| row.column(cell)).any(|value| said.gives(value));
+            *named != Named::Several && given()
+        })
+    }
+
+    /// Whether the answer gives the row's own value, other than to another row.
+    fn gives_own(&self, row: &Row<'_>, at: usize, cell: &Field) -> bool {
+        let named = self.named.iter().zip(&self.inherited);
+        self.exchange.clauses.iter().zip(named).any(|(clause, (named, inherited))| {
+            let is_other = |row: &usize| *row != at;
+            let to_another = matches!(named, Named::One(other) if is_other(other))
+                || inherited.as_ref().is_some_and(is_other);
+            let said = Statement::of(&clause.words);
+            !to_another && row.column(cell).any(|own| said.gives(own))
+        })
+    }
+
+    /// Whether the value is nowhere but in its column of this table.
+    fn is_only_here(&self, cell: &Field) -> bool {
+        let sources = &self.exchange.sources;
+        let is_same = |field: &&Field| has_value(field, cell);
+        let all = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
+        let here = self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
+        // A question whether something is in a state does not say so.
+        let tells = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
+        all == here.count()
+            && !unstructured(sources).filter(tells).any(|text| Statement::of(&words_of(text)).gives(cell))
+    }
+
+    /// Whether a number, a date or a time follows from those of the row and of the request.
+    fn is_derived(&self, cell: &Field, row: &Row<'_>) -> bool {
+        let Some(value) = cell.number() else {
+            let mut moments = Moments::default();
+            row.cells
+                .iter()
+                .map(|cell| cell.shown())
+                .chain([self.exchange.task])
+                .for_each(|t| moments.read(t));
+            return moments.give_text(cell.shown());
+        };
+        let of_request = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
+        let mut pool: Vec<f64> =
+            row.cells.iter().filter_map(|cell| cell.number()).chain(of_request).collect();
+        pool.sort_by(f64::total_cmp);
+        let tolerance = value.abs() * 1e-6;
+        converts(&pool, value, tolerance, None)
+            || pool.iter().any(|a| pair_gives(&pool, *a, value, tolerance, true))
+    }
+}
+
+/// See [`Sources::unstructured`].
+pub(super) fn unstructured<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
+    sources.unstructured().iter().map(|text| &***text)
+}
+
+/// Whether a clause that has the value means it. A common word may apply to anything: it is meant next to the name of
+/// its column, as a state after a verb or close before the name of the row, or as a name with its capital.
+fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
+    let shown = cell.shown();
+    let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
+    let is_name = || {
+        shown.starts_with(char::is_uppercase) && clause.sentence.split(' ').skip(1).any(|w| w.contains(shown))
+    };
+    !is_word
+        || cell.name.iter().all(|word| clause.has(word))
+        || if is_state(cell) { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
+}
+
+/// Whether a clause says a state of a row: "W-1001 is open", "the open order W-1001".
+fn is_predicate(clause: &Clause<'_>, state: &str, row: &Row<'_>) -> bool {
+    const BETWEEN: usize = 2;
+    let is_close = |name: &RowName| {
+        let before = clause.words.split_once(name.words.as_str()).map_or("", |(before, _)| before);
+        before.split_whitespace().rev().take(BETWEEN).any(|word| word == state)
+    };
+    clause.words.trim() == state || follows_verb(clause, state) || row.names.iter().any(is_close)
+}

@@ -1,0 +1,236 @@
+//! Totals of a part: "you have 5 overdue invoices", where the result says that there are more.
+//!
+//! Principle: a result that says that it is a part of a list (there is another page, more items than it shows) gives
+//! neither the number nor the sum of all items. An answer to a request for them that gives the number of items shown,
+//! or the sum of one of their columns, has to say that they are a part. Where the tool was called again, the rest may
+//! have been read.
+
+use foldhash::HashMap;
+use verdict_otlp::trace::Idx;
+
+use super::exchange::{Exchange, Outcome};
+use super::sources::Source;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Language;
+use crate::measure::numbers;
+use crate::measure::reasoning::statements::contains_any;
+use crate::measure::records::{Field, Records, Scalar};
+use crate::measure::vocabulary::{self, Meaning};
+
+/// Words by which requests ask for all.
+const ASKS: [&str; 12] = [
+    "how many",
+    "how much",
+    "total",
+    "in total",
+    "all",
+    "every",
+    "sum",
+    "number of",
+    "altogether",
+    "overall",
+    "count",
+    "add up",
+];
+/// Words by which an answer says that it read a part, or a request that it wants one.
+const PART: [&str; 24] = [
+    "first",
+    "page",
+    "pages",
+    "more",
+    "at least",
+    "further",
+    "remaining",
+    "rest",
+    "shown",
+    "showing",
+    "listed",
+    "so far",
+    "top",
+    "latest",
+    "last",
+    "recent",
+    "partial",
+    "sample",
+    "limit",
+    "limited",
+    "loaded",
+    "retrieved",
+    "only",
+    "others",
+];
+/// Words of keys of a place in a list, after "next".
+const PLACES: [&str; 9] = ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
+/// Words of keys of the number of all items, and of the most that a page has.
+const ALL: [&str; 3] = ["total", "count", "totalcount"];
+const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "count", "rows"];
+/// Most arguments of a call.
+const MAX_ARGUMENTS: usize = 40;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let asks_for_all = match exchange.language {
+        Language::English => contains_any(exchange.asked(), &ASKS),
+        _ => vocabulary::has(exchange.task, Meaning::HowMany),
+    };
+    if exchange.clauses.is_empty() || !asks_for_all {
+        return;
+    }
+    for source in &exchange.sources.structured {
+        let Some(parsed) = &source.parsed.0 else { continue };
+        // Each list is compared with the fields of the root and with the records.
+        let root = parsed.records.first().map_or(0, |root| root.fields.len());
+        let records = parsed.records.len();
+        if !exchange.spends(1 + records / 8 + parsed.lists.len().saturating_mul(root + records) / 8) {
+            return;
+        }
+        let Some((field, list)) = part(source, parsed) else { continue };
+        outcome.examined = true;
+        if is_read_on(exchange, source) || says_part(exchange) {
+            return;
+        }
+        let Some(shown) = parsed.lists.get(list).map(|list| list.len) else { continue };
+        if !exchange.spends(parsed.records.iter().map(|record| record.fields.len()).sum::<usize>() / 8) {
+            return;
+        }
+        if let Some(sentence) = totals(source.call.at, exchange, parsed, list, shown) {
+            let returned = format!("{}: {}, with {shown} items", field.name.join(" "), field.shown());
+            outcome.contradicts(&returned, source.call, sentence);
+            return;
+        }
+    }
+}
+
+/// The field that says that a result has a part of its only list, and that list.
+fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usize)> {
+    let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
+    // The root, and what it has besides the list.
+    let root = parsed.records.first().filter(|root| root.list.is_none())?;
+    let mut of_things = parsed.lists.iter().enumerate().filter(|(at, list)| {
+        let has_items = || parsed.records.iter().any(|r| r.list == Some(*at) && is_top(r.parent));
+        // Names or identifiers are texts of the record that has the list.
+        let has_texts = || root.fields.iter().filter(|f| f.name == list.name).count() == list.len;
+        list.len > 1 && !list.of_numbers && (has_items() || has_texts())
+    });
+    let (list, len) =
+        of_things.next().filter(|_| of_things.next().is_none()).map(|(at, list)| (at, list.len))?;
+    let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
+    let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
+    let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));
+    let is_of_page = |name: &[String]| name.iter().any(|word| vocabulary::is(word, Meaning::Page));
+    let is_flag = |field: &&Field| is_flag_of_more(&field.name) && matches!(field.value, Scalar::Bool(_));
+    let flag = envelope().find(is_flag);
+    if let Some(flag) = flag {
+        return (flag.value == Scalar::Bool(true)).then_some((flag, list));
+    }
+    let is_next = |field: &&Field| {
+        let leads = match &field.value {
+            Scalar::Text(text) => !text.is_empty() && !text.contains(' '),
+            Scalar::Number(n) => *n > 1.0,
+            Scalar::Bool(_) => false,
+        };
+        leads && has(&field.name, &["next", "continuation"]) && has(&field.name, &PLACES)
+    };
+    // A page is full if it has as many items as it may have.
+    let is_full = || {
+        let is_most = |field: &&Field| {
+            (has(&field.name, &MOST) || is_of_page(&field.name)) && field.number() == Some(len as f64)
+        };
+        let arguments = source.call.parsed.as_deref().and_then(|arguments| arguments.as_object());
+        let is_limit = |(key, value): (&String, &serde_json::Value)| {
+            has(&identifier_words(key), &MOST) && value.as_u64() == Some(len as u64)
+        };
+        envelope().any(|field| is_most(&field))
+            || arguments.is_some_and(|map| map.iter().take(MAX_ARGUMENTS).any(is_limit))
+    };
+    let is_more = |field: &&Field| {
+        has(&field.name, &ALL) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
+    };
+    // "page": 1, "pages": 2.
+    let number = |words: &[&str]| {
+        let is_named = |field: &&Field| {
+            let name: Vec<&str> = field.name.iter().map(String::as_str).collect();
+            words.iter().any(|word| name.join(" ") == *word) && field.number().is_some()
+        };
+        envelope().find(is_named)
+    };
+    let page = number(&["page", "current page", "page number"]).and_then(Field::number);
+    let is_before =
+        |field: &&Field| page.is_some_and(|page| field.number().is_some_and(|pages| page < pages));
+    if let Some(pages) = number(&["pages", "total pages", "page count", "last page"]).filter(is_before) {
+        return Some((pages, list));
+    }
+    let found = envelope().find(is_next).or_else(|| envelope().find(is_more).filter(|_| is_full()));
+    found.map(|field| (field, list))
+}
+
+/// Whether a flag of this name says that there are more items: `has_more`, `hasNextPage`, `truncated`.
+fn is_flag_of_more(name: &[String]) -> bool {
+    let words: Vec<&str> = name.iter().map(String::as_str).collect();
+    matches!(words.as_slice(), ["more"] | ["truncated"] | ["is", "truncated"] | ["has", "more" | "next", ..])
+}
+
+/// Whether the tool was called again, so that the other pages may have been read.
+fn is_read_on(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
+    exchange.sources.calls.iter().filter(|call| call.name == source.call.name).count() > 1
+}
+
+/// Whether the request or the answer is about a part.
+pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
+    let is_other = exchange.language != Language::English;
+    let says = |text: &str| is_other && vocabulary::has(text, Meaning::Part);
+    says(exchange.task)
+        || says(&exchange.prose)
+        || contains_any(exchange.asked(), &PART)
+        || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART))
+}
+
+/// The sentence that gives the number of the items shown, or a sum of one of their columns.
+fn totals<'a>(
+    at: Idx,
+    exchange: &Exchange<'a>,
+    parsed: &Records,
+    list: usize,
+    shown: usize,
+) -> Option<&'a str> {
+    let rows = || parsed.records.iter().filter(|record| record.list == Some(list));
+    let columns = rows().next().into_iter().flat_map(|row| &row.fields).filter(|f| f.number().is_some());
+    let mut by_name: HashMap<&[String], f64> = columns.map(|column| (&column.name[..], 0.0)).collect();
+    for field in rows().flat_map(|row| &row.fields) {
+        if let (Some(sum), Some(number)) = (by_name.get_mut(&field.name[..]), field.number()) {
+            *sum += number;
+        }
+    }
+    let sums: Vec<f64> = by_name.into_values().collect();
+    let given = numbers::all(exchange.task);
+    let is_given = |value: f64| given.iter().any(|of| of.value == value);
+    // "The five invoices of the list": what the request limits, and what gives the number of all.
+    let told = numbers::all(&exchange.prose);
+    let is_all = |field: &Field| {
+        let is_count = field.name.iter().any(|word| ALL.contains(&word.as_str()));
+        is_count && field.number().is_some_and(|n| n > shown as f64 && told.iter().any(|of| of.value == n))
+    };
+    let mut envelope =
+        parsed.records.iter().filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
+    if is_given(shown as f64) || envelope.any(is_all) {
+        return None;
+    }
+    // Another result may be what the number is of.
+    let mut others = exchange.sources.structured.iter().filter(|of| of.call.at != at);
+    let others: Vec<f64> = others
+        .by_ref()
+        .filter_map(|of| of.parsed.0.as_ref())
+        .flat_map(|of| {
+            let fields = of.records.iter().flat_map(|record| &record.fields).filter_map(Field::number);
+            fields.chain(of.lists.iter().map(|list| list.len as f64))
+        })
+        .collect();
+    let is_known = |value: f64| others.contains(&value);
+    let is_total = |n: &numbers::Number| {
+        let is_count = n.value == shown as f64 && !n.fractional;
+        let is_sum =
+            sums.iter().any(|sum: &f64| sum.abs() > 20.0 && (sum.abs() - n.value).abs() <= n.tolerance);
+        !n.in_identifier && (is_count || is_sum) && !is_given(n.value) && !is_known(n.value)
+    };
+    let mut stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
+    stated.find(|clause| numbers::all(&clause.words).iter().any(is_total)).map(|clause| clause.sentence)
+}

@@ -1,0 +1,172 @@
+//! Counts of a part of what was counted: "6 open tickets, 3 of them breached", where 2 open tickets are.
+//!
+//! Principle: what is said of "them" is counted among those counted before. It is wrong if it is the number of all rows
+//! of that kind, whichever they are, and another number of those counted before is of it. In the same way, a statement
+//! that gives the number of all things and a total of theirs is refuted by the table of these things below it.
+
+use super::exchange::{Exchange, Outcome};
+use super::partial_totals::says_part;
+use crate::measure::defects::Defect;
+use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
+use crate::measure::records::{Field, Record};
+
+/// Most rows and columns of a list, and rows of a table of the answer.
+const MAX_ROWS: usize = 400;
+const MAX_COLUMNS: usize = 12;
+/// Words for those counted before.
+const THEM: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
+/// Letters at the beginning that words of one kind share: "breached" and "breaching".
+const STEM: usize = 5;
+/// The same for the name of a column: "failures" and "failed".
+const COLUMN_STEM: usize = 4;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    of_them(exchange, outcome);
+    if exchange.has_digits && !exchange.clauses.is_empty() && outcome.findings.is_empty() {
+        of_table(exchange, outcome);
+    }
+}
+
+/// The count of a clause, if it has only one.
+fn count(clause: &Clause<'_>) -> Option<usize> {
+    let is_count = |word: &str| match word.parse::<usize>() {
+        Ok(n) => Some(n),
+        Err(_) => (2..=20).find(|n| numbers::is_spelled(*n, word)),
+    };
+    let mut counts = clause.words.split_whitespace().filter_map(is_count);
+    counts.next().filter(|_| counts.next().is_none())
+}
+
+fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let is_of_them = |clause: &Clause<'_>| contains_any(&clause.words, &THEM);
+    for pair in exchange.clauses.windows(2) {
+        let [whole, part] = pair else { continue };
+        if !is_of_them(part) || is_of_them(whole) || part.negated || whole.negated {
+            continue;
+        }
+        let (Some(all), Some(some)) = (count(whole), count(part)) else { continue };
+        for source in &exchange.sources.structured {
+            let Some(parsed) = &source.parsed.0 else { continue };
+            for (list, of) in
+                parsed.lists.iter().enumerate().filter(|(_, of)| (2..=MAX_ROWS).contains(&of.len))
+            {
+                if !exchange.spends(parsed.records.len() / 8 + of.len * MAX_COLUMNS) {
+                    return;
+                }
+                let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
+                let Some((kind, among)) = counted(whole, part, all, some, &rows) else { continue };
+                outcome.examined = true;
+                if among != some {
+                    let returned = format!("{among} of {all} with {kind}, and {some} of all {}", rows.len());
+                    outcome.contradicts(&returned, source.call, part.sentence);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The kind that the second clause counts, of which all rows have `some`, and the number of it among the `all` rows of
+/// the first clause.
+fn counted(
+    whole: &Clause<'_>,
+    part: &Clause<'_>,
+    all: usize,
+    some: usize,
+    rows: &[&Record],
+) -> Option<(String, usize)> {
+    let value = |row: &Record, column: &Field| -> Option<String> {
+        let field = row.fields.iter().find(|field| field.name == column.name)?;
+        Some(words_of(&field.text()?.replace('_', " ")).trim().to_owned())
+    };
+    let columns = || rows.first().into_iter().flat_map(|row| &row.fields).take(MAX_COLUMNS);
+    let texts = || columns().filter(|field| field.text().is_some());
+    // The value of a column that a clause names and so many rows have.
+    let named = |is_named: &dyn Fn(&str) -> bool, so_many: usize| {
+        texts().find_map(|column| {
+            let of = rows.iter().filter_map(|row| value(row, column)).find(|value| is_named(value))?;
+            let has = |row: &&Record| value(row, column).as_deref() == Some(of.as_str());
+            let having: Vec<bool> = rows.iter().map(has).collect();
+            (having.iter().filter(|is| **is).count() == so_many).then_some((of, having))
+        })
+    };
+    let is_whole = |value: &str| value.len() > 2 && contains_words(&whole.words, value);
+    let is_part = |value: &str| {
+        let is_it =
+            |word: &str| word == value || value.get(..STEM).is_some_and(|stem| word.starts_with(stem));
+        value.len() > 2 && !value.contains(' ') && part.words.split(' ').any(is_it)
+    };
+    let (_, wholes) = named(&is_whole, all)?;
+    let (kind, parts) = named(&is_part, some)?;
+    Some((kind, wholes.iter().zip(&parts).filter(|(whole, part)| **whole && **part).count()))
+}
+
+/// "14 failed attempts for 6 names", above a table of 6 names whose numbers add up to another total.
+fn of_table(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let lines: Vec<&str> = exchange
+        .prose
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.len() > 1 && line.starts_with('|'))
+        .collect();
+    let cells =
+        |line: &'_ str| line.trim_matches('|').split('|').map(|c| c.trim().to_owned()).collect::<Vec<_>>();
+    let [head, rule, rows @ ..] = lines.as_slice() else { return };
+    let is_rule = rule.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
+    if !is_rule
+        || !(2..=MAX_ROWS).contains(&rows.len())
+        || !exchange.spends(rows.len() * 4)
+        || says_part(exchange)
+    {
+        return;
+    }
+    let whole = |cell: &String| match numbers::all(cell).as_slice() {
+        [n] if !n.fractional && cell.chars().all(|c| c.is_ascii_digit() || "*,. ".contains(c)) => {
+            Some(n.value)
+        }
+        _ => None,
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| cells(row)).collect();
+    let names = cells(head);
+    let stem_of = |name: &str| {
+        let words = words_of(name);
+        words.split_whitespace().next_back().and_then(|word| word.get(..COLUMN_STEM)).map(str::to_owned)
+    };
+    for (at, name) in names.iter().enumerate().skip(1) {
+        let column: Option<Vec<f64>> = rows.iter().map(|row| whole(row.get(at)?)).collect();
+        let Some(column) = column else { continue };
+        let sum: f64 = column.iter().sum();
+        let Some(stem) = stem_of(name) else { continue };
+        // Columns of one kind may add up together.
+        if names.iter().filter(|other| stem_of(other).as_ref() == Some(&stem)).count() > 1 {
+            continue;
+        }
+        let total = |clause: &Clause<'_>| -> Option<Number> {
+            let (stated, is_count) =
+                (numbers::all(&clause.words), |n: &&Number| !n.in_identifier && !n.fractional);
+            let mut counts = stated.iter().filter(is_count).filter(|n| n.value == rows.len() as f64);
+            let mut totals = stated.iter().filter(is_count).filter(|n| {
+                let after = clause.words.get(n.end..).unwrap_or_default();
+                n.value > rows.len() as f64
+                    && after.split_whitespace().take(2).any(|word| word.starts_with(&*stem))
+            });
+            counts.next()?;
+            totals.next().filter(|_| totals.next().is_none()).copied()
+        };
+        let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
+        let Some((clause, total)) = stating.filter_map(|clause| Some((clause, total(clause)?))).next() else {
+            continue;
+        };
+        outcome.examined = true;
+        if total.value != sum {
+            let rationale = format!(
+                "numbers of its table that add up to the stated {} were expected; those of its {} rows add up to {sum}",
+                total.value,
+                rows.len()
+            );
+            outcome.findings.push((Defect::ContradictsResult.finding(rationale, clause.sentence), None));
+            return;
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Days, times and weekdays that a request or the arguments of a call name, in figures and in English.
+//!
+//! In: a text. Out: its moments, and whether it counts from one, sets a limit, or has a zone; and the day of today that
+//! instructions give.
+
+use std::ops::Range;
+
+use super::dates::{self, day_number};
+use crate::measure::excerpt::clip_end;
+use crate::measure::numbers;
+
+regex!(
+    DAY,
+    r"\b(?:(?P<y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})|(?P<d1>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m1>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?(?:,? (?P<y1>\d{4}))?|(?P<m2>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\.? (?P<d2>\d{1,2})(?:st|nd|rd|th)?)(?:T|\b)"
+);
+regex!(
+    TIME,
+    r"(?:^|[^\d:.-])(?P<h>\d{1,2}):(?P<m>\d{2})(?::\d{2})?(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?|\b(?P<h2>\d{1,2}) ?(?P<ap2>[AaPp])\.?[Mm]\b"
+);
+regex!(WEEKDAY, r"(?i)\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b");
+// "Tonight at 1 am" is none of them.
+regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today)|tomorrow)\b(?P<owns>['’]s)?");
+// Words before the date of today in instructions.
+regex!(
+    TODAY,
+    r"(?i)(?:\b(?:today(?:['’]s date)?|now|current (?:date|day|time|date and time))|(?:^|\n)date)(?: is| =|:)? ?(?:it is )?(?:\w+day,? )?(?:the )?$"
+);
+// A moment with its offset from UTC, which may be on another day.
+regex!(ZONED, r"\d(?:Z|[+-]\d{2}:?\d{2})\b|(?i)\b(?:utc|gmt|time ?zone|timezone)\b");
+// The name of a zone after a time: "3 pm Berlin time", "9:00 ET".
+regex!(ZONE_BEHIND, r"^ ?\(?(?:(?:[\w'’.-]+ ){1,2}time\b|[A-Z]{2,4}\b)");
+regex!(
+    RELATIVE,
+    r"(?i)\b(?:before|after|prior|earlier|later|eve|following|until|till|since|by|ago|or|if|instead|except|every|each|not|around|about|between|days?|weeks?|months?|hours?|minutes?|nights?|early|late|midnight|deadline|due|previous|again|moved?|reschedul\w+|postpon\w+|chang\w+|was|remind\w*)\b|n't\b"
+);
+// How long something lasts: "for two nights", "a 30-minute call".
+regex!(
+    LENGTH,
+    r"(?i)\bfor (?P<n>\d+(?:\.5)?|an?|[a-z]+) ?(?P<u>minutes?|mins?|hours?|hrs?|h|days?|nights?|weeks?)\b|\b(?P<n2>\d+)-(?P<u2>minute|min|hour|day|night|week)\b"
+);
+pub(super) const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+pub(super) const WEEKDAYS: [&str; 7] = ["mon", "tues", "wednes", "thurs", "fri", "satur", "sun"];
+/// Bytes before a date in which it is called today.
+const NEAR: usize = 40;
+/// Least minutes of the day at which a time is read in one way only: 13:00.
+const AFTERNOON: u32 = 13 * 60;
+
+/// A day of a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Day {
+    pub(super) year: Option<i64>,
+    pub(super) month: usize,
+    pub(super) day: usize,
+}
+
+impl Day {
+    /// Whether both may be the same day.
+    pub(super) fn is(self, other: Day) -> bool {
+        let same_year = self.year.zip(other.year).is_none_or(|(a, b)| a == b);
+        (self.month, self.day) == (other.month, other.day) && same_year
+    }
+
+    /// The day of the week, from 0 for Monday, if the year is known.
+    pub(super) fn weekday(self) -> Option<usize> {
+        let of_a_monday = day_number(2024, 1, 1);
+        usize::try_from((self.number()? - of_a_monday).rem_euclid(7)).ok()
+    }
+
+    /// Days since an origin, if the year is known.
+    fn number(self) -> Option<i64> {
+        Some(day_number(self.year?, self.month, self.day))
+    }
+
+    /// The days from this one to another, in the same year if only one of them is known.
+    pub(super) fn days_until(self, other: Day) -> i64 {
+        let year = self.year.or(other.year).unwrap_or(2024);
+        let number = |day: Day| day_number(day.year.unwrap_or(year), day.month, day.day);
+        number(other) - number(self)
+    }
+
+    fn next(self) -> Option<Day> {
+        let (year, month) = (self.year?, self.month);
+        let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+        let is_last = day_number(next_year, next_month, 1) == self.number()? + 1;
+        Some(match is_last {
+            true => Day { year: Some(next_year), month: next_month, day: 1 },
+            false => Day { day: self.day + 1, ..self },
+        })
+    }
+}
+
+/// A time of day as it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Clock {
+    /// In minutes.
+    pub(super) time: u32,
+    /// It has its half of the day: "am", "pm".
+    half: bool,
+}
+
+impl Clock {
+    /// Whether both may be the same time: without its half, one before 13:00 may be in both.
+    pub(super) fn may_be(self, other: Clock) -> bool {
+        let is_free = |clock: Clock| !clock.half && clock.time < AFTERNOON;
+        self.time == other.time || (is_free(self) || is_free(other)) && self.time % 720 == other.time % 720
+    }
+}
+
+/// Something that a text names, and its bytes.
+pub(super) type Placed<T> = (T, Range<usize>);
+
+fn placed_days(text: &str) -> impl Iterator<Item = Placed<Day>> {
+    DAY.captures_iter(text).filter_map(|found| {
+        let group =
+            |names: [&str; 3]| names.iter().find_map(|name| found.name(name)).map(|group| group.as_str());
+        let month = group(["m", "m1", "m2"])?;
+        let named = || MONTHS.iter().position(|name| *name == month).map(|at| at + 1);
+        let month = month.parse().ok().or_else(named).filter(|month| (1..=12).contains(month))?;
+        let day = group(["d", "d1", "d2"])?.parse().ok().filter(|day| (1..=31).contains(day))?;
+        let year = group(["y", "y1", "y"]).and_then(|year| year.parse().ok());
+        Some((Day { year, month, day }, found.get(0)?.range()))
+    })
+}
+
+/// The days that a text names.
+pub(super) fn days(text: &str) -> Vec<Day> {
+    distinct(placed_days(text).map(|(day, _)| day))
+}
+
+/// The days that a request names, with those of "today" and "tomorrow" if today is known. None if it speaks of what is
+/// today's.
+pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -> Option<Vec<Placed<Day>>> {
+    let mut out: Vec<Placed<Day>> = placed_days(text).collect();
+    let mut named = NAMED_DAY.captures_iter(text).peekable();
+    if named.peek().is_some() {
+        let today = today();
+        for found in named {
+            let day = match found.name("today") {
+                Some(_) => today,
+                None => today.and_then(Day::next),
+            };
+            if found.name("owns").is_some() {
+                return None;
+            }
+            out.extend(day.zip(found.get(0).map(|whole| whole.range())));
+        }
+    }
+    let mut first: Vec<Placed<Day>> = Vec::new();
+    for (day, at) in out {
+        if !first.iter().any(|(known, _)| known.is(day)) {
+            first.push((day, at));
+        }
+    }
+    Some(first)
+}
+
+/// Whether a text may name a day, a weekday or a time.
+pub(super) fn may_name_moment(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_digit()) || WEEKDAY.is_match(text) || NAMED_DAY.is_match(text)
+}
+
+/// The times of day that a text names, as they are written.
+pub(super) fn placed_clocks(text: &str) -> Vec<Placed<Clock>> {
+    let of = |found: regex::Captures<'_>| {
+        let first = found.name("h").or_else(|| found.name("h2"))?;
+        let hour: u32 = first.as_str().parse().ok()?;
+        let minute: u32 = found.name("m").map_or(Some(0), |minute| minute.as_str().parse().ok())?;
+        let half = found.name("ap").or_else(|| found.name("ap2")).map(|half| half.as_str());
+        let hour = match half {
+            Some("p" | "P") => hour % 12 + 12,
+            Some(_) => hour % 12,
+            None => hour,
+        };
+        let clock = Clock { time: hour * 60 + minute, half: half.is_some() };
+        (hour < 24 && minute < 60)
+            .then(|| (clock, first.start()..found.get(0).map_or(0, |whole| whole.end())))
+    };
+    TIME.captures_iter(text).filter_map(of).collect()
+}
+
+/// The times of day that a text names, as they are written.
+pub(super) fn clocks(text: &str) -> Vec<Clock> {
+    distinct(placed_clocks(text).into_iter().map(|(clock, _)| clock))
+}
+
+/// The times of day that a text names, in minutes.
+pub(super) fn times(text: &str) -> Vec<u32> {
+    distinct(placed_clocks(text).into_iter().map(|(clock, _)| clock.time))
+}
+
+/// The days of the week that a text names, from 0 for Monday.
+pub(super) fn weekdays(text: &str) -> Vec<Placed<usize>> {
+    let of = |found: regex::Captures<'_>| {
+        let name = found.get(1)?.as_str().to_ascii_lowercase();
+        Some((WEEKDAYS.iter().position(|known| *known == name)?, found.get(0)?.range()))
+    };
+    let mut out: Vec<Placed<usize>> = Vec::new();
+    for (day, at) in WEEKDAY.captures_iter(text).filter_map(of) {
+        if !out.iter().any(|(known, _)| *known == day) {
+            out.push((day, at));
+        }
+    }
+    out
+}
+
+fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    items.fold(Vec::new(), |mut known, item| {
+        if !known.contains(&item) {
+            known.push(item);
+        }
+        known
+    })
+}
+
+/// The day of today by instructions, if they give one.
+pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
+    let of_text = |text: &'t str| {
+        dates::all(text).filter_map(move |date| {
+            let is_today = TODAY.is_match(clip_end(text.get(..date.at.start)?, NEAR));
+            is_today.then_some(Day { year: Some(date.year), month: date.month, day: date.day_of_month })
+        })
+    };
+    let found = distinct(texts.flat_map(of_text));
+    match found.as_slice() {
+        [day] => Some(*day),
+        _ => None,
+    }
+}
+
+/// A request without the lengths of what it asks for, at the same bytes, and these lengths in minutes.
+pub(super) fn without_lengths(text: &str) -> (String, Vec<i64>) {
+    let mut lengths = Vec::new();
+    let mut out = text.to_owned();
+    for found in LENGTH.captures_iter(text) {
+        let group = |names: [&str; 2]| names.iter().find_map(|name| found.name(name)).map(|g| g.as_str());
+        let (Some(n), Some(unit), Some(whole)) = (group(["n", "n2"]), group(["u", "u2"]), found.get(0))
+        else {
+            continue;
+        };
+        let n = n.to_ascii_lowercase();
+        let spelled = || (1..=20).find(|number| numbers::is_spelled(*number, &n)).map(|n| n as f64);
+        let article = || matches!(&*n, "a" | "an").then_some(1.0);
+        let Some(n) = n.parse::<f64>().ok().or_else(article).or_else(spelled) else { continue };
+        let minutes = match unit.as_bytes() {
+            [b'm' | b'M', ..] => 1.0,
+            [b'h' | b'H', ..] => 60.0,
+            [b'w' | b'W', ..] => 7.0 * 1440.0,
+            _ => 1440.0,
+        };
+        lengths.push((n * minutes) as i64);
+        out.replace_range(whole.range(), &" ".repeat(whole.len()));
+    }
+    (out, lengths)
+}
+
+/// Whether a text counts from a day or a time, sets a limit, or has a zone.
+pub(super) fn is_relative(text: &str) -> bool {
+    RELATIVE.is_match(text) || ZONED.is_match(text)
+}
+
+/// Whether a text has moments with their offset from UTC.
+pub(super) fn is_zoned(text: &str) -> bool {
+    ZONED.is_match(text)
+}
+
+/// Whether a zone is named directly after a time.
+pub(super) fn has_zone_behind(behind: &str) -> bool {
+    ZONE_BEHIND.is_match(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(year: i64, month: usize, day: usize) -> Day {
+        Day { year: Some(year), month, day }
+    }
+
+    #[test]
+    fn today_is_read_from_instructions() {
+        for text in [
+            "Today is 2025-12-04.",
+            "You help guests. Today is Thursday, 4 December 2025.",
+            "Current date: December 4, 2025",
+            "Today's date is 2025-12-04 and the shop opens at 9.",
+            "now: 2025-12-04T09:00:00",
+            "Date: 2025-12-04\nUser: Ana",
+        ] {
+            assert_eq!(today([text].into_iter()), Some(day(2025, 12, 4)), "{text}");
+        }
+        for text in [
+            "The shop opened on 2025-12-04.",
+            "The release date is 2025-12-04.",
+            "Valid from now until 2025-12-04.",
+            "Be brief today.",
+            "Today is Thursday.",
+            "",
+        ] {
+            assert_eq!(today([text].into_iter()), None, "{text}");
+        }
+        let two = ["Today is 2025-12-04.", "Today is 2025-12-05."];
+        assert_eq!(today(two.into_iter()), None);
+    }
+
+    #[test]
+    fn tomorrow_is_the_day_after_today() {
+        let of = |text: &str, today: Day| {
+            let days = days_of_request(text, || Some(today));
+            days.map(|days| days.into_iter().map(|(day, _)| day).collect::<Vec<_>>())
+        };
+        assert_eq!(of("a table for tomorrow", day(2025, 12, 31)), Some(vec![day(2026, 1, 1)]));
+        assert_eq!(of("a table for tomorrow", day(2024, 2, 28)), Some(vec![day(2024, 2, 29)]));
+        assert_eq!(of("tomorrow, 5 December", day(2025, 12, 4)).map(|days| days.len()), Some(1));
+        assert_eq!(of("for tomorrow's meeting", day(2025, 12, 4)), None);
+    }
+
+    #[test]
+    fn half_of_the_day_decides_where_it_is_written() {
+        let may_be = |a: &str, b: &str| clocks(a)[0].may_be(clocks(b)[0]);
+        for (a, b) in [("17:15", "5:15 pm"), ("17:15", "5:15"), ("5:15", "5:15 pm"), ("00:30", "12:30 am")] {
+            assert!(may_be(a, b) && may_be(b, a), "{a} {b}");
+        }
+        for (a, b) in [("17:15", "5:15 am"), ("5:15 pm", "5:15 am"), ("17:15", "17:30")] {
+            assert!(!may_be(a, b) && !may_be(b, a), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_no_moments() {
+        let (text, lengths) = without_lengths("A 30-minute call, a table for two hours, a room for 3 nights");
+        assert!(!is_relative(&text), "{text}");
+        assert_eq!(lengths, [30, 120, 3 * 1440]);
+        assert!(is_relative(&without_lengths("two hours before 15:00").0));
+    }
+}

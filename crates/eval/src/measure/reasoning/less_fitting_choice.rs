@@ -1,0 +1,285 @@
+//! Things that an action chooses from a list although another one has what the request names.
+//!
+//! Principle: an action names one thing of a list that a result returned. If another thing of that list has every value
+//! that the request names of the chosen one, and one more, the request means the other: two customers with the same name,
+//! the request names the town of the second, and the first one is changed. It is no finding if actions name several things
+//! of the list, a word that excludes or compares stands before the value, the user answered a text that names the
+//! chosen thing, or the answer states the value that it has instead.
+//!
+//! In: what the user said, the results of an agent's calls, and its successful actions. Out: one finding for each agent, on
+//! the model span that wrote the call.
+
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use super::statements::{contains_words, words_of};
+use crate::measure::Finding;
+use crate::measure::defects::Defect;
+use crate::measure::language::{Language, WordClasses, classes};
+use crate::measure::numbers::has_digit;
+use crate::measure::records::{Field, Record, Records, Structure};
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::Call;
+
+/// Most bytes that the user said.
+const MAX_SAID: usize = 4_000;
+/// Most calls of an agent, arguments of each, and rows of a list that are compared.
+const MAX_CALLS: usize = 64;
+const MAX_ARGUMENTS: usize = 32;
+const MAX_ROWS: usize = 100;
+/// Lengths of values that name something: letters where words are spaced, and characters where they are not.
+const MIN_LETTERS: usize = 4;
+const MIN_CHARS: usize = 2;
+const MAX_LETTERS: usize = 60;
+/// Signs that end a clause.
+const ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
+/// Words before a value by which the request does not ask for it.
+const EXCLUDE: WordClasses =
+    classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
+
+/// What the user said.
+struct Request {
+    words: String,
+    text: String,
+    language: Option<Language>,
+}
+
+impl Request {
+    /// Whether the request asks for a value: it has its words, and none before them excludes it.
+    fn names(&self, value: &str) -> bool {
+        let is_spaced = value.is_ascii() || value.chars().all(|c| !is_unspaced(c));
+        let is_whole = || contains_words(&self.words, words_of(value).trim());
+        let is_named = if is_spaced { is_whole() } else { contains_ignoring_case(&self.text, value) };
+        is_named && !self.excludes(value)
+    }
+
+    fn excludes(&self, value: &str) -> bool {
+        let at = self.text.find(value).or_else(|| self.text.to_lowercase().find(value));
+        let before = at.and_then(|at| self.text.get(..at)).unwrap_or_default();
+        let clause = before.rsplit(ENDS).next().unwrap_or(before);
+        match self.language {
+            Some(language) => language.classes(clause).has_any(EXCLUDE),
+            // Words are not read, but a number is asked for in any language.
+            None => !has_digit(value),
+        }
+    }
+}
+
+fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
+}
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let memo = conduct.memo;
+    let results = || conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.result.is_some());
+    let acts = |call: &&Call| purpose(conduct.trace, memo, call) != Purpose::Query;
+    let actions: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(acts).collect();
+    // An action follows the list that it chooses from.
+    let last = actions.iter().map(|call| call.start).max()?;
+    let mut lists = results().filter(|call| call.start < last).peekable();
+    lists.peek()?;
+    let said = conduct.said();
+    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let answer = conduct.agent.answer.as_deref().unwrap_or_default();
+    if bytes > MAX_SAID || !memo.budget.spend(1 + (bytes + answer.len()) / BYTES_PER_STEP) {
+        return None;
+    }
+    let named: Vec<(&Call, Vec<String>)> = actions.iter().map(|call| (*call, passed(call))).collect();
+    let mut request = None;
+    lists.find_map(|list| {
+        let result = list.result.as_ref()?;
+        let structure = Structure::of(result, memo)?;
+        let Structure(Some(parsed)) = &*structure else { return None };
+        (0..parsed.lists.len()).find_map(|of| {
+            let (call, chosen, rows) = chosen(conduct, parsed, of, list, &named)?;
+            let request = request.get_or_insert_with(|| {
+                let text = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
+                let language = Language::detected(&text, None, memo);
+                Request { words: words_of(&text), text, language }
+            });
+            let fields: usize = rows.iter().map(|row| row.fields.len()).sum();
+            if !memo.budget.spend(fields * (1 + bytes / BYTES_PER_STEP)) {
+                return None;
+            }
+            let (wanted, instead) = better(request, chosen, &rows)?;
+            let says = |field: &Field| contains_ignoring_case(answer, field.shown());
+            if instead.is_some_and(says) {
+                return None;
+            }
+            let instead = instead.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
+            let rationale = format!(
+                "the item of {} with {} {} was expected, since the request names it; {} was called for one with {instead}",
+                list.name.trim(),
+                wanted.name.join(" "),
+                wanted.shown(),
+                call.name.trim(),
+            );
+            conduct.finding(Defect::ContradictsRequest, rationale, call)
+        })
+    })
+}
+
+/// The texts and numbers that a call passes.
+fn passed(call: &Call) -> Vec<String> {
+    fn add(out: &mut Vec<String>, value: &Value) {
+        if out.len() >= MAX_ARGUMENTS {
+            return;
+        }
+        match value {
+            Value::String(text) => out.push(text.trim().to_owned()),
+            Value::Number(number) => out.push(number.to_string()),
+            Value::Array(items) => items.iter().take(MAX_ARGUMENTS).for_each(|item| add(out, item)),
+            Value::Object(members) => members.values().take(MAX_ARGUMENTS).for_each(|item| add(out, item)),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+    let mut out = Vec::new();
+    if let Some(arguments) = call.parsed.as_deref() {
+        add(&mut out, arguments);
+    }
+    out
+}
+
+/// The only row of a list that actions after it name, by a value that no other row has, with the action and all rows.
+fn chosen<'c, 'r>(
+    conduct: &Conduct<'_>,
+    parsed: &'r Records,
+    of: usize,
+    list: &Call,
+    named: &[(&'c Call, Vec<String>)],
+) -> Option<(&'c Call, &'r Record, Vec<&'r Record>)> {
+    let rows: Vec<&Record> = parsed.records.iter().filter(|row| row.list == Some(of)).collect();
+    let values: usize = named.iter().map(|(_, values)| values.len()).sum();
+    let fields: usize = rows.iter().map(|row| row.fields.len()).sum();
+    if !(2..=MAX_ROWS).contains(&rows.len()) || !conduct.memo.budget.spend(values * fields / 4) {
+        return None;
+    }
+    let after = || named.iter().filter(|(call, _)| call.start > list.start);
+    // An identifier tells which row is meant where the call has the values of another one as well.
+    let is_id = |value: &&String| has_digit(value) || value.contains('@');
+    let (call, row, value) = match only_row(after(), &rows, is_id) {
+        Ok(None) => only_row(after(), &rows, |_| true).ok()??,
+        found => found.ok()??,
+    };
+    // The user may have agreed to it.
+    let is_proposed = conduct.turns().any(|turn| contains_ignoring_case(&turn, value));
+    (!is_proposed).then_some((call, row, rows))
+}
+
+/// The only row that values of some calls name, each value that of one row alone; an error if there are several.
+fn only_row<'c, 'r, 'v>(
+    calls: impl Iterator<Item = &'v (&'c Call, Vec<String>)>,
+    rows: &[&'r Record],
+    is_wanted: impl Fn(&&String) -> bool,
+) -> Result<Option<(&'c Call, &'r Record, &'v str)>, ()>
+where
+    'c: 'v,
+{
+    let mut found: Option<(&Call, &Record, &str)> = None;
+    for (call, values) in calls {
+        for value in values.iter().filter(&is_wanted) {
+            let has = |row: &&&Record| row.fields.iter().any(|field| field.shown() == value);
+            let mut with = rows.iter().filter(has);
+            let (Some(row), None) = (with.next(), with.next()) else { continue };
+            match found {
+                Some((_, other, _)) if !std::ptr::eq(other, *row) => return Err(()),
+                _ => found = Some((*call, *row, value)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The value that the request names of another row than the chosen one, and the chosen one's value in its place; if that
+/// row has all that the request names of the chosen one.
+fn better<'r>(
+    request: &Request,
+    chosen: &'r Record,
+    rows: &[&'r Record],
+) -> Option<(&'r Field, Option<&'r Field>)> {
+    // A request that names a state reports it: "it says delivered".
+    let is_state = |field: &Field| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
+    let asked = |field: &&Field| {
+        !is_state(field) && field.text().is_some_and(is_name) && request.names(field.shown())
+    };
+    let same = |row: &'r Record, field: &Field| row.fields.iter().find(|of| of.name == field.name);
+    let of_chosen: Vec<&Field> = chosen.fields.iter().filter(asked).collect();
+    let others = rows.iter().filter(|row| !std::ptr::eq::<Record>(**row, chosen));
+    let mut fitting = others.filter_map(|row| {
+        let has_all = of_chosen
+            .iter()
+            .all(|field| same(row, field).is_some_and(|of| of.value == field.value || asked(&of)));
+        let is_more = |field: &&Field| {
+            let of = same(chosen, field);
+            asked(field) && of.is_none_or(|of| of.value != field.value && !asked(&of) && of.text().is_some())
+        };
+        let wanted = row.fields.iter().find(|field| is_more(field)).filter(|_| has_all)?;
+        Some((wanted, same(chosen, wanted)))
+    });
+    fitting.next()
+}
+
+/// Whether a value may name something that a request asks for.
+fn is_name(value: &str) -> bool {
+    let chars = value.chars().count();
+    let is_unspaced = value.chars().any(is_unspaced);
+    let has_digit = value.contains(|c: char| c.is_ascii_digit());
+    chars <= MAX_LETTERS && (chars >= MIN_LETTERS || (is_unspaced || has_digit) && chars >= MIN_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found;
+    use crate::measure::testing::Script;
+
+    fn run(task: &str, list: &str, arguments: &[&str], answer: &str) -> usize {
+        let script = Script::new(task).tools(&["search_people", "update_address"]);
+        let script = script.calls("", &[("search_people", "{}")]).returns(list);
+        let call = |script: Script, arguments: &&str| {
+            script.calls("", &[("update_address", arguments)]).returns(r#"{"ok":true}"#)
+        };
+        found(check, &arguments.iter().fold(script, call).answers(answer).build()).len()
+    }
+
+    const PEOPLE: &str =
+        r#"[{"id":"C-1","name":"Ana Ruiz","city":"Porto"},{"id":"C-2","name":"Ana Ruiz","city":"Braga"}]"#;
+
+    #[test]
+    fn thing_that_has_less_of_what_the_request_names_is_found() {
+        let task = "Change the street of Ana Ruiz in Braga to Rua Nova 4.";
+        assert_eq!(run(task, PEOPLE, &[r#"{"id":"C-1","street":"Rua Nova 4"}"#], "It is changed."), 1);
+        assert_eq!(run(task, PEOPLE, &[r#"{"id":"C-1","city":"Braga"}"#], "It is changed."), 1);
+        assert_eq!(run(task, PEOPLE, &[r#"{"id":"C-2","street":"Rua Nova 4"}"#], "It is changed."), 0);
+        let german = "Bitte die Lampe in Halle Nord ausschalten.";
+        let lamps = r#"{"lamps":[{"lamp":"L-7","hall":"Halle Süd"},{"lamp":"L-9","hall":"Halle Nord"}]}"#;
+        assert_eq!(run(german, lamps, &[r#"{"lamp":"L-7","on":false}"#], "Die Lampe ist aus."), 1);
+        let japanese = "禁煙の部屋を予約してください。";
+        let rooms = r#"{"rooms":[{"room":"R-1","type":"喫煙"},{"room":"R-2","type":"禁煙"}]}"#;
+        assert_eq!(run(japanese, rooms, &[r#"{"room":"R-1"}"#], "予約しました。"), 1);
+        let numbers = r#"[{"zone":"Z-3","room":"2.14"},{"zone":"Z-8","room":"2.41"}]"#;
+        assert_eq!(run("Heat room 2.14 please.", numbers, &[r#"{"zone":"Z-8","degrees":19}"#], "Done."), 1);
+        // The other one has what the chosen one lacks.
+        let mails = r#"[{"mail":"ana@lex.example","firm":"Lex"},{"mail":"ana@us.example","unit":"Finance"}]"#;
+        assert_eq!(run("Send it to Ana in finance.", mails, &[r#"{"to":["ana@lex.example"]}"#], "Sent."), 1);
+    }
+
+    #[test]
+    fn thing_that_the_request_or_the_answer_accounts_for_is_none() {
+        let one = &[r#"{"id":"C-1"}"#][..];
+        for (task, arguments, answer) in [
+            ("Move Ana Ruiz from Porto to Braga.", one, "She has moved."),
+            ("Change Ana Ruiz, not the one in Braga.", one, "It is changed."),
+            ("Change the address of Ana Ruiz.", one, "It is changed."),
+            ("Change Ana Ruiz in Braga.", one, "There is only one in Porto, whom I have changed."),
+            ("Change Ana Ruiz in Braga.", &[r#"{"id":"C-1"}"#, r#"{"id":"C-2"}"#], "It is changed."),
+            ("Change Ana Ruiz (C-1); the invoice goes to Braga.", one, "It is changed."),
+        ] {
+            assert_eq!(run(task, PEOPLE, arguments, answer), 0, "{task}");
+        }
+    }
+}

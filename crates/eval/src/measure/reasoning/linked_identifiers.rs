@@ -1,0 +1,129 @@
+//! Identifiers of one thing: an order, and the payment that its record names.
+//!
+//! In: an identifier, and which other ones are known. Out: whether a result names it together with a known one of
+//! another kind, in one record or in the record around it. The arguments of a lookup name the one thing that it
+//! returns. Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
+
+use crate::measure::Memo;
+use crate::measure::records::{Field, Record, Structure};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::Call;
+
+/// Most identifiers of one record.
+const MAX_IDENTIFIERS: usize = 64;
+/// Bytes of an identifier in a text.
+const IDENTIFIER: std::ops::RangeInclusive<usize> = 5..=64;
+/// Fewest digits of an identifier in a text.
+const MIN_DIGITS: usize = 2;
+/// Bytes of a value that is a code: "pay_88123".
+const CODE: std::ops::RangeInclusive<usize> = 4..=64;
+
+/// Whether a result of `calls` names `id` (in lower case) for the same thing as a known code.
+pub(super) fn is_known_otherwise<'c>(
+    calls: impl Iterator<Item = &'c Call>,
+    id: &str,
+    is_known: impl Fn(&str) -> bool,
+    memo: &Memo,
+) -> bool {
+    let own = shape(id);
+    let links = |names: &[String]| {
+        names.iter().any(|name| name == id) && names.iter().any(|name| shape(name) != own && is_known(name))
+    };
+    calls.filter(|call| !call.failed).any(|call| {
+        let Some(result) = &call.result else { return false };
+        let arguments = call.arguments.as_deref().unwrap_or_default();
+        if !memo.budget.spend(1 + (result.len() + arguments.len()) / 16) {
+            return false;
+        }
+        if !contains_ignoring_case(result, id) && !contains_ignoring_case(arguments, id) {
+            return false;
+        }
+        let Some(structure) = Structure::of(result, memo) else { return false };
+        let Some(read) = &structure.0 else { return false };
+        let is_one = read.records.first().is_some_and(|first| first.list.is_none());
+        let passed = identifiers(if is_one { arguments } else { "" });
+        let passed: Vec<String> = passed.take(MAX_IDENTIFIERS).collect();
+        read.records.iter().any(|record| {
+            let around = record.parent.and_then(|parent| read.records.get(parent));
+            let own = around.into_iter().chain([record]).flat_map(codes);
+            let outermost = record.parent.is_none() && record.list.is_none();
+            let passed = passed.iter().filter(|_| outermost).cloned();
+            links(&own.take(MAX_IDENTIFIERS).chain(passed).collect::<Vec<_>>())
+        })
+    })
+}
+
+/// The codes in the fields of a record, in lower case.
+fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
+    let is_code = |value: &&str| {
+        let count = |of: fn(&u8) -> bool| value.bytes().filter(of).count();
+        let is_plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'#'));
+        CODE.contains(&value.len())
+            && is_plain
+            && count(u8::is_ascii_digit) > 1
+            && count(u8::is_ascii_alphabetic) > 0
+    };
+    // A number is a code where its key says so.
+    let is_number = |field: &Field| {
+        let is_id = field.name.last().is_some_and(|word| word == "id" || word == "number");
+        is_id && field.shown().len() >= *CODE.start() && field.shown().bytes().all(|b| b.is_ascii_digit())
+    };
+    let values = record.fields.iter().filter(move |field| is_code(&field.shown()) || is_number(field));
+    values.map(|field| field.shown().trim_matches('#').to_lowercase())
+}
+
+/// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
+/// measures or ordinals ("10am", "20th").
+pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
+    let is_joint = |byte: &u8| matches!(byte, b'-' | b'_');
+    let mut rest = text.as_bytes();
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (mut len, mut digits) = (0, 0);
+            for byte in rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || is_joint(byte)) {
+                len += 1;
+                digits += usize::from(byte.is_ascii_digit());
+            }
+            let word = rest.get(..len).unwrap_or_default();
+            rest = rest.get(len + 1..).unwrap_or_default();
+            // Most words have no digits.
+            if digits < MIN_DIGITS {
+                continue;
+            }
+            let start = word.iter().position(|byte| !is_joint(byte)).unwrap_or_default();
+            let end = word.iter().rposition(|byte| !is_joint(byte)).map_or(start, |last| last + 1);
+            if let Some(word) = word.get(start..end).filter(|word| is_identifier(word)) {
+                return String::from_utf8(word.to_ascii_lowercase()).ok();
+            }
+        }
+        None
+    })
+}
+
+fn is_identifier(word: &[u8]) -> bool {
+    let count = |is: fn(&u8) -> bool| word.iter().filter(|byte| is(byte)).count();
+    let digits = if IDENTIFIER.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
+    if digits < MIN_DIGITS || digits == word.len() {
+        return false;
+    }
+    let letters = count(u8::is_ascii_alphabetic);
+    let number = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_measure = word.len() - number == letters && letters <= 3;
+    let has_plain_word = word.split(|byte| !byte.is_ascii_lowercase()).any(|run| run.len() > 2);
+    letters > 0 && !is_measure && !has_plain_word
+}
+
+/// The class of each character: identifiers of one shape name things of one kind.
+pub(super) fn shape(id: &str) -> String {
+    id.chars()
+        .map(|c| {
+            if c.is_ascii_digit() {
+                '0'
+            } else if c.is_alphabetic() {
+                'a'
+            } else {
+                c
+            }
+        })
+        .collect()
+}

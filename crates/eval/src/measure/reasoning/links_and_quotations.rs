@@ -1,0 +1,141 @@
+//! Links and quotations of an answer, which the evidence must contain.
+
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::{around, clip_end};
+
+/// Most facts of one kind in one answer that are checked.
+const MAX_FACTS: usize = 64;
+/// Fewest words of a quotation; fewer are a title or a term.
+const QUOTE_WORDS: usize = 6;
+/// Consecutive words of a quotation that are searched for.
+const WINDOW: usize = 5;
+
+regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
+
+// Words before a link that say where to look, not where something was found.
+regex!(
+    TO_TRY,
+    r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
+);
+/// Bytes of a number that identifies one thing without its surroundings.
+const NUMBER: usize = 4;
+/// Bytes before a link in which they are looked for.
+const BEFORE: usize = 100;
+
+/// A fact in words: it is supported if the evidence contains one of the phrases.
+pub(super) struct PhraseFact {
+    pub phrases: Vec<String>,
+    /// Phrases that support it together.
+    pub parts: Vec<String>,
+    /// The day of a date.
+    pub day: Option<i64>,
+    pub defect: Defect,
+    pub kind: &'static str,
+    pub shown: String,
+    pub quote: String,
+}
+
+pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
+    let fact = |found: regex::Match<'_>| {
+        let url = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
+        let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let bare = bare.strip_prefix("www.").unwrap_or(bare);
+        let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
+        let before = clip_end(answer.get(..found.start()).unwrap_or_default(), BEFORE);
+        // A bare host is common knowledge; escaped and non-ASCII paths have more than one spelling.
+        (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(
+            || PhraseFact {
+                phrases: vec![bare.to_ascii_lowercase()],
+                parts: parts(bare).unwrap_or_default(),
+                day: None,
+                defect: Defect::UnsupportedUrl,
+                kind: "address",
+                shown: url.to_owned(),
+                quote: around(answer, found.start(), found.end(), 60).to_owned(),
+            },
+        )
+    };
+    LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
+}
+
+/// The host of an address and its last segment, if that is the number of one thing: an address is put together from
+/// both ("the pull request 4214 of ..."). Of a short number all segments.
+fn parts(bare: &str) -> Option<Vec<String>> {
+    let (host, path) = bare.split_once('/')?;
+    let last = path.rsplit('/').next().filter(|last| last.bytes().any(|b| b.is_ascii_digit()))?;
+    let parts = [host].into_iter().chain(if last.len() >= NUMBER { last } else { path }.split('/'));
+    Some(parts.map(str::to_ascii_lowercase).collect())
+}
+
+pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
+    let fact = |(start, end): (usize, usize)| {
+        let inner = answer.get(start..end)?;
+        let words: Vec<&str> = inner.split(' ').filter(|w| !w.is_empty()).collect();
+        let small = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
+        // Mostly capitals: a title or an attribution.
+        if words.len() < QUOTE_WORDS || small * 2 <= words.len() {
+            return None;
+        }
+        // One sequence of words is enough: quotations are shortened and their punctuation changed.
+        let phrases = words
+            .windows(WINDOW)
+            .map(|w| w.join(" ").to_ascii_lowercase())
+            .map(|p| p.trim_matches(|c: char| !c.is_alphanumeric()).to_owned())
+            .filter(|p| p.is_ascii() && !p.is_empty());
+        Some(PhraseFact {
+            phrases: phrases.take(MAX_FACTS).collect(),
+            parts: Vec::new(),
+            day: None,
+            defect: Defect::UnsupportedQuote,
+            kind: "quotation",
+            shown: inner.to_owned(),
+            quote: around(answer, start, end, 40).to_owned(),
+        })
+    };
+    quoted_ranges(answer).into_iter().take(MAX_FACTS).filter_map(fact).collect()
+}
+
+/// The byte ranges between quotation marks. Straight marks are paired within a line; a line with an
+/// odd number of them is ignored.
+fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for line in answer.split_inclusive('\n') {
+        let straight: Vec<usize> = line.match_indices('"').map(|(at, _)| from + at).collect();
+        if straight.len().is_multiple_of(2) {
+            out.extend(straight.chunks_exact(2).filter_map(|pair| Some((pair.first()? + 1, *pair.get(1)?))));
+        }
+        let mut open = None;
+        for (at, c) in line.char_indices() {
+            match (c, open) {
+                ('“', _) => open = Some(from + at + c.len_utf8()),
+                ('”', Some(start)) => {
+                    out.push((start, from + at));
+                    open = None;
+                }
+                _ => {}
+            }
+        }
+        from += line.len();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_try_are_no_facts() {
+        for text in [
+            "The page seems to be: `https://mill.example/prices/2024`.",
+            "Please refer to the archive at https://mill.example/prices/2024.",
+            "Let's fetch the prices from https://mill.example/prices/2024.",
+        ] {
+            assert!(links(text).is_empty(), "{text}");
+        }
+        let found =
+            links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
+        assert_eq!(found.len(), 1);
+    }
+}

@@ -1,0 +1,447 @@
+//! Parts of a request that the run drops without a word: "Cancel W-4411 and email me a confirmation", and no e-mail.
+//!
+//! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
+//! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is
+//! missing, and neither the answer nor the result of an action mentions it, nor a lookup that it was done. Where a part
+//! names the action and the thing of an offered tool ("update my emergency contact", `update_emergency_contact`), calls
+//! of the same action on other things are not it; a call whose arguments name the thing may be. In a dialogue the user
+//! may only have agreed, and what the agent said to them is read as well.
+//!
+//! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
+//! gave the answer.
+
+use verdict_otlp::trace::Idx;
+
+use super::answer::sentences;
+use super::claimed_actions::{is_form_of, says_done};
+use super::conduct::Conduct;
+use super::skipped_step::verbs;
+use crate::measure::calls::attempts::CallOutcome;
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Action, Language, Said, WordClass, WordClasses, classes};
+use crate::measure::numbers::has_digit;
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::{Finding, Memo, currency};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{AgentTrace, Call, Content};
+
+/// Most bytes of a request: a longer one names several things.
+const MAX_TASK: usize = 400;
+/// Most calls of a trace, and bytes of their results and of an answer, that are read.
+const MAX_CALLS: usize = 64;
+const MAX_BYTES: usize = 8_000;
+/// Shorter words of a part are no mention of it.
+const MIN_WORD: usize = 5;
+
+// Words by which a part depends on something, or is no request.
+regex!(
+    DEPENDS,
+    r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
+);
+// A time, on which nothing depends: "to next Monday".
+regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
+/// The same in other languages.
+const DEPENDENT: WordClasses =
+    classes!(Negation Condition Alternative Modal Obligation Sequence Probability Already);
+// Words of a question that only offers further help.
+regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
+/// Words before the verb of a part.
+const FILLERS: [&str; 9] =
+    ["please", "also", "then", "kindly", "afterwards", "bitte", "außerdem", "puis", "poi"];
+/// Words behind the verb of a part: its object begins.
+const OBJECTS: [&str; 21] = [
+    "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
+    "these", "both", "all", "one", "another", "everyone",
+];
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, i, agent } = *conduct;
+    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
+    let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+    let replies = Replies::of(trace, memo);
+    let has_failed =
+        |i: usize| attempts.at(i).is_some_and(|a| a.outcome != CallOutcome::Succeeded && !a.is_control);
+    if trace.calls.is_empty()
+        || trace.calls.len() > MAX_CALLS
+        || (0..trace.calls.len()).any(has_failed)
+        || !trace.calls.iter().any(|call| conduct.is_action(call))
+    {
+        return None;
+    }
+    let turns: Vec<String> = conduct.turns().collect();
+    let only_agrees = |at: &Idx| {
+        let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
+        Some(Said::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
+    };
+    if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
+        return None;
+    }
+    // What a lookup returns shows that a thing is there, and by the form of a verb what was done with it.
+    let (made, looked_up): (Vec<&Call>, Vec<&Call>) =
+        trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
+    let looked_up = || looked_up.iter().filter_map(|call| call.result.as_deref());
+    let results = made.iter().filter_map(|call| call.result.as_deref());
+    let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
+    let bytes: usize = looked_up().chain(texts.iter().copied()).map(str::len).sum();
+    if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
+        return None;
+    }
+    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) {
+        return None;
+    }
+    let language = Language::detected(task, None, memo).filter(|language| language.is_spaced())?;
+    let parts = split(task, language);
+    if parts.len() < 2 {
+        return None;
+    }
+    let said = Said::new(answer, Some(task), memo);
+    let mentions =
+        Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect(), memo, language };
+    let missing = of_tool(trace, i, &parts, &mentions).filter(|_| language == Language::English);
+    let missing = missing.map(|(part, tool)| (part, format!("of {tool}")));
+    let missing = missing.or_else(|| {
+        let (part, action) = of_action(trace, i, &parts, &mentions)?;
+        Some((part, format!("to {}", action.as_str())))
+    });
+    let (part, call) = missing.filter(|_| !explains(answer, &said))?;
+    let rationale = format!(
+        "a call {call}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
+         mentions it",
+        part.trim()
+    );
+    Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
+}
+
+/// A part that asks for an action of an offered tool, if no call was one of it, and neither a call, a result nor an answer
+/// mentions the action or the own words of the part.
+fn of_action<'p>(
+    trace: &AgentTrace,
+    agent: usize,
+    parts: &'p [String],
+    mentions: &Mentions<'_>,
+) -> Option<(&'p str, Action)> {
+    let asked = parts.iter().filter_map(|part| Some((part, asked(part, mentions.language)?)));
+    let does = |action: Action| {
+        let mut tools =
+            offered(trace, agent).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+        tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
+    };
+    let mut missing = asked.filter(|(part, action)| {
+        let others: Vec<&String> = parts.iter().filter(|other| other != part).collect();
+        does(*action)
+            && !mentions.may_include(trace, *action)
+            && !mentions.mentions(trace, part, &others, *action)
+    });
+    missing.next().map(|(part, action)| (part.as_str(), action))
+}
+
+impl Mentions<'_> {
+    /// Whether a call may have been the action, or have included it.
+    fn may_include(&self, trace: &AgentTrace, action: Action) -> bool {
+        let purposes = || trace.calls.iter().map(|call| ToolPurpose::of_call(trace, self.memo, call));
+        let may_be = |tool: &ToolPurpose| {
+            tool.actions.is_empty() || tool.actions.contains(&action) || {
+                let first = tool.actions.first().copied();
+                tool.may_do(action) && !first.is_some_and(|made| are_distinct(made, action))
+            }
+        };
+        // A cancellation may include the refund, of which the answer then gives the amount.
+        let is_included = || {
+            action == Action::Refund
+                && purposes().any(|tool| tool.may_do(action))
+                && speaks_of_amount(self.answer, self.language)
+        };
+        purposes().any(|tool| may_be(&tool)) || is_included()
+    }
+
+    /// Whether a call, a result or a text mentions the action, or a word that only this part has.
+    fn mentions(&self, trace: &AgentTrace, part: &str, others: &[&String], action: Action) -> bool {
+        let nouns: Vec<String> =
+            stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
+        let is_own = |stem: &String| {
+            nouns.contains(stem) && !others.iter().any(|other| stems(other).any(|of| of == *stem))
+        };
+        let names = |text: &str| stems(text).any(|stem| is_own(&stem));
+        let arguments = self.made.iter().filter_map(|call| call.arguments.as_deref());
+        // So does a call that was not read, beyond the work budget.
+        let is_done = |call: &Call| says_done(call, action, self.memo) != Some(false);
+        trace.calls.iter().any(is_done)
+            || says_verb(self.answer, action, self.language)
+            || self.texts.iter().copied().chain(arguments).any(names)
+    }
+}
+
+/// Whether an action that was carried out is another one than the one that is asked for, although tools of both are alike.
+fn are_distinct(made: Action, asked: Action) -> bool {
+    use Action::{Book, Cancel, Order, Refund, Return, Schedule, Update};
+    match asked {
+        Refund => matches!(made, Cancel | Return | Update),
+        Order => matches!(made, Book | Schedule | Update),
+        Cancel => made == Update,
+        _ => false,
+    }
+}
+
+/// Whether a text has a verb of the action, or a noun of it.
+fn says_verb(text: &str, action: Action, language: Language) -> bool {
+    mentions_action(text, action) || verbs(text, language).contains(&action)
+}
+
+/// Whether a text gives an amount of money, or has a word for one.
+fn speaks_of_amount(text: &str, language: Language) -> bool {
+    language.classes(text).has(WordClass::Amount)
+        || currency::all().any(|name| contains_ignoring_case(text, name))
+}
+
+/// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
+fn explains(answer: &str, said: &Said<'_>) -> bool {
+    let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
+    let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
+    !said.refusals().is_empty() || !said.inability().is_empty() || asks
+}
+
+/// Whether a text has a form of a verb of the action.
+fn mentions_action(text: &str, action: Action) -> bool {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    words.any(|word| is_form_of(&word, action))
+}
+
+/// What may mention a part: the calls of actions, their results with all texts of the agent, the answer, and what
+/// lookups returned.
+struct Mentions<'t> {
+    made: &'t [&'t Call],
+    texts: &'t [&'t str],
+    answer: &'t str,
+    looked_up: Vec<&'t str>,
+    memo: &'t Memo,
+    /// The language of the request.
+    language: Language,
+}
+
+/// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
+/// result and no answer names what is its own of the thing.
+fn of_tool<'p, 't>(
+    trace: &'t AgentTrace,
+    agent: usize,
+    parts: &'p [String],
+    mentions: &Mentions<'_>,
+) -> Option<(&'p str, &'t str)> {
+    offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
+        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        let words = identifier_words(&tool.name);
+        // `update_emergency_contact`: the verb comes first, and the thing is after it.
+        let (verb, things) = words.split_first()?;
+        let action = action_of(verb).filter(|action| !purpose.is_query() && !action.is_work())?;
+        let things: Vec<String> =
+            things.iter().filter(|word| action_of(word).is_none()).flat_map(|word| stems(word)).collect();
+        let is_named = |part: &&String| {
+            let said: Vec<String> = stems(part).collect();
+            let mut actions = said.iter().filter_map(|word| action_of(word));
+            things.iter().all(|thing| said.contains(thing)) && actions.any(|of| of == action)
+        };
+        let part =
+            parts.iter().filter(|_| things.iter().any(|thing| thing.len() >= MIN_WORD)).find(is_named)?;
+        let others = || parts.iter().filter(|other| !std::ptr::eq(*other, part));
+        let is_own = |thing: &&String| {
+            thing.len() >= MIN_WORD && !others().any(|other| stems(other).any(|of| of == **thing))
+        };
+        let own: Vec<&String> = things.iter().filter(is_own).collect();
+        let of_part: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
+        let arguments = mentions.made.iter().filter_map(|call| call.arguments.as_deref());
+        let tools = mentions.made.iter().map(|call| &*call.name);
+        let mut passed = arguments.chain(tools);
+        let mut is_passed = || passed.any(|text| own.iter().any(|thing| contains_ignoring_case(text, thing)));
+        let names = |text: &&str| own.iter().any(|thing| names_value(text, thing));
+        let answers =
+            || of_part.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
+        let is_done = || mentions.looked_up.iter().any(|text| mentions_action(text, action));
+        (!own.is_empty() && !mentions.texts.iter().any(names) && !answers() && !is_done() && !is_passed())
+            .then_some((part.as_str(), &*tool.name))
+    })
+}
+
+fn is_called(trace: &AgentTrace, tool: &str) -> bool {
+    trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(tool.trim()))
+}
+
+/// Whether a text has a word, and not only as a key of JSON: a result that lists `tickets` adds none.
+fn names_value(text: &str, word: &str) -> bool {
+    let lower = text.to_lowercase();
+    lower.match_indices(word).any(|(at, _)| {
+        let behind = lower.get(at + word.len()..).unwrap_or_default();
+        let behind = behind.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        let is_key = behind.strip_prefix('"').is_some_and(|rest| rest.trim_start().starts_with(':'));
+        !is_key
+    })
+}
+
+/// Whether a sentence depends on nothing and asks nothing.
+fn is_independent(sentence: &str, language: Language) -> bool {
+    let depends = || match language {
+        Language::English => DEPENDS.is_match(&NEXT.replace_all(sentence, "")),
+        language => language.classes(sentence).has_any(DEPENDENT),
+    };
+    !sentence.contains(['?', '\u{bf}']) && !depends()
+}
+
+/// The parts of the sentences of a request that depend on nothing.
+fn split(task: &str, language: Language) -> Vec<String> {
+    let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
+    let table = language.table();
+    let split = |sentence: &str| {
+        let places = table.places(sentence);
+        let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
+        let mut from = 0;
+        let mut parts = String::new();
+        for at in conjunctions.map(|place| &place.at) {
+            parts.push_str(sentence.get(from..at.start).unwrap_or_default());
+            parts.push('\n');
+            from = at.end;
+        }
+        parts.push_str(sentence.get(from..).unwrap_or_default());
+        let marked = parts.replace(", ", "\n").replace("; ", "\n");
+        marked.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect::<Vec<String>>()
+    };
+    sentences.filter(|sentence| is_independent(sentence, language)).flat_map(split).collect()
+}
+
+/// The action that a part asks for, with its object.
+fn asked(part: &str, language: Language) -> Option<Action> {
+    use Action::{Book, Cancel, Delete, Notify, Order, Pay, Refund, Schedule, Send, Transfer};
+    let words = part.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
+    let mut words = words.filter(|word| !word.is_empty()).skip_while(|word| is_filler(word));
+    let verb = words.next()?.to_lowercase();
+    let action = match language {
+        Language::English => action_of(&verb),
+        language => verbs(&verb, language).first().copied(),
+    }?;
+    let object = words.next()?.to_lowercase();
+    let is_object = match language {
+        Language::English => OBJECTS.contains(&object.as_str()),
+        // "Commande 4711" names an order.
+        _ => !has_digit(&object),
+    };
+    let is_outside =
+        matches!(action, Book | Cancel | Delete | Notify | Order | Pay | Refund | Schedule | Send | Transfer);
+    (is_object && is_outside).then_some(action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, tools: &[&str], calls: &[(&str, &str)], answer: &str) -> usize {
+        let script = calls.iter().fold(Script::new(task).tools(tools), |script, (tool, result)| {
+            script.calls("", &[(*tool, "{}")]).returns(result)
+        });
+        let trace = script.answers(answer).build();
+        found_by(check, &trace).len()
+    }
+
+    #[test]
+    fn part_that_nothing_mentions_again_is_found() {
+        let tools = &["cancel_order", "send_email"][..];
+        let task = "Cancel W-4411 and email me a confirmation.";
+        let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);
+        assert_eq!(found(task, tools, &[cancelled], "Order W-4411 is cancelled."), 1);
+        let desk = &["book_room", "notify_manager"][..];
+        let booked = ("book_room", r#"{"room":"R-12","day":"Monday"}"#);
+        assert_eq!(
+            found("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
+            1
+        );
+    }
+
+    #[test]
+    fn lookup_that_shows_the_thing_does_not_mention_the_part() {
+        let tools = &["get_account", "change_plan", "cancel_addon"][..];
+        let task = "Change my plan to Max and cancel the insurance addon.";
+        let changed = ("change_plan", r#"{"plan":"Max"}"#);
+        let run =
+            |account: &str, answer: &str| found(task, tools, &[("get_account", account), changed], answer);
+        let account = r#"{"plan":"Mini","addons":["insurance"]}"#;
+        assert_eq!(run(account, "Your plan is now Max."), 1);
+        assert_eq!(run(account, "Your plan is now Max, and the insurance remains until June."), 0);
+        assert_eq!(run(r#"{"addons":[],"insurance":"cancelled"}"#, "Your plan is now Max."), 0);
+    }
+
+    #[test]
+    fn alike_action_is_not_the_one_that_was_asked_for() {
+        let tools = &["cancel_booking", "issue_refund"][..];
+        let task = "Cancel booking QX71, refund it to my card and tell me how much I get back.";
+        let none = ("cancel_booking", r#"{"status":"cancelled","refund_status":"not_requested"}"#);
+        assert_eq!(found(task, tools, &[none], "Your booking QX71 has been cancelled."), 1);
+        let with = ("cancel_booking", r#"{"status":"cancelled","refund":"in 5 days"}"#);
+        assert_eq!(found(task, tools, &[with], "Your booking QX71 has been cancelled."), 0);
+        assert_eq!(found(task, tools, &[none], "It is cancelled, and you get 184 EUR back."), 0);
+        // A booking may be paid with the card that it is given.
+        let paid = "Book flight TP 442 and pay it with my company card.";
+        let booked = ("book_flight", r#"{"booking":"BX-8"}"#);
+        assert_eq!(found(paid, &["book_flight", "pay_invoice"], &[booked], "TP 442 is booked (BX-8)."), 0);
+    }
+
+    #[test]
+    fn parts_are_read_in_languages_that_separate_words() {
+        let tools = &["reserver_salle", "commander_restauration"][..];
+        let booked = ("reserver_salle", r#"{"statut":"ok"}"#);
+        let french = "Réservez la salle Rhône jeudi et commandez du café pour 10 personnes.";
+        assert_eq!(found(french, tools, &[booked], "La salle Rhône est réservée jeudi."), 1);
+        assert_eq!(found(french, tools, &[booked], "La salle est réservée, le café est en rupture."), 0);
+        let german = "Buche den Raum am Montag und storniere meinen Termin beim Arzt.";
+        let desk = &["book_room", "cancel_appointment"][..];
+        let room = ("book_room", r#"{"room":"R-1"}"#);
+        assert_eq!(found(german, desk, &[room], "Der Raum ist für Montag gebucht."), 1);
+        assert_eq!(
+            found("Buche den Raum, falls er frei ist, und storniere ihn.", desk, &[room], "Gebucht."),
+            0
+        );
+    }
+
+    #[test]
+    fn key_of_a_result_is_no_mention_of_a_part() {
+        let tools = &["exchange_order", "add_tickets"][..];
+        let task = "Move my order to Sunday. And please add one student ticket for my sister.";
+        let moved = ("exchange_order", r#"{"slot":"Sunday","tickets":2}"#);
+        assert_eq!(found(task, tools, &[moved], "Your order has been moved to Sunday."), 1);
+        assert_eq!(
+            found(task, tools, &[moved], "Moved to Sunday; a student pays 11 EUR. Shall I add it?"),
+            0
+        );
+    }
+
+    #[test]
+    fn part_that_is_done_mentioned_or_depends_is_none() {
+        let tools = &["cancel_order", "send_email"][..];
+        let task = "Cancel W-4411 and email me a confirmation.";
+        let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);
+        let mailed = ("send_email", "ok");
+        let done = "Order W-4411 is cancelled.";
+        assert_eq!(found(task, tools, &[cancelled, mailed], done), 0);
+        assert_eq!(found(task, &["cancel_order"], &[cancelled], done), 0, "no tool for it");
+        assert_eq!(found(task, tools, &[("cancel_order", "cancelled, confirmation on its way")], done), 0);
+        for answer in [
+            "Order W-4411 is cancelled. The shop will send the confirmation itself.",
+            "Order W-4411 is cancelled. I'm unable to reach your mailbox.",
+            "Order W-4411 is cancelled. What is your address?",
+        ] {
+            assert_eq!(found(task, tools, &[cancelled], answer), 0, "{answer}");
+        }
+        for task in [
+            "Cancel W-4411 and email me if it fails.",
+            "Cancel W-4411. Email and phone are in my profile.",
+            "Cancel W-4411 or email me the reason.",
+            "Cancel W-4411. Did you email me a confirmation?",
+        ] {
+            assert_eq!(found(task, tools, &[cancelled], done), 0, "{task}");
+        }
+        let failed = ("cancel_order", "Error: it has been shipped");
+        assert_eq!(found(task, tools, &[failed], "W-4411 has already left."), 0);
+    }
+}

@@ -1,0 +1,219 @@
+//! A thing that the calls of an action leave out: "living room, office and bathroom", and no call for the office.
+//!
+//! Principle: where several calls of one action pass one thing each, the things that a text names next to these are
+//! meant as well. Those that the request names next to them, joined to one of them and with the same word after it or
+//! none, are in a call, or a result or the answer mentions them. Those of a list that the answer claims to have done,
+//! and that names nothing but things, are in a call.
+//!
+//! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
+//! that gave the answer.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use super::omitted_list_item::excepts;
+use super::statements::{contains_words, words_of};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
+use crate::measure::conversation::runs_code;
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::lowercase;
+use crate::measure::language::{Language, Said, WordClass};
+use crate::measure::tool_purpose::{Purpose, action_of, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{AgentTrace, Call, Content};
+
+/// Most bytes of a request and of an answer: longer ones name several things.
+const MAX_TASK: usize = 400;
+const MAX_ANSWER: usize = 4_000;
+/// Most calls of a trace, and bytes of their arguments and results.
+const MAX_CALLS: usize = 64;
+const MAX_BYTES: usize = 64 << 10;
+/// Longest name of a thing, and the shortest word that is one.
+const MAX_THING: usize = 60;
+const MIN_THING: usize = 4;
+/// Letters at the end of a word that its forms differ in.
+const ENDING: usize = 2;
+/// Fewest calls by which things are passed one by one.
+const MIN_CALLS: usize = 2;
+/// Most things of a list.
+const MAX_LISTED: usize = 20;
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, agent, .. } = *conduct;
+    if agent.parent.is_some() {
+        return None;
+    }
+    let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+    let is_read = !trace.incomplete
+        && answer.len() <= MAX_ANSWER
+        && (MIN_CALLS..=MAX_CALLS).contains(&trace.calls.len())
+        && !trace.calls.iter().any(|call| runs_code(&call.name) || call.arguments.is_none());
+    if !is_read {
+        return None;
+    }
+    let passed = passed(trace, memo, attempts);
+    if passed.is_empty() {
+        return None;
+    }
+    let arguments = trace.calls.iter().filter_map(|call| call.arguments.as_deref());
+    let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
+    let bytes: usize = arguments.clone().chain(results.clone()).map(str::len).sum();
+    if bytes > MAX_BYTES || !memo.budget.spend(bytes / BYTES_PER_STEP + answer.len() / 4) {
+        return None;
+    }
+    let texts: Vec<&str> = arguments.clone().chain(results).chain([answer]).collect();
+    let at = agent.answer_at?;
+    let task = conduct.task(MAX_TASK);
+    let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
+    let language = task.and_then(|task| Language::detected(task, None, memo));
+    let of_request = passed.iter().find_map(|(tool, things)| {
+        let known = |thing: &str| {
+            let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
+            stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
+        };
+        memo.budget.spend(things.len() * texts.len()).then_some(())?;
+        Some((tool, beside(&asked, things, language).into_iter().find(|thing| !known(thing))?))
+    });
+    let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
+    if let Some((tool, thing)) = of_request {
+        let rationale = format!(
+            "a call of {tool} for \"{thing}\", or the reason why there is none, was expected, since the request names it \
+             beside the others"
+        );
+        return Some((at, Defect::PartUnanswered.finding(rationale, answer)));
+    }
+    let calls: Vec<&str> = arguments.collect();
+    let (tool, thing) =
+        passed.iter().find_map(|(tool, things)| Some((tool, claimed(answer, things, &calls, memo)?)))?;
+    let rationale =
+        format!("a call of {tool} for {thing} was expected, since the answer lists it among what was done");
+    Some((at, Defect::FalseClaim.finding(rationale, thing)))
+}
+
+/// By tool, the things that its successful actions pass one by one under the same key.
+fn passed<'t>(trace: &'t AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(&'t str, Vec<&'t str>)> {
+    let mut of: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for (i, call) in trace.calls.iter().enumerate() {
+        let has_succeeded = attempts.at(i).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
+        if !has_succeeded || purpose(trace, memo, call) != Purpose::Action {
+            continue;
+        }
+        for (key, value) in texts(call) {
+            let values = of.entry((call.name.trim(), key)).or_default();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+    }
+    of.into_iter()
+        .filter(|(_, values)| values.len() >= MIN_CALLS)
+        .map(|((tool, _), values)| (tool, values))
+        .collect()
+}
+
+fn texts(call: &Call) -> impl Iterator<Item = (&str, &str)> {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    arguments.filter_map(|(key, value)| {
+        let text = value.as_str()?.trim();
+        (!text.is_empty() && text.len() <= MAX_THING && !text.contains('\n')).then_some((key.as_str(), text))
+    })
+}
+
+/// The words of a text in lower case, with its commas and full stops as words of their own.
+fn words_with_signs(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 4 + 4);
+    let end_word = |out: &mut String| {
+        if !out.ends_with(' ') {
+            out.push(' ');
+        }
+    };
+    out.push(' ');
+    for c in text.chars().chain(['.']) {
+        let sign = match c {
+            ',' => Some(", "),
+            '.' | '!' | '?' | ';' | ':' | '\n' => Some(". "),
+            _ => None,
+        };
+        match sign {
+            Some(sign) => {
+                end_word(&mut out);
+                out.push_str(sign);
+            }
+            None if c.is_whitespace() || matches!(c, '(' | ')') => end_word(&mut out),
+            None => out.push(c),
+        }
+    }
+    lowercase(&out)
+}
+
+/// The single words that a request joins to one of the things, at least two of which it names.
+fn beside(asked: &str, things: &[&str], language: Option<Language>) -> Vec<String> {
+    let plain = |thing: &&str| format!(" {} ", thing.to_lowercase().replace(['_', '-'], " "));
+    let named: Vec<String> =
+        things.iter().map(plain).filter(|thing| asked.contains(thing.as_str())).collect();
+    let rests: Vec<Vec<&str>> = match named.len() >= MIN_CALLS {
+        true => {
+            named.iter().filter_map(|t| Some(asked.split_once(t.as_str())?.1.split(' ').collect())).collect()
+        }
+        false => Vec::new(),
+    };
+    // The word that follows one thing of the list may follow each of them: "to 21".
+    let behind: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
+    let is_end = |word: &str| word == "." || word == ",";
+    let is_conjunction = |word: &str| language.is_some_and(|of| of.classes(word).has(WordClass::Conjunction));
+    let joins = |word: &str| matches!(word, "," | "&" | "plus") || is_conjunction(word);
+    let is_thing = |word: &str| {
+        word.chars().count() >= MIN_THING
+            && word.chars().all(char::is_alphabetic)
+            && action_of(word).is_none()
+    };
+    let found = rests.iter().filter_map(|rest| {
+        let mut words = rest.iter().copied().skip_while(|word| joins(word)).peekable();
+        let is_joined = rest.first().is_some_and(|word| joins(word));
+        // An article.
+        if words.peek().is_some_and(|word| word.chars().count() < MIN_THING && !is_end(word)) {
+            words.next();
+        }
+        let (word, next) = (words.next()?, words.next()?);
+        let ends = is_end(next) || joins(next) || behind.contains(&next);
+        let is_known = named.iter().any(|thing| contains_words(thing, word));
+        (is_joined && ends && is_thing(word) && !is_known).then(|| word.to_owned())
+    });
+    found.collect()
+}
+
+/// A thing of a list of things in the answer, most of which calls pass and this one none, where the sentence before the
+/// list claims an action.
+fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo) -> Option<&'a str> {
+    let lines = || answer.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines().position(|line| item(line).is_some())?;
+    let listed: Vec<&str> = lines().skip(first).map_while(item).take(MAX_LISTED).collect();
+    let lead = answer.get(..answer.find(listed.first()?)?)?;
+    let is_passed = |thing: &str| things.iter().any(|of| of.eq_ignore_ascii_case(thing));
+    let (done, missing): (Vec<&str>, Vec<&str>) = listed.iter().partition(|thing| is_passed(thing));
+    let [thing] = missing.as_slice() else { return None };
+    let is_in_a_call = arguments.iter().any(|text| contains_ignoring_case(text, &thing.to_lowercase()));
+    let claims = || {
+        let claims = Said::new(lead, None, memo).claims_of_done_action();
+        claims.iter().any(|claim| !claim.action.is_work())
+    };
+    (done.len() >= MIN_CALLS && !is_in_a_call && claims()).then_some(*thing)
+}
+
+/// What an item of a list is, if it is nothing but the name of a thing.
+fn item(line: &str) -> Option<&str> {
+    let marked = line.strip_prefix(['-', '*', '•']).or_else(|| {
+        let (number, rest) = line.split_once(['.', ')'])?;
+        number.bytes().all(|b| b.is_ascii_digit()).then_some(rest)
+    })?;
+    let thing = marked.trim().trim_matches(['*', '`', '_', '"']).trim_end_matches('.');
+    let is_name =
+        !thing.is_empty() && thing.len() <= MAX_THING && words_of(thing).split_whitespace().count() <= 4;
+    (is_name && !thing.contains([':', ' '])).then_some(thing)
+}

@@ -1,0 +1,234 @@
+//! Things that a request lists and that the run leaves out: "the stock in Oslo, Bergen and Tromsø", and only two lookups.
+//!
+//! Principle: of things that the request lists, by identifiers of one form or by names, each has to be in a call, a result or
+//! a text of the agent, if another one of the list was acted on or looked up. Names of two things may be those of one
+//! action ("a table for Ana and Bo"), so that only lookups need both.
+//!
+//! In: the request of an outermost agent, all calls, its texts and the answer. Out: one finding, on the model span that gave
+//! the answer.
+
+use verdict_otlp::trace::Idx;
+
+use super::answer::sentences;
+use super::conduct::Conduct;
+use super::linked_identifiers::{identifiers, shape};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::language::{Language, Said, WordClass, WordClasses, classes, classes_in};
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{AgentTrace, Call, Content};
+
+/// Most bytes of a request: a longer one names several things.
+const MAX_TASK: usize = 400;
+/// Most calls of a trace, and bytes of their results, of the answer and of other texts, that are read.
+const MAX_CALLS: usize = 64;
+const MAX_BYTES: usize = 16_000;
+/// Most things of a list, and words of a name.
+const MAX_LISTED: usize = 8;
+const MAX_NAME: usize = 2;
+/// Most bytes between two identifiers of a list.
+const MAX_GAP: usize = 12;
+/// Words by which not all that is listed is meant.
+const EXCEPTS: WordClasses = classes!(Negation Exception Alternative Condition Already);
+/// Words of a request that compares things or moves from one to the other: it lists nothing.
+const RELATES: WordClasses = classes!(Comparison Origin);
+
+/// Whether a request does not mean all that it names.
+pub(super) fn excepts(task: &str, memo: &Memo) -> bool {
+    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCEPTS))
+}
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, agent, .. } = *conduct;
+    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
+    let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+    let has_failed = |i: usize| attempts.at(i).is_some_and(|a| !a.is_control && a.failed());
+    let is_read = (1..=MAX_CALLS).contains(&trace.calls.len()) && !(0..trace.calls.len()).any(has_failed);
+    let (ids, names) = (listed_ids(task), listed_names(task, memo));
+    if !is_read || ids.is_empty() && names.is_empty() || excepts(task, memo) {
+        return None;
+    }
+    // In a dialogue the user may have agreed to less.
+    if agent.llms.iter().any(|at| Replies::of(trace, memo).to(*at).is_some()) {
+        return None;
+    }
+    let texts = trace.calls.iter().flat_map(|call| [call.arguments.as_deref(), call.result.as_deref()]);
+    let texts: Vec<&str> = texts.flatten().chain([answer]).collect();
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    if bytes > MAX_BYTES || !memo.budget.spend((1 + bytes / 16) * (ids.len() + names.len())) {
+        return None;
+    }
+    let acts = |call: &Call| purpose(trace, memo, call) == Purpose::Action;
+    let left_out = left_out(trace, &ids, &texts, acts).or_else(|| {
+        let looks_up = |call: &Call| purpose(trace, memo, call) == Purpose::Query;
+        left_out(trace, &names, &texts, |call| names.len() > 2 || looks_up(call))
+    })?;
+    if Said::new(answer, Some(task), memo).ends_with_question() {
+        return None;
+    }
+    let rationale = format!(
+        "a call for {left_out}, or the reason why there is none, was expected, since the request lists it"
+    );
+    Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
+}
+
+/// One of the listed things that no text names, if a call of this kind names another one in its arguments.
+fn left_out(
+    trace: &AgentTrace,
+    listed: &[String],
+    texts: &[&str],
+    is_kind: impl Fn(&Call) -> bool,
+) -> Option<String> {
+    let is_named = |thing: &&String| texts.iter().any(|text| contains_ignoring_case(text, thing));
+    let (named, left_out): (Vec<&String>, Vec<&String>) = listed.iter().partition(is_named);
+    let has = |call: &Call, thing: &str| {
+        call.arguments.as_deref().is_none_or(|text| contains_ignoring_case(text, thing))
+    };
+    let is_treated = |thing: &&String| trace.calls.iter().any(|call| has(call, thing) && is_kind(call));
+    left_out.first().filter(|_| named.iter().any(is_treated)).map(|thing| (*thing).clone())
+}
+
+/// The identifiers of one form that a request lists.
+fn listed_ids(task: &str) -> Vec<String> {
+    let mut listed: Vec<String> = identifiers(task).take(MAX_LISTED + 1).collect();
+    listed.dedup();
+    let is_list = (2..=MAX_LISTED).contains(&listed.len())
+        && listed.iter().all(|id| listed.first().is_some_and(|first| shape(id) == shape(first)))
+        && is_enumerated(task, &listed);
+    if is_list { listed } else { Vec::new() }
+}
+
+/// Whether only commas and conjunctions are between identifiers: others are compared.
+fn is_enumerated(task: &str, ids: &[String]) -> bool {
+    let lower = task.to_ascii_lowercase();
+    let mut from = 0;
+    let mut gaps = ids.iter().enumerate().map(|(nth, id)| {
+        let at = lower.get(from..)?.find(id.as_str())? + from;
+        let gap = lower.get(from..at)?;
+        from = at + id.len();
+        Some(
+            nth == 0
+                || gap.len() <= MAX_GAP
+                    && gap.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count() <= 1,
+        )
+    });
+    gaps.all(|near| near == Some(true))
+}
+
+/// The names that a sentence of a request lists: words with capitals between commas and conjunctions.
+fn listed_names(task: &str, memo: &Memo) -> Vec<String> {
+    // Nouns have capitals in German.
+    let language = Language::detected(task, None, memo)
+        .filter(|language| language.is_spaced() && *language != Language::German);
+    let Some(language) = language else { return Vec::new() };
+    let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
+    let lists = sentences.filter(|sentence| !language.classes(sentence).has_any(RELATES));
+    let mut lists = lists.map(|sentence| names_of(sentence, language)).filter(|names| names.len() > 1);
+    // Which of several lists is meant, is not known.
+    lists.next().filter(|_| lists.next().is_none()).unwrap_or_default()
+}
+
+fn names_of(sentence: &str, language: Language) -> Vec<String> {
+    let places = language.table().places(sentence);
+    let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
+    let mut lists = conjunctions.filter_map(|place| {
+        let (before, behind) = (sentence.get(..place.at.start)?, sentence.get(place.at.end..)?);
+        Some(names_around(sentence, before, behind)).filter(|names| names.len() > 1)
+    });
+    lists.next().unwrap_or_default()
+}
+
+/// The names before and behind a conjunction of a sentence.
+fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
+    let is_name = |word: &&str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        word.chars().next().is_some_and(char::is_uppercase) && word.chars().any(char::is_lowercase)
+    };
+    let joined = |words: Vec<&str>| {
+        let name = words.join(" ");
+        let name = name.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+        (!name.is_empty() && words.len() <= MAX_NAME).then_some(name)
+    };
+    // "Oslo, Bergen and Tromsø have": the last name ends at the first word without a capital, or with a mark.
+    let mut ended = false;
+    let last: Vec<&str> = behind
+        .split_whitespace()
+        .take_while(|word| {
+            let takes = !ended && is_name(word);
+            ended |= word.ends_with(|c: char| !c.is_alphanumeric());
+            takes
+        })
+        .collect();
+    let Some(last) = joined(last) else { return Vec::new() };
+    let mut names = vec![last];
+    for item in before.trim_end().trim_end_matches(',').rsplit(", ").take(MAX_LISTED) {
+        let words: Vec<&str> = item.split_whitespace().collect();
+        let of_name = words.iter().rev().take_while(|word| is_name(word)).count();
+        // The first word of a sentence has a capital in any case.
+        let is_first = of_name == words.len() && item.as_ptr() == sentence.trim_start().as_ptr();
+        let name = words.get(words.len() - of_name..).unwrap_or_default().to_vec();
+        match joined(name).filter(|_| !is_first) {
+            Some(name) => names.push(name),
+            None => break,
+        }
+        if of_name < words.len() {
+            break;
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn listed_name_that_was_not_looked_up_is_found() {
+        let run = |task: &str, tool: &str, cities: &[&str], answer: &str| {
+            let script = cities.iter().fold(Script::new(task).tools(&[tool]), |script, city| {
+                let found = format!(r#"{{"city":"{city}","stock":4}}"#);
+                script.calls("", &[(tool, &format!(r#"{{"city":"{city}"}}"#))]).returns(&found)
+            });
+            found_by(check, &script.answers(answer).build()).len()
+        };
+        let task = "How many tents are in the shops of Oslo, Bergen and Tromsø?";
+        assert_eq!(run(task, "get_stock", &["Oslo", "Bergen"], "Oslo has 4, Bergen has 4."), 1);
+        let french = "Quel temps fait-il à Lyon et Annecy demain ?";
+        assert_eq!(run(french, "get_weather", &["Lyon"], "Il fait beau à Lyon."), 1);
+        for (task, tool, cities, answer) in [
+            (task, "get_stock", &["Oslo", "Bergen", "Tromsø"][..], "There are 4 in each of them."),
+            (task, "get_stock", &["Oslo", "Bergen"], "Oslo and Bergen have 4; there is no shop in Tromsø."),
+            ("Book a table for Ana and Bo.", "book_table", &["Ana"], "It is booked."),
+            ("Is it warmer in Oslo than in Bergen and Lyon?", "get_weather", &["Oslo"], "It is warm."),
+            ("Move it from Oslo to Bergen and Lyon.", "get_weather", &["Oslo"], "It is moved."),
+            ("Not in Oslo, Bergen and Lyon.", "get_weather", &["Oslo"], "It is fine."),
+        ] {
+            assert_eq!(run(task, tool, cities, answer), 0, "{task}");
+        }
+    }
+
+    #[test]
+    fn listed_thing_that_nothing_names_is_found() {
+        let run = |task: &str, ids: &[&str], answer: &str| {
+            let script = ids.iter().fold(Script::new(task).tools(&["cancel_order"]), |script, id| {
+                script.calls("", &[("cancel_order", &format!(r#"{{"order":"{id}"}}"#))]).returns("ok")
+            });
+            let trace = script.answers(answer).build();
+            found_by(check, &trace).len()
+        };
+        let task = "Cancel W-4411, W-4412 and W-4413.";
+        assert_eq!(run(task, &["W-4411", "W-4412"], "The orders are cancelled."), 1);
+        assert_eq!(run("Storniere W-4411 und W-4412.", &["W-4411"], "Die Bestellung ist storniert."), 1);
+        assert_eq!(run(task, &["W-4411", "W-4412", "W-4413"], "The orders are cancelled."), 0);
+        assert_eq!(run(task, &["W-4411", "W-4412"], "Done, but W-4413 has left."), 0);
+        assert_eq!(run("Cancel W-4411, not W-4412.", &["W-4411"], "It is cancelled."), 0);
+        assert_eq!(run(task, &[], "What is the reason?"), 0);
+        assert_eq!(run("Refund W-4411, as you did for the order W-4412.", &["W-4411"], "It is refunded."), 0);
+    }
+}

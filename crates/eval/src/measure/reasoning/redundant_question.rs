@@ -1,0 +1,244 @@
+//! Questions for what the user has already said: "What is the parcel number?" after "pickup for parcel JD0146002213".
+//!
+//! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one
+//! directly after the name of this thing, and no other one after it, and no call of the run has it. A call that had
+//! it may have shown that it is wrong, and a question that repeats it asks for a confirmation.
+//!
+//! In: what the user said, the calls and the answer of an outermost agent. Out: one finding, on the model span of the
+//! answer.
+
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use super::linked_identifiers::identifiers;
+use super::{dates_and_times, local_dates};
+use crate::measure::Finding;
+use crate::measure::defects::Defect;
+use crate::measure::language::{Language, Said, WordClass, WordClasses, classes, names};
+use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Content, Text};
+
+/// Most bytes of what the user said, and of the text that asks.
+const MAX_BYTES: usize = 2_000;
+/// Most calls that are read.
+const MAX_CALLS: usize = 64;
+/// Most identifiers of what the user said: more are data.
+const MAX_IDENTIFIERS: usize = 4;
+/// Words by which another one is asked for.
+const OTHERS: WordClasses = classes!(Exception Increment Repetition New);
+/// Values of units of time.
+const TIME: u8 = 3;
+const DAY: u8 = 4;
+const MONTH: u8 = 6;
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, i, agent, .. } = *conduct;
+    let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    if !is_whole || answer.len() > MAX_BYTES || !answer.contains('?') || trace.calls.len() > MAX_CALLS {
+        return None;
+    }
+    let said = conduct.said();
+    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let arguments = || trace.calls.iter().filter_map(|call| call.arguments.as_deref());
+    let passed: usize = arguments().map(str::len).sum();
+    if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
+        return None;
+    }
+    let read = Said::new(answer, said.first().map(|text| &**text), memo);
+    if trace.calls.is_empty()
+        && let Some(finding) = of_values(conduct, &read, &said)
+    {
+        return Some((agent.answer_at?, finding));
+    }
+    let mut ids: Vec<String> = said.iter().flat_map(|text| identifiers(text).collect::<Vec<_>>()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.truncate(MAX_IDENTIFIERS + 1);
+    // An agent without a tool for actions asks on behalf of another one.
+    let mut acts = offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+    if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
+        return None;
+    }
+    let of_things: Vec<(&String, String)> = ids
+        .iter()
+        .filter_map(|id| Some((id, said.iter().find_map(|text| thing_before(text, id))?)))
+        .collect();
+    let is_used = |id: &str| {
+        arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id)
+    };
+    let is_only = |thing: &str| of_things.iter().filter(|(_, of)| of == thing).count() == 1;
+    let overlooked = of_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
+    overlooked.into_iter().find_map(|(id, thing)| {
+        let (_, question) = questions(&read).find(|(_, text)| asks_for(text, read.classes(text), thing))?;
+        let rationale = format!(
+            "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
+        );
+        Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, question)))
+    })
+}
+
+/// The questions of a text, each in a language that it may be in.
+fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = (Language, &'t str)> {
+    read.languages().flat_map(|language| {
+        let questions = read.classified(language, []).filter(|(sentence, _)| sentence.is_question);
+        questions.map(move |(sentence, _)| (language, sentence.text))
+    })
+}
+
+/// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
+/// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
+fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Finding> {
+    offered(conduct.trace, conduct.i).next()?;
+    let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();
+    let lower = all.to_lowercase();
+    let words: Vec<&str> =
+        lower.split_whitespace().map(|w| w.trim_matches(|c: char| !c.is_alphanumeric())).collect();
+    let has_month = || words.iter().any(|word| local_dates::month_of(word).is_some());
+    let has_day = || !dates_and_times::days(&all).is_empty() || !dates_and_times::weekdays(&all).is_empty();
+    let is_name = |word: &&str| {
+        word.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
+            && word.contains(char::is_alphanumeric)
+    };
+    let is_given = |(noun, unit): &(&str, Option<u8>)| match unit {
+        Some(MONTH) => has_month() || has_day(),
+        Some(DAY) => has_day(),
+        Some(TIME) => !dates_and_times::clocks(&all).is_empty(),
+        _ => words.iter().enumerate().any(|(at, word)| {
+            let beside =
+                [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| words.get(at));
+            stems(word).eq(stems(noun)) && stems(noun).next().is_some() && beside.into_iter().any(is_name)
+        }),
+    };
+    questions(read).find_map(|(language, question)| {
+        let nouns = nouns(question, language);
+        let is_asked_again =
+            !nouns.is_empty() && nouns.iter().all(is_given) && !read.classes(question).has_any(OTHERS);
+        is_asked_again.then(|| {
+            let nouns: Vec<&str> = nouns.into_iter().map(|(noun, _)| noun).collect();
+            let rationale = format!(
+                "a call with the {} that the user gave was expected; the answer asks for it",
+                nouns.join(" and the ")
+            );
+            Defect::PartUnanswered.finding(rationale, question)
+        })
+    })
+}
+
+/// What a question asks for by "which" or "what", each with its unit if it is one of time.
+fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
+    let words = language.table().places(question);
+    let asks = words.iter().filter(|place| place.classes.has(WordClass::Which));
+    let nouns = asks.filter_map(|which| {
+        let rest = question.get(which.at.end..)?.trim_start();
+        let at = question.len() - rest.len();
+        // "何時" is both in one word.
+        let unit = words.iter().find(|place| {
+            place.classes.has(WordClass::TimeUnit) && [which.at.start, at].contains(&place.at.start)
+        });
+        let noun = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        let noun = unit.map_or(Some(noun), |unit| question.get(unit.at.clone()))?;
+        (!noun.is_empty()).then_some((noun, unit.map(|unit| unit.value)))
+    });
+    nouns.collect()
+}
+
+/// The stem of the word before an identifier, or of the one before "number".
+fn thing_before(text: &str, id: &str) -> Option<String> {
+    let lower = text.to_lowercase();
+    let before = lower.get(..lower.find(id)?)?;
+    let words = before.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let noun = words.iter().rev().take(2).find(|word| !names::is_of(word, WordClass::Identifier))?;
+    stems(noun).next().filter(|stem| stem.len() > 2)
+}
+
+/// Whether a question asks for the identifier of a thing, and for no other one.
+fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
+    let lower = question.to_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_thing = |word: &str| stems(word).any(|stem| stem == thing);
+    // "Parcel number", "numéro du colis", "Paketnummer".
+    let is_number = |word: &str| names::is_of(word, WordClass::Identifier);
+    let is_compound = |word: &str| {
+        let rest = word.strip_prefix(thing);
+        rest.is_some_and(|rest| is_number(rest) || rest.strip_prefix('s').is_some_and(is_number))
+    };
+    let is_asked = words.iter().enumerate().any(|(at, word)| {
+        let after = words.get(at + 1..).unwrap_or_default();
+        is_thing(word) && after.first().is_some_and(|next| is_number(next))
+            || is_number(word) && after.iter().take(3).any(|next| is_thing(next))
+            || is_compound(word)
+    }) || words.iter().any(|word| is_thing(word))
+        && words.last().is_some_and(|word| is_number(word));
+    is_asked && !classes.has_any(OTHERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn numbers_that_the_user_gave_are_asked_for_again() {
+        for (task, question, other) in [
+            (
+                "Please redirect my parcel JD0146002213 to the shop.",
+                "What is the parcel number?",
+                "What is the new parcel number?",
+            ),
+            (
+                "Bitte leiten Sie das Paket JD0146002213 an den Laden um.",
+                "Wie lautet die Paketnummer?",
+                "Wie lautet die neue Paketnummer?",
+            ),
+            (
+                "Merci d'envoyer le colis JD0146002213 à la boutique.",
+                "Quel est le numéro du colis ?",
+                "Quel est le numéro d'un autre colis ?",
+            ),
+            (
+                "Por favor, desvíen el paquete JD0146002213 a la tienda.",
+                "¿Cuál es el número del paquete?",
+                "¿Cuál es el número del otro paquete?",
+            ),
+            (
+                "Por favor, desvie o pacote JD0146002213 para a loja.",
+                "Qual é o número do pacote?",
+                "Qual é o novo número do pacote?",
+            ),
+            (
+                "Per favore, manda il pacco JD0146002213 al negozio.",
+                "Qual è il numero del pacco?",
+                "Qual è il nuovo numero del pacco?",
+            ),
+        ] {
+            let count = |answer: &str| {
+                let script = Script::new(task).tools(&["list_shops", "redirect_parcel"]);
+                let script = script.calls("", &[("list_shops", "{}")]).returns("[]");
+                found(check, &script.answers(answer).build()).len()
+            };
+            assert_eq!((count(question), count(other)), (1, 0), "{question}");
+        }
+    }
+
+    #[test]
+    fn months_that_the_user_gave_are_asked_for_again() {
+        for (task, question) in [
+            ("Show me the sales of May, please.", "Which month do you mean?"),
+            ("Zeig mir bitte die Verkäufe vom Mai.", "Welchen Monat meinen Sie?"),
+            ("Montre-moi les ventes du mois de mai.", "Quel mois voulez-vous ?"),
+            ("Muéstrame las ventas de mayo, por favor.", "¿Qué mes quiere ver?"),
+            ("Mostre as vendas de maio, por favor.", "Qual mês você quer ver?"),
+            ("Mostrami le vendite di maggio, per favore.", "Quale mese vuole vedere?"),
+        ] {
+            let script = Script::new(task).tools(&["get_sales"]);
+            assert_eq!(found(check, &script.answers(question).build()).len(), 1, "{question}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Calls with the two ends of a movement swapped: "from savings to checking", and `from: checking, to: savings`.
+//!
+//! Principle: the source is the end that the request names after "from", the target the one after "to". A request for
+//! the way back, or to undo a movement, names the ends of the first one: words of a return before them exclude it.
+//!
+//! In: the request, and the calls that succeeded. Out: the first call whose ends are swapped.
+
+use super::statements::words_of;
+use crate::measure::Memo;
+use crate::measure::language::names::is_of;
+use crate::measure::language::{Language, Said, WordClass};
+use crate::measure::records::KeyNames;
+use crate::recognise::Call;
+
+/// A call, what was meant, and what it has.
+pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
+
+/// The first call whose ends are swapped.
+pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<SwappedEnds<'a>> {
+    let names = KeyNames::shared(memo);
+    let made: Vec<(&Call, (&str, &str))> =
+        calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
+    (!made.is_empty()).then_some(())?;
+    let asked = words_of(task);
+    let said = Said::new(task, None, memo);
+    said.languages().find_map(|language| {
+        // The prepositions among the words of ends have the value 1.
+        let from = language.table().first(&asked, WordClass::Origin, 1)?;
+        let (ahead, rest) = (asked.get(..from.start)?, asked.get(from.end..)?);
+        let to = language.table().first(rest, WordClass::Target, 1)?;
+        let (between, behind) = (rest.get(..to.start)?, rest.get(to.end..)?);
+        // In Japanese they follow the ends, before the verb.
+        let (request, from, to) = match language {
+            Language::Japanese => (behind, ahead, between),
+            _ => (ahead, between, behind),
+        };
+        let is_back = said.classes(request).has(WordClass::Reversal);
+        if is_back { None } else { swapped(&made, from, to, language.is_spaced()) }
+    })
+}
+
+/// The source and the target among the arguments of a call.
+fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
+    let map = call.parsed.as_deref()?.as_object()?;
+    let end = |class: WordClass| {
+        // Shorter words are parts of names: "fecha_de_inicio".
+        let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
+        let mut found = map.iter().filter(|(key, _)| names.of(key).iter().any(is_end));
+        let (_, value) = found.next().filter(|_| found.next().is_none())?;
+        value.as_str().filter(|value| value.len() > 2)
+    };
+    Some((end(WordClass::Origin)?, end(WordClass::Target)?))
+}
+
+/// A call whose source is only in the words of the target, and the other way round.
+fn swapped<'a>(
+    made: &[(&'a Call, (&str, &str))],
+    from: &str,
+    to: &str,
+    spaced: bool,
+) -> Option<SwappedEnds<'a>> {
+    let has = |text: &str, value: &str| match spaced {
+        true => format!(" {text} ").contains(words_of(value).as_str()),
+        false => text.contains(words_of(value).trim()),
+    };
+    let is_swapped = |source: &str, target: &str| {
+        has(from, target) && has(to, source) && !has(from, source) && !has(to, target)
+    };
+    let (call, (source, target)) = made.iter().find(|(_, (source, target))| is_swapped(source, target))?;
+    let is_way = |(_, other): &(&Call, (&str, &str))| *other == (*target, *source);
+    let meant = format!("from {target} to {source}");
+    (!made.iter().any(is_way)).then(|| (*call, meant, format!("from {source} to {target}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, tool: &str, calls: &[&str]) -> Vec<String> {
+        let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
+        let trace = calls.iter().fold(Script::new(task), call).answers("Done.").build();
+        let calls: Vec<&Call> = trace.calls.iter().collect();
+        find(task, &calls, &Memo::new()).into_iter().map(|(_, meant, _)| meant).collect()
+    }
+
+    #[test]
+    fn swapped_ends_are_found() {
+        let task = "Transfer 50 EUR from savings to checking.";
+        assert_eq!(found(task, "transfer", &[r#"{"from":"checking","to":"savings","amount":50}"#]).len(), 1);
+        assert!(found(task, "transfer", &[r#"{"from":"savings","to":"checking"}"#]).is_empty());
+        assert!(found(task, "transfer", &[r#"{"from_account":"A-1","to_account":"A-2"}"#]).is_empty());
+        let spanish = "Transfiere 250 euros de C-100 a C-200.";
+        assert_eq!(found(spanish, "transferir", &[r#"{"origen":"C-200","destino":"C-100"}"#]).len(), 1);
+        assert!(found(spanish, "transferir", &[r#"{"origen":"C-100","destino":"C-200"}"#]).is_empty());
+        let trip = "Find trains from Graz to Linz and back.";
+        let ways = [r#"{"origin":"Graz","destination":"Linz"}"#, r#"{"origin":"Linz","destination":"Graz"}"#];
+        assert!(found(trip, "find_trains", &ways).is_empty());
+        assert_eq!(found(trip, "find_trains", &ways[1..]).len(), 1);
+        for (task, arguments) in [
+            ("Book the return for my trip from Graz to Linz.", r#"{"origin":"Linz","destination":"Graz"}"#),
+            ("Buche die Rückfahrt der Reise von Graz nach Linz.", r#"{"von":"Linz","nach":"Graz"}"#),
+            ("Reverse the transfer from savings to checking.", r#"{"from":"checking","to":"savings"}"#),
+            ("Devuelve la transferencia de C-100 a C-200.", r#"{"origen":"C-200","destino":"C-100"}"#),
+            ("请退回从C-100到C-200的转账。", r#"{"from":"C-200","to":"C-100"}"#),
+            ("C-100からC-200への振込を取り消してください。", r#"{"from":"C-200","to":"C-100"}"#),
+        ] {
+            assert!(found(task, "transfer", &[arguments]).is_empty(), "{task}");
+        }
+    }
+
+    #[test]
+    fn ends_are_read_in_every_language() {
+        for task in [
+            "Please move 40 euros from C-100 to C-200.",
+            "Bitte 40 Euro von C-100 auf C-200 umbuchen.",
+            "Merci de virer 40 euros de C-100 vers C-200.",
+            "Mueve 40 euros desde C-100 hasta C-200, por favor.",
+            "Por favor, passe 40 euros de C-100 para C-200.",
+            "Sposta per favore 40 euro dal conto C-100 al conto C-200.",
+            "请从C-100转40欧元到C-200。",
+            "C-100からC-200へ40ユーロを移してください。",
+        ] {
+            assert_eq!(found(task, "transfer", &[r#"{"from":"C-200","to":"C-100"}"#]).len(), 1, "{task}");
+            assert!(found(task, "transfer", &[r#"{"from":"C-100","to":"C-200"}"#]).is_empty(), "{task}");
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Times and durations as values, where the figures of an answer follow from them and not from the digits.
+//!
+//! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of
+//! two dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another
+//! one, or the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number. Where
+//! the words are not read, the unit is not known: a difference in minutes, hours or days supports the number.
+
+use std::ops::Range;
+
+use super::dates::{self, day_number};
+use super::local_dates;
+use crate::measure::numbers::{self, Number};
+
+/// Most dates, moments and times of day.
+const MAX_MOMENTS: usize = 64;
+/// Dates among which a number without a unit may be an age, and times among which it may be any difference.
+const AGES_AMONG: usize = 12;
+/// Times after one of a text that belong to the same thing as it: a departure and its arrival.
+const NEAR: usize = 3;
+/// Most differences of such times.
+const MAX_NEAR: usize = 256;
+/// Most months of a term.
+const MAX_MONTHS: i64 = 60;
+/// Most pairs of a time and a duration, beyond which some pair gives almost any time.
+const TIMES_AMONG: usize = 300;
+/// Most numbers that may be durations, and the greatest of them: the minutes of a day.
+const MAX_NUMBERS: usize = 400;
+const MAX_NUMBER: f64 = 1440.0;
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
+const YEAR: f64 = 365.25 * DAY;
+const MINUTES_OF_DAY: i64 = 24 * 60;
+
+regex!(CLOCK, r"\b(?P<h>[01]?\d|2[0-3]):(?P<m>[0-5]\d)(?::[0-5]\d)?(?:\.\d+)?(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?");
+regex!(
+    DURATION,
+    r"(?i)\b(?P<n>\d+(?:\.\d+)?)[ -]?(?P<u>seconds?|secs?|s|minutes?|mins?|min|hours?|hrs?|hr|h|days?|nights?|weeks?|months?|years?|yrs?)\b"
+);
+// Times of day as they are written outside English, where nothing else is: "14h30", "14.30 Uhr".
+regex!(LOCAL_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])(?:[hH](?P<m>[0-5]\d)\b|\.(?P<m2>[0-5]\d) ?(?:Uhr|[hH])\b)");
+// As an answer may write them, where a known time decides: "alle 14.30".
+regex!(DOTTED_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])[.](?P<m>[0-5]\d)\b");
+// What joins the parts of one duration.
+regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
+
+/// The dates and times of the evidence.
+#[derive(Default)]
+pub(super) struct Moments {
+    /// Days since an origin.
+    days: Vec<i64>,
+    /// Months since an origin.
+    months: Vec<i64>,
+    /// Minutes since the origin of the days.
+    instants: Vec<i64>,
+    /// Minutes of the day.
+    times: Vec<i64>,
+    /// The times of timestamps, in minutes of the day.
+    stamped: Vec<i64>,
+    /// Minutes between times that are near each other in a text.
+    near: Vec<i64>,
+    /// Whole numbers that are in no date and no time: durations and terms.
+    numbers: Vec<i64>,
+}
+
+impl Moments {
+    /// Adds the dates and times of a text.
+    pub(super) fn read(&mut self, text: &str) {
+        for date in dates::all(text).take(MAX_MOMENTS) {
+            add(&mut self.days, date.day);
+            add(&mut self.months, date.months());
+            let rest = text.get(date.at.end..).unwrap_or_default();
+            let time = rest.strip_prefix(['T', ' ']).and_then(|rest| {
+                let clock = CLOCK.captures(rest).filter(|clock| clock.get(0).is_some_and(|m| m.start() == 0));
+                minutes(&clock?)
+            });
+            if let Some(time) = time {
+                add(&mut self.instants, date.day * MINUTES_OF_DAY + time);
+                add(&mut self.stamped, time);
+            }
+        }
+        for (year, month, day) in local_dates::all(text).take(MAX_MOMENTS) {
+            add(&mut self.days, day_number(year, month, day));
+            add(&mut self.months, year * 12 + month as i64 - 1);
+        }
+        let times: Vec<i64> =
+            CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS).collect();
+        let local = LOCAL_CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS);
+        for (at, time) in times.iter().enumerate() {
+            add(&mut self.times, *time);
+            for later in times.iter().skip(at + 1).take(NEAR) {
+                let by = (later - time).rem_euclid(MINUTES_OF_DAY);
+                if self.near.len() < MAX_NEAR && !self.near.contains(&by) {
+                    self.near.push(by);
+                }
+            }
+        }
+        local.for_each(|time| add(&mut self.times, time));
+        self.read_numbers(text);
+    }
+
+    /// Whether the number of a sentence follows from the moments.
+    pub(super) fn give(&self, sentence: &str, number: &Number) -> bool {
+        if let Some(time) = clock_at(sentence, number) {
+            return self.give_time(time);
+        }
+        match durations(sentence).find(|duration| duration.has(number)) {
+            Some(duration) => self.differ_by(&duration),
+            None => self.give_age(number) || self.give_year(number),
+        }
+    }
+
+    /// Whether the number is a difference of moments in minutes, hours or days, or a time of day, where the words
+    /// next to it are not read. Of many times only those near each other are compared: some pair gives almost any
+    /// number.
+    pub(super) fn give_difference(&self, sentence: &str, number: &Number) -> bool {
+        let within =
+            |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));
+        let clock = DOTTED_CLOCK.captures_iter(sentence).find(within);
+        if clock
+            .and_then(|clock| minutes(&clock))
+            .is_some_and(|time| self.stamped.contains(&time) || self.give_time(time))
+        {
+            return true;
+        }
+        let all = |known: &[i64]| known.len() <= AGES_AMONG;
+        let of_times = pairs(&self.times).filter(|_| all(&self.times));
+        let of_times = of_times.flat_map(|by| [by, MINUTES_OF_DAY - by]).chain(self.near.iter().copied());
+        let mut minutes = of_times.chain(pairs(&self.instants).filter(|_| all(&self.instants)));
+        let mut days = pairs(&self.days).filter(|_| all(&self.days));
+        // "2 Stunden 43 Minuten": the minutes next to the hours before them.
+        let mut before = None;
+        numbers::scan(sentence, |other| {
+            if other.end <= number.start {
+                before = Some(other.value);
+            }
+        });
+        let hours = before.filter(|hours| hours.fract() == 0.0 && *hours < 48.0 && number.value < 60.0);
+        let hours = hours.unwrap_or_default();
+        let values: Vec<f64> = number.possible_values().collect();
+        minutes.any(|by| {
+            let by = by as f64;
+            values.iter().any(|n| {
+                *n == by || (n * 60.0 - by).abs() <= number.tolerance * 60.0 || hours * 60.0 + n == by
+            })
+        }) || days.any(|by| values.iter().any(|n| (n - by as f64).abs() <= 1.0))
+    }
+
+    /// Whether the number is the year in which a known number of months or years from one of few dates ends.
+    fn give_year(&self, number: &Number) -> bool {
+        let is_year = number.value.fract() == 0.0 && (1900.0..2100.0).contains(&number.value);
+        if !is_year || self.months.len() > AGES_AMONG {
+            return false;
+        }
+        let first = number.value as i64 * 12;
+        self.months.iter().any(|month| {
+            let mut terms = (first..first + 12).map(|of| (of - month).abs()).filter(|by| *by <= MAX_MONTHS);
+            terms.any(|by| by > 0 && (self.has(by) || by % 12 == 0 && self.has(by / 12)))
+        })
+    }
+
+    /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
+    fn give_time(&self, time: i64) -> bool {
+        self.times.iter().chain(&self.stamped).any(|known| {
+            let by = (time - known).rem_euclid(MINUTES_OF_DAY);
+            let is_known = |by: i64| self.has(by) || by % 60 == 0 && self.has(by / 60);
+            by == 0 || is_known(by) || is_known(MINUTES_OF_DAY - by)
+        })
+    }
+
+    /// Whether the date or the time of day that a text consists of is known, or follows as a known number of days,
+    /// minutes or hours away from a known one.
+    pub(super) fn give_text(&self, text: &str) -> bool {
+        if let Some(date) = dates::all(text).next() {
+            let is_term = |by: i64| by == 0 || by > 1 && self.has(by);
+            return self.days.iter().any(|day| is_term((day - date.day).abs()));
+        }
+        CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
+    }
+
+    /// Whether two moments are so far apart.
+    fn differ_by(&self, duration: &Duration) -> bool {
+        let differences = |known: &[i64], unit: f64| {
+            // What is counted in months and years is counted in full ones or rounded; both days may be counted.
+            let (less, more) = match duration.unit {
+                unit if unit >= 28.0 * DAY => (0.5, 1.0),
+                DAY => (1.0, 1.0),
+                _ => (0.5, 0.5),
+            };
+            let (low, high) =
+                (duration.seconds - less * duration.unit, duration.seconds + more * duration.unit);
+            pairs(known).any(|by| (low..=high).contains(&(by as f64 * unit)))
+        };
+        match duration.unit < DAY {
+            true => differences(&self.instants, MINUTE) || differences(&self.times, MINUTE),
+            false => differences(&self.days, DAY),
+        }
+    }
+
+    /// Whether the number is the years between two of few dates: an age.
+    fn give_age(&self, number: &Number) -> bool {
+        let is_age = |days: i64| (days as f64 * DAY / YEAR).floor() == number.value;
+        !number.fractional && self.days.len() <= AGES_AMONG && pairs(&self.days).any(is_age)
+    }
+
+    /// Whether so many times and durations give almost any time.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.times.len() * self.numbers.len() > TIMES_AMONG
+    }
+
+    fn has(&self, number: i64) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// The numbers that may be terms of months or years.
+    pub(super) fn terms(&self) -> impl Iterator<Item = i64> + Clone + '_ {
+        self.numbers.iter().copied().filter(|n| *n <= MAX_MONTHS)
+    }
+
+    /// Adds the whole numbers of a text that are in none of its dates and times.
+    fn read_numbers(&mut self, text: &str) {
+        let ranges =
+            dates::all(text).map(|date| date.at).chain(CLOCK.find_iter(text).map(|clock| clock.range()));
+        let mut ranges: Vec<Range<usize>> = ranges.take(MAX_NUMBERS).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let is_in = |at: usize| {
+            let before = ranges.partition_point(|range| range.start <= at).checked_sub(1);
+            before.and_then(|i| ranges.get(i)).is_some_and(|range| range.contains(&at))
+        };
+        numbers::scan(text, |n| {
+            let is_plain =
+                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= MAX_NUMBER && !n.in_identifier;
+            if is_plain && self.numbers.len() < MAX_NUMBERS && !is_in(n.start) && !self.has(n.value as i64) {
+                self.numbers.push(n.value as i64);
+            }
+        });
+    }
+}
+
+fn add(known: &mut Vec<i64>, value: i64) {
+    if known.len() < MAX_MOMENTS && !known.contains(&value) {
+        known.push(value);
+    }
+}
+
+fn pairs(known: &[i64]) -> impl Iterator<Item = i64> + '_ {
+    known.iter().enumerate().flat_map(|(i, a)| known.iter().skip(i + 1).map(move |b| (a - b).abs()))
+}
+
+/// The minutes of the day of a time.
+fn minutes(clock: &regex::Captures<'_>) -> Option<i64> {
+    let hour: i64 = clock.name("h")?.as_str().parse().ok()?;
+    let minute: i64 = clock.name("m").or_else(|| clock.name("m2"))?.as_str().parse().ok()?;
+    let hour = match clock.name("ap").map(|half| half.as_str()) {
+        Some("p" | "P") if hour < 12 => hour + 12,
+        Some("a" | "A") if hour == 12 => 0,
+        _ => hour,
+    };
+    Some(hour * 60 + minute)
+}
+
+/// The time of day that a number of a sentence is part of.
+pub(super) fn clock_at(sentence: &str, number: &Number) -> Option<i64> {
+    let within =
+        |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));
+    minutes(&CLOCK.captures_iter(sentence).find(within)?)
+}
+
+/// A duration of a sentence.
+pub(super) struct Duration {
+    start: usize,
+    end: usize,
+    seconds: f64,
+    /// The smallest unit, in seconds.
+    unit: f64,
+    /// It has several units.
+    compound: bool,
+}
+
+impl Duration {
+    pub(super) fn has(&self, number: &Number) -> bool {
+        (self.start..self.end).contains(&number.start)
+    }
+
+    /// The total in its smallest unit as one number, if it has several units.
+    pub(super) fn total(&self, number: &Number) -> Option<Number> {
+        let value = (self.seconds / self.unit).round();
+        let tolerance = 0.5;
+        self.compound.then_some(Number {
+            value,
+            other: None,
+            bare: None,
+            tolerance,
+            fractional: false,
+            ..*number
+        })
+    }
+}
+
+/// The durations of a sentence; parts in descending units are one.
+pub(super) fn durations(sentence: &str) -> impl Iterator<Item = Duration> {
+    let mut out: Vec<Duration> = Vec::new();
+    for found in DURATION.captures_iter(sentence).take(MAX_MOMENTS) {
+        let (Some(whole), Some(n), Some(name)) = (found.get(0), found.name("n"), found.name("u")) else {
+            continue;
+        };
+        let Ok(n) = n.as_str().parse::<f64>() else { continue };
+        let unit = unit(name.as_str());
+        let part =
+            Duration { start: whole.start(), end: whole.end(), seconds: n * unit, unit, compound: false };
+        let joined = out.last_mut().filter(|last| {
+            last.unit > unit && sentence.get(last.end..part.start).is_some_and(|gap| JOINS.is_match(gap))
+        });
+        match joined {
+            Some(last) => {
+                *last = Duration {
+                    start: last.start,
+                    seconds: last.seconds + part.seconds,
+                    compound: true,
+                    ..part
+                };
+            }
+            None => out.push(part),
+        }
+    }
+    out.into_iter()
+}
+
+/// The seconds of a unit.
+fn unit(name: &str) -> f64 {
+    match name.to_ascii_lowercase().as_bytes() {
+        [b's', ..] => 1.0,
+        [b'm', b'o', ..] => YEAR / 12.0,
+        [b'm', ..] => MINUTE,
+        [b'h', ..] => HOUR,
+        [b'w', ..] => 7.0 * DAY,
+        [b'y', ..] => YEAR,
+        _ => DAY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether all numbers of the sentence follow from the texts.
+    fn follows(texts: &[&str], sentence: &str) -> bool {
+        let mut moments = Moments::default();
+        texts.iter().for_each(|text| moments.read(text));
+        numbers::all(sentence).iter().all(|n| moments.give(sentence, n))
+    }
+
+    #[test]
+    fn differences_ages_and_shifted_times_follow() {
+        for (texts, sentence) in [
+            (&["2025-12-04T13:45:00Z", "2025-12-04T14:32:00Z"][..], "It lasted 47 minutes."),
+            (&["2025-12-03 22:10", "2025-12-04 02:40"], "The job ran for 4.5 hours."),
+            (&["from 09:15 until 11:00"], "The visit takes 1 hour 45 minutes."),
+            (&["due 2025-10-20", "today 2025-12-04"], "It is 45 days late."),
+            (&["born 1992-12-15", "2025-12-04"], "He is 32."),
+            (&["signed on 1 March 2021", "2025-12-04"], "The contract is 4 years old."),
+            (&["starts 14:45, 50 min"], "It ends at 15:35."),
+            (&["starts 11:30 pm, 90 min"], "It ends at 1:00 am."),
+            (&["from 2024-03-01 for 24 months"], "It ends in spring 2026."),
+        ] {
+            assert!(follows(texts, sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn other_differences_and_times_do_not() {
+        for (texts, sentence) in [
+            (&["2025-12-04T13:45:00Z", "2025-12-04T14:32:00Z"][..], "It lasted 74 minutes."),
+            (&["due 2025-10-20", "today 2025-12-04"], "It is 54 days late."),
+            (&["born 1992-12-15", "2025-12-04"], "He is 23."),
+            (&["starts 14:45, 50 min"], "It ends at 15:53."),
+            (&["from 09:15 until 11:00"], "The visit takes 2 hours 45 minutes."),
+            (&["from 2024-03-01 for 24 months"], "It ends in spring 2028."),
+            (&["from 2024-03-02 at 02:00"], "It ends in spring 2026."),
+            (&["starts 2025-03-02 14:45"], "It ends at 16:45."),
+        ] {
+            assert!(!follows(texts, sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn differences_follow_where_words_are_not_read() {
+        let follows = |texts: &[&str], sentence: &str| {
+            let mut moments = Moments::default();
+            texts.iter().for_each(|text| moments.read(text));
+            numbers::all(sentence)
+                .iter()
+                .filter(|n| n.value > 20.0 || n.fractional)
+                .all(|n| moments.give_difference(sentence, n))
+        };
+        let trip = &["08:03 10:46"][..];
+        for (texts, sentence) in [
+            (trip, "Die Fahrt dauert 163 Minuten."),
+            (trip, "Die Fahrt dauert 2 Stunden und 43 Minuten."),
+            (trip, "Le trajet dure 2,7 heures."),
+            (trip, "Il treno arriva alle 10.46."),
+            (&["2025-12-04T14:30"], "Ihr Termin ist um 14.30 Uhr."),
+            (&["23:10", "00:40"], "飛行時間は90分です。"),
+            (&["2025-12-01 08:00", "2025-12-02 11:00"], "Der Lauf dauerte 27 Stunden."),
+            (&["Hoy es 2025-12-04.", "2026-01-20"], "Faltan 47 días."),
+            (&["14.30 Uhr", "15h45"], "Das sind 75 Minuten."),
+            (&["Oggi è il 4 dicembre 2025.", r#"{"fine":"15/02/2026"}"#], "Mancano 73 giorni."),
+        ] {
+            assert!(follows(texts, sentence), "{sentence}");
+        }
+        for (texts, sentence) in [
+            (trip, "Die Fahrt dauert 136 Minuten."),
+            (trip, "Die Fahrt dauert 2 Stunden und 34 Minuten."),
+            (trip, "Le trajet dure 3,4 heures."),
+            (trip, "Il treno arriva alle 11.46."),
+            (&["2025-12-04", "2026-01-20"], "Faltan 74 días."),
+        ] {
+            assert!(!follows(texts, sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn duration_in_two_units_is_one_number() {
+        let total = |sentence: &str| {
+            let number = numbers::all(sentence)[0];
+            durations(sentence).find(|d| d.has(&number)).and_then(|d| d.total(&number)).map(|n| n.value)
+        };
+        assert_eq!(total("6 hours 35 minutes"), Some(395.0));
+        assert_eq!(total("1h 45min"), Some(105.0));
+        assert_eq!(total("2 days and 3 hours"), Some(51.0));
+        assert_eq!(total("35 minutes"), None);
+    }
+}

@@ -1,0 +1,594 @@
+//! Actions with another amount or quantity than the user gave: "1150 a month", and a standing order of 1500.
+//!
+//! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if
+//! its number is in no text before it and does not follow from their numbers, while the answer has the user's number,
+//! which no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is that of the
+//! argument, or of the result, that is named for the thing, or whose description in the schema is; several calls add
+//! up. Words for people name one thing. In a dialogue a number that was mentioned later is no other one.
+//!
+//! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
+//! that wrote the call.
+
+use foldhash::{HashMap, HashMapExt};
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
+
+use super::combined_amounts::{combined, is_rounded, is_share};
+use super::conduct::Conduct;
+use super::evidence::{Evidence, Source, Support};
+use super::missing_announced_call::instruction_texts;
+use crate::measure::defects::Defect;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
+use crate::measure::numbers::{self, Number};
+use crate::measure::records::Structure;
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo, currency, people, without_effect};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
+
+/// Most bytes of what the user said and of an answer: longer texts name many things.
+const MAX_SAID: usize = 1_500;
+const MAX_ANSWER: usize = 4_000;
+/// Most calls of an agent, and arguments of one, that are compared.
+const MAX_CALLS: usize = 40;
+const MAX_ARGUMENTS: usize = 24;
+/// Smaller numbers are parts of dates, ranks and counts.
+const MIN_AMOUNT: f64 = 20.0;
+/// The largest quantity of a thing.
+const MAX_QUANTITY: f64 = 100.0;
+/// Units of one thing: cents, minutes, months, days, seconds.
+const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
+/// Words of keys of numbers that identify something, besides those of identifiers: names of parameters of programs.
+const CODES: [&str; 14] = [
+    "no",
+    "ref",
+    "version",
+    "port",
+    "zip",
+    "postcode",
+    "phone",
+    "pin",
+    "seed",
+    "lat",
+    "latitude",
+    "lon",
+    "lng",
+    "longitude",
+];
+/// Into so many parts an amount may have been divided.
+const MAX_SHARES: u8 = 6;
+/// Words of names of parameters that say that something is counted.
+const COUNTING: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
+/// The thing that words for people name.
+const PERSON: &str = "person";
+/// Words by which a quantity is one of several, or of a change.
+const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition Contrast);
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
+    if agent.calls.len() > MAX_CALLS {
+        return None;
+    }
+    let made = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
+    let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
+    // Most calls pass no number, or change nothing.
+    if !made().filter(|call| passed(call).next().is_some()).any(|call| acts(&call)) {
+        return None;
+    }
+    let actions: Vec<&Call> =
+        made().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
+    if !actions.iter().any(|call| passed(call).next().is_some()) {
+        return None;
+    }
+    let said = conduct.said();
+    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
+        return None;
+    }
+    let run = Run { trace, memo, agent, answer, said, actions };
+    let (call, meant, shown) =
+        run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity())?;
+    let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
+    conduct.finding(Defect::ContradictsRequest, rationale, call)
+}
+
+/// An action, what was meant, and what it has.
+type Other<'a> = (&'a Call, String, String);
+
+struct Run<'a> {
+    trace: &'a AgentTrace,
+    memo: &'a Memo,
+    agent: &'a Agent,
+    answer: &'a str,
+    said: Vec<Text>,
+    /// Those that had an effect.
+    actions: Vec<&'a Call>,
+}
+
+/// The numbers among the arguments of a call, with the words of their keys.
+fn passed(call: &Call) -> impl Iterator<Item = (Vec<String>, f64)> + '_ {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    let nested = arguments.flat_map(|(key, value)| {
+        std::iter::once((key, value)).chain(value.as_object().into_iter().flatten())
+    });
+    let numbers = nested.filter_map(|(key, value)| {
+        let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        let words = identifier_words(key);
+        let counts = words.starts_with(&["number".to_owned(), "of".to_owned()]);
+        let is_code = names::has(&words, WordClass::Identifier) && !counts
+            || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()));
+        (number > 0.0 && number.is_finite() && !is_code).then_some((words, number))
+    });
+    numbers.take(MAX_ARGUMENTS)
+}
+
+fn is_near(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+}
+
+/// Whether two numbers may be the same thing in two units.
+fn is_unit_of(one: f64, other: f64) -> bool {
+    let ratio = (one / other).max(other / one);
+    UNITS.iter().any(|unit| is_near(*unit, ratio)) || ratio > UNITS.iter().copied().fold(0.0, f64::max)
+}
+
+fn amounts(text: &str) -> impl Iterator<Item = Number> {
+    numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
+}
+
+impl<'a> Run<'a> {
+    /// An action whose number nothing gives, where the answer has one of the user's that no action has.
+    fn other_amount(&self) -> Option<Other<'a>> {
+        let told: Vec<Number> = amounts(self.answer).collect();
+        let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
+        let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
+        let given: Vec<Number> = given.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
+        if given.is_empty() {
+            return None;
+        }
+        let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
+        let is_met = |n: &Number| n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value)));
+        let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
+        unmet.dedup();
+        let [meant] = unmet.as_slice() else { return None };
+        // An answer with both numbers does not conceal it.
+        let is_other = |number: f64| number >= MIN_AMOUNT && !is_unit_of(number, *meant) && !is_told(number);
+        self.unknown(*meant, |call| passed(call).filter(|(_, number)| is_other(*number)).collect())
+    }
+
+    /// The first number of an action, among `those`, that nothing before it gives.
+    fn unknown(&self, meant: f64, those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>) -> Option<Other<'a>> {
+        let mut before = Known::of(self);
+        let mut derived = None;
+        for &call in &self.actions {
+            // Without the tax of which the call has the rate.
+            let rates: Vec<f64> = passed(call).map(|(_, rate)| rate).filter(|rate| *rate < 100.0).collect();
+            let is_net =
+                |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), meant));
+            for (key, number) in those(call).into_iter().filter(|(_, number)| !is_net(*number)) {
+                before.read_before(call)?;
+                let is_given = before.gives(number);
+                if self.memo.budget.is_exceeded() {
+                    return None;
+                }
+                let mut is_derived = || {
+                    let all = derived.get_or_insert_with(|| self.derived());
+                    all.as_ref().is_none_or(|all| all.iter().any(|of| is_rounded(*of, number)))
+                };
+                if !is_given && !is_derived() {
+                    return Some((call, meant.to_string(), format!("{}: {number}", key.join("_"))));
+                }
+            }
+        }
+        None
+    }
+
+    /// What follows from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more, 17.5 hours
+    /// at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
+    fn derived(&self) -> Option<Vec<f64>> {
+        let of_text = |text: &Text| -> Vec<f64> {
+            let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
+            numbers.map(|n| n.value).take(MAX_ARGUMENTS).collect()
+        };
+        let said: Vec<f64> = self.said.iter().flat_map(of_text).collect();
+        let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
+        let rules: Vec<f64> = view.flat_map(instruction_texts).flat_map(of_text).collect();
+        let (own, all) = (said.len(), said.len() + rules.len());
+        let is_read = all <= MAX_ARGUMENTS && self.memo.budget.spend(own * all * (own + 1));
+        is_read.then(|| combined(&said, &rules))
+    }
+
+    /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
+    fn other_money(&self) -> Option<Other<'a>> {
+        let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
+        let of_text = |text: &Text| -> Vec<Number> {
+            numbers::all(text)
+                .into_iter()
+                .filter(|n| is_amount(n) && currency::is_beside(text, n.start..n.end))
+                .collect()
+        };
+        let given: Vec<Number> = self.said.iter().flat_map(of_text).collect();
+        let [meant] = given.as_slice() else { return None };
+        let is_it = |number: f64| {
+            // Cents; a half, or one for each of a few.
+            let shares = |of: f64| (1..=MAX_SHARES).any(|n| is_near(of, number * f64::from(n)));
+            meant
+                .possible_values()
+                .any(|of| shares(of) || is_near(of * 100.0, number) || is_share(number, of))
+        };
+        let of = |call: &'a Call| passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
+        if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
+            return None;
+        }
+        // "About 10 % more" leaves the amount to the agent.
+        let is_rough =
+            |text: &Text| classes_in(text, None, self.memo).is_none_or(|of| of.has(WordClass::Approximation));
+        if self.said.iter().any(is_rough) {
+            return None;
+        }
+        self.unknown(meant.value, |call| of(call).filter(|(_, number)| *number >= MIN_AMOUNT).collect())
+    }
+
+    /// The numbers of the arguments and of the result of an action, and sums of two of them.
+    fn numbers_of(&self, call: &Call) -> Vec<f64> {
+        let texts = [&call.arguments, &call.result].into_iter().flatten();
+        let mut found = Vec::new();
+        for text in texts.filter(|text| self.memo.budget.spend(1 + text.len() / 4)) {
+            numbers::scan(text, |n| found.extend(n.possible_values()));
+        }
+        found
+    }
+
+    /// An action for another number of a thing than the only one that the user gives for it.
+    fn other_quantity(&self) -> Option<Other<'a>> {
+        let starts = |call: &&&Call| {
+            let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+            matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
+        };
+        let starting: Vec<&&Call> = self.actions.iter().filter(starts).collect();
+        let changes = |classes: WordClasses| classes.has_any(CHANGES);
+        let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(changes);
+        if starting.is_empty() || self.said.iter().any(may_change) {
+            return None;
+        }
+        let wanted = self.quantities();
+        starting.iter().find_map(|call| {
+            let own: Vec<(Vec<String>, f64)> = passed(call).collect();
+            let of_result = self.of_result(call);
+            // What the result repeats of the arguments is the effect; other numbers of it may be what is left.
+            let echoed = of_result.iter().filter(|(_, n)| own.iter().any(|(_, of)| is_near(*of, *n)));
+            let mut fields = own.iter().chain(echoed);
+            let (field, name, number, meant) = fields.find_map(|(field, number)| {
+                let noun = counted_by(call, field)?;
+                // "day: 12" is a place in time.
+                if names::is_of(&noun, WordClass::TimeUnit) {
+                    return None;
+                }
+                let meant = wanted.get(&thing(&noun)?).copied().flatten()?;
+                (*number != meant && number.fract() == 0.0 && *number <= MAX_QUANTITY)
+                    .then_some((field, noun, *number, meant))
+            })?;
+            let of_people = thing(&name).is_some_and(|thing| thing == PERSON);
+            // Several calls may add up, and another one may have the number that is meant.
+            let same = starting.iter().filter(|other| other.name == call.name).count();
+            let is_met = own
+                .iter()
+                .chain(&of_result)
+                .any(|(key, of)| *of == meant && (of_people || key.contains(&name)));
+            // Guests may be given by kinds, and a table for 8 may be for that hour.
+            let is_kind =
+                |(key, of): &(Vec<String>, f64)| key != field && key.len() == 1 && *of <= MIN_AMOUNT;
+            let is_split = of_people && (own.iter().any(is_kind) || has_hour(call, meant));
+            // Of each of several: two rooms for two guests each.
+            let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
+            // In packs: 15 reams in 3 boxes of 5.
+            let is_pack = wanted.values().flatten().any(|of| is_near(of * meant, number));
+            let is_unit = is_each || is_pack || is_unit_of(number, meant);
+            let is_told = self.tells(self.answer, &name, number) || self.is_discussed(&name, number);
+            (same == 1 && !is_met && !is_told && !is_unit && !is_split)
+                .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
+        })
+    }
+
+    /// The numbers in the outermost record of a result.
+    fn of_result(&self, call: &Call) -> Vec<(Vec<String>, f64)> {
+        let Some(structure) = call.result.as_ref().and_then(|result| Structure::of(result, self.memo)) else {
+            return Vec::new();
+        };
+        let records = structure.0.iter().flat_map(|parsed| parsed.records.first());
+        let fields = records.filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
+        let numbers = fields.filter_map(|field| Some((field.name.to_vec(), field.number()?)));
+        numbers.take(MAX_ARGUMENTS).collect()
+    }
+
+    /// By the stem of a thing, the only number of it that the user gives; `None` for several.
+    fn quantities(&self) -> HashMap<String, Option<f64>> {
+        let mut wanted: HashMap<String, Option<f64>> = HashMap::new();
+        for (number, noun) in self.said.iter().flat_map(|text| counted(text, self.memo)) {
+            let known = wanted.entry(noun).or_insert(Some(number));
+            *known = known.filter(|of| *of == number);
+        }
+        wanted
+    }
+
+    /// Whether a text has this number of a thing.
+    fn tells(&self, text: &str, noun: &str, number: f64) -> bool {
+        let Some(of_noun) = thing(noun) else { return true };
+        counted(text, self.memo).any(|(of, thing)| of == number && thing == of_noun)
+    }
+
+    /// Whether a turn of a dialogue mentions this number: the user may have changed it, or agreed to it.
+    fn is_discussed(&self, noun: &str, number: f64) -> bool {
+        let later = self.said.get(1..).unwrap_or_default();
+        let is_in = |text: &Text| values(text, self.memo).any(|of| of == number);
+        let said = || self.agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).take(MAX_CALLS);
+        later.iter().any(is_in)
+            || !later.is_empty() && said().any(|view| self.tells(&view.output_text(), noun, number))
+    }
+}
+
+/// What a word names.
+fn thing(word: &str) -> Option<String> {
+    match people::are_named_by(&word.to_lowercase()) {
+        true => Some(PERSON.to_owned()),
+        false => stems(word).next(),
+    }
+}
+
+/// The one thing that an argument counts, by its name or else by its description in the schema.
+fn counted_by(call: &Call, name: &[String]) -> Option<String> {
+    let mut nouns = name.iter().filter(|word| !COUNTING.contains(&word.as_str()));
+    match (nouns.next(), nouns.next()) {
+        (Some(noun), None) => Some(noun.clone()),
+        (None, _) => {
+            let properties = call.definition.as_ref()?.parameters.as_ref()?.get("properties")?.as_object()?;
+            let (_, schema) = properties.iter().find(|(key, _)| identifier_words(key) == name)?;
+            let text = schema.get("description")?.as_str()?.to_lowercase();
+            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).take(MAX_ARGUMENTS).collect();
+            let counted = words.windows(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
+            let mut people =
+                counted.filter(|(of, thing)| matches!(**of, "of" | "many") && people::are_named_by(thing));
+            people.next().map(|(_, thing)| (*thing).to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Whether an argument of the call has this hour of the day, or the one 12 hours later.
+fn has_hour(call: &Call, hour: f64) -> bool {
+    let text = call.arguments.as_deref().unwrap_or_default();
+    let of = |hour: f64| text.contains(&format!("{hour:02}:")) || text.contains(&format!("\"{hour}:"));
+    of(hour) || of(hour + 12.0)
+}
+
+/// The numbers of a text, in digits or in words.
+fn values(text: &str, memo: &Memo) -> impl Iterator<Item = f64> {
+    let language = Language::detected(text, None, memo);
+    text.split(|c: char| !c.is_alphanumeric()).filter_map(move |word| value(word, language))
+}
+
+fn value(word: &str, language: Option<Language>) -> Option<f64> {
+    let word = word.to_lowercase();
+    let spelled = language.and_then(|of| of.table().value(WordClass::Number, &word)).map(f64::from);
+    spelled.or_else(|| word.parse().ok())
+}
+
+/// The texts before a call, and their numbers. Those of several calls are read in the order of the calls, each once.
+struct Known<'r> {
+    run: &'r Run<'r>,
+    evidence: Evidence<'r>,
+    /// Calls whose results were read.
+    read: usize,
+    /// The model call whose instructions were read last.
+    llm: Option<Idx>,
+}
+
+impl<'r> Known<'r> {
+    fn of(run: &'r Run<'_>) -> Known<'r> {
+        let mut evidence = Evidence::within(&run.memo.budget);
+        run.said.iter().for_each(|text| evidence.add(text, Source::Conversation));
+        Known { run, evidence, read: 0, llm: None }
+    }
+
+    /// Reads the texts before a call; `None` beyond the work budget.
+    fn read_before(&mut self, call: &Call) -> Option<()> {
+        let Run { trace, agent, .. } = *self.run;
+        let later = agent.calls.iter().skip(self.read).filter_map(|i| trace.calls.get(*i));
+        for other in later.take_while(|other| other.start < call.start) {
+            self.read += 1;
+            if let Some(result) = &other.result {
+                self.add(result, Source::Tool)?;
+            }
+        }
+        if self.llm == call.llm {
+            return Some(());
+        }
+        self.llm = call.llm;
+        let view = call.llm.and_then(|llm| trace.views.get(llm)).into_iter();
+        view.flat_map(instruction_texts).try_for_each(|text| self.add(text, Source::Conversation))
+    }
+
+    fn add(&mut self, text: &'r Text, source: Source) -> Option<()> {
+        if !self.evidence.has(text) {
+            self.run.memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
+            work::count(text.len());
+            self.evidence.add(text, source);
+        }
+        Some(())
+    }
+
+    /// Whether a number is in one of the texts, or follows from their numbers.
+    fn gives(&mut self, number: f64) -> bool {
+        // As it is written, so that a conversion that was rounded follows as well.
+        let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
+        self.evidence.supports(&value, false, &[]) != Support::None
+    }
+}
+
+/// The whole numbers of a text, each with the stems of the two words after it.
+fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
+    let language = Language::detected(text, None, memo);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let of = move |at: usize| {
+        let is_sign = |c: char| !c.is_alphanumeric();
+        let number = value(words.get(at)?.trim_matches(is_sign), language)?;
+        let mut nouns = Vec::new();
+        if is_for_people(language, &words, at) {
+            nouns.push((number, PERSON.to_owned()));
+        }
+        for next in words.get(at + 1..)?.iter().take(2) {
+            match people::are_named_by(&next.trim_matches(is_sign).to_lowercase()) {
+                true => nouns.push((number, PERSON.to_owned())),
+                false => nouns.extend(stems(next).map(|stem| (number, stem))),
+            }
+            if next.ends_with([',', '.', ';', ':', '!', '?']) {
+                break;
+            }
+        }
+        Some(nouns)
+    };
+    let count = text.split_whitespace().count();
+    (0..count).filter_map(of).flatten().filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
+}
+
+/// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing after it is counted.
+fn is_for_people(language: Option<Language>, words: &[&str], at: usize) -> bool {
+    let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
+    let ends = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
+    let is_relation = |word: &&str| {
+        language.is_some_and(|of| of.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
+    };
+    people::are_counted_behind(&before.join(" ").to_lowercase())
+        && (ends || words.get(at + 1).is_none_or(is_relation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::calls::attempts::CallAttempts;
+    use crate::measure::reasoning::conduct::by;
+    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::testing::Script;
+    use crate::measure::work_budget::WorkBudget;
+    use crate::recognise::ToolDefinition;
+
+    fn found(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
+        let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
+            script.calls("", &[(call.0, call.1)]).returns(call.2)
+        });
+        let trace = script.answers(answer).build();
+        let found = found_by(check, &trace);
+        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    #[test]
+    fn amount_that_nothing_gives_is_found_where_the_answer_tells_the_one_of_the_user() {
+        let task = "Set up a standing order of 1150 a month from 1 September.";
+        let run = |arguments: &str, result: &str, answer: &str| {
+            found(task, &[("create_order", arguments, result)], answer).len()
+        };
+        let told = "Done: £1,150 a month.";
+        assert_eq!(run(r#"{"amount":1500,"start":"2025-09-01"}"#, r#"{"amount":"1500.00"}"#, told), 1);
+        assert_eq!(run(r#"{"amount":1150}"#, "{}", told), 0);
+        assert_eq!(run(r#"{"amount_cents":115000}"#, "{}", told), 0, "cents");
+        assert_eq!(run(r#"{"amount":1500}"#, r#"{"amount":1150}"#, told), 0, "the effect is right");
+        assert_eq!(run(r#"{"amount":1500}"#, "{}", "Done: £1,500 a month."), 0, "told");
+        assert_eq!(run(r#"{"amount":1150,"order_id":4471}"#, "{}", told), 0);
+        let lower = [("get_limit", "{}", r#"{"most":900}"#), ("create_order", r#"{"amount":900}"#, "{}")];
+        assert_eq!(found(task, &lower, "You asked for 1150, the most is allowed.").len(), 0, "known");
+    }
+
+    #[test]
+    fn texts_before_the_calls_are_read_once_for_all_their_numbers() {
+        let listed = |from: usize| (from..from + 20).map(|n| format!(r#""p{n}":{n}"#)).collect::<Vec<_>>();
+        let calls: Vec<String> =
+            (0..30).map(|i| format!("{{{}}}", listed(2_000 + 20 * i).join(","))).collect();
+        let known = (2_000..3_000).map(|n| format!("{n} ")).collect::<String>();
+        let mut script = Script::new("Set up a standing order of 1150 a month.").system("You help.");
+        script = script.calls("", &[("get_rates", "{}")]).returns(&known);
+        for arguments in &calls {
+            script = script.calls("", &[("create_order", arguments)]).returns(&"It is set up. ".repeat(100));
+        }
+        let (trace, memo) = (script.answers("Done: 1150 a month.").build(), Memo::new());
+        let attempts = CallAttempts::get(&trace, &memo);
+        let bytes: usize = trace.calls.iter().filter_map(|call| call.result.as_ref()).map(|t| t.len()).sum();
+        let before = work::counted();
+        assert!(by(check, &trace, &memo, &attempts).is_empty());
+        let work = work::counted() - before;
+        assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
+        // Beyond the budget nothing is found, and the rest is not read.
+        let memo = Memo::within(WorkBudget::new(700, None));
+        memo.budget.begin();
+        let before = work::counted();
+        assert!(by(check, &trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
+        assert!(work::counted() - before <= bytes as u64 / 2);
+    }
+
+    #[test]
+    fn quantity_of_another_number_is_found() {
+        let task = "I need two double rooms for 3 nights.";
+        let run = |arguments: &str, result: &str, answer: &str| {
+            found(task, &[("book_room", arguments, result)], answer).len()
+        };
+        assert_eq!(run(r#"{"rooms":1}"#, r#"{"code":"B-1"}"#, "2 rooms are booked."), 1);
+        assert_eq!(run(r#"{"count":1}"#, r#"{"code":"B-1","rooms":1}"#, "Booked."), 1);
+        assert_eq!(run(r#"{"rooms":2,"nights":3}"#, r#"{"rooms":2}"#, "Booked."), 0);
+        assert_eq!(run(r#"{"count":2}"#, r#"{"rooms":9}"#, "Booked."), 0, "what is left");
+        assert_eq!(run(r#"{"rooms":1}"#, "{}", "Only 1 room was free: I booked it."), 0, "told");
+        let each = ("book_room", r#"{"rooms":1}"#, "{}");
+        assert_eq!(found(task, &[each, each], "Booked.").len(), 0, "two calls");
+        let more = "I need two more rooms.";
+        assert_eq!(found(more, &[("book_room", r#"{"rooms":3}"#, "{}")], "Booked.").len(), 0);
+    }
+    #[test]
+    fn people_of_the_request_are_those_of_the_argument_that_counts_them() {
+        let run = |task: &str, arguments: &str| {
+            found(task, &[("book_table", arguments, "{}")], "It is booked.").len()
+        };
+        let table = "Please book a table for 4 at 19:30, in the garden.";
+        assert_eq!(run(table, r#"{"guests":2,"time":"19:30"}"#), 1);
+        assert_eq!(run(table, r#"{"party_size":2,"time":"19:30","duration":90}"#), 1);
+        assert_eq!(run(table, r#"{"number_of_people":5,"time":"19:30"}"#), 1);
+        assert_eq!(run("Reserviere bitte einen Tisch für 6 Personen.", r#"{"gäste":2}"#), 1);
+        assert_eq!(run("Reserva una mesa para 6, por favor.", r#"{"personas":2}"#), 1);
+        assert_eq!(run("Book the tour for two adults on Friday.", r#"{"adults":3}"#), 1);
+        assert_eq!(run("Book the tour for two adults on Friday.", r#"{"num_adults":2}"#), 0);
+        assert_eq!(run(table, r#"{"guests":4,"time":"19:30"}"#), 0);
+        assert_eq!(run(table, r#"{"party_size":4,"table":2}"#), 0, "the number of the table");
+        assert_eq!(run(table, r#"{"adults":2,"guests":2}"#), 0, "kinds of guests");
+        assert_eq!(
+            run("A table for 8 on Friday, we are two guests.", r#"{"guests":2,"time":"20:00"}"#),
+            0,
+            "an hour"
+        );
+        assert_eq!(run("A table for 8 on Friday.", r#"{"guests":2,"time":"20:00"}"#), 0, "an hour");
+        assert_eq!(run("A table for 3 hours on Friday.", r#"{"guests":2}"#), 0);
+        assert_eq!(run("A table for 4 on Friday, and lunch for 2 on Sunday.", r#"{"guests":2}"#), 0);
+        // A parameter whose name says only that something is counted has its thing in the schema.
+        let described = |description: &str| {
+            let call = ("book_table", r#"{"count":2}"#);
+            let mut trace =
+                Script::new(table).calls("", &[call]).returns("{}").answers("It is booked.").build();
+            let schema = serde_json::json!({"properties": {"count": {"description": description}}});
+            let parameters = Some(std::sync::Arc::new(schema));
+            let definition = ToolDefinition { name: "book_table".into(), description: None, parameters };
+            trace.calls[0].definition = Some(definition);
+            found_by(check, &trace).len()
+        };
+        assert_eq!(described("The number of guests."), 1);
+        assert_eq!(described("The number of tables for the guests."), 0);
+        // A number that a turn of the dialogue mentions is no other number.
+        let later = |says: &str, user: &str| {
+            let script = Script::new("Book a table for 4 on Friday.").says(says).user(user);
+            let script = script.calls("", &[("book_table", r#"{"guests":2}"#)]).returns("{}");
+            found_by(check, &script.answers("It is booked.").build()).len()
+        };
+        assert_eq!(later("Inside or outside?", "Inside."), 1);
+        assert_eq!(later("Inside or outside?", "Inside. We will be two."), 0);
+        assert_eq!(later("I have room for 2 guests. Is that fine?", "Fine."), 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! Calls with another number or language than the one that the request names: "IMO 9412347", and `imo: "9143207"`.
+//!
+//! Principle: where the request gives one number under a name, and a call passes another one of the same length under
+//! that name, the call is about another thing, also if a result has that number. The same holds of the only tag of a
+//! language in the request: "es-MX", and `locale: "es-ES"`. It is no finding if the user
+//! named the passed value as well, another call passes the right one, an earlier call shows that both mean one thing,
+//! or the answer states the passed value.
+//!
+//! In: what the user said, and the successful calls of an agent. Out: one finding for each agent, on the model span
+//! that wrote the call.
+
+use foldhash::HashSet;
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use crate::measure::Finding;
+use crate::measure::defects::Defect;
+use crate::measure::identifier::identifier_words;
+use crate::measure::records::{Record, Structure};
+use crate::measure::tool_purpose::action_of;
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::Call;
+
+/// Most bytes that the user said.
+const MAX_SAID: usize = 4_000;
+/// Most calls that are compared, and arguments of each.
+const MAX_CALLS: usize = 64;
+const MAX_ARGUMENTS: usize = 16;
+/// Shorter numbers count something.
+const MIN_DIGITS: usize = 4;
+/// Shorter words of a key name nothing.
+const MIN_NAME: usize = 3;
+/// Most bytes between a name and its number: "order no. 55218".
+const BEHIND: usize = 12;
+/// Words of keys that say only that a thing is identified.
+const PLAIN: [&str; 5] = ["id", "number", "no", "code", "nr"];
+
+/// Words before a noun that is a verb as well: "my order 55218".
+const NOUN_FOLLOWS: [&str; 12] =
+    ["my", "our", "the", "of", "for", "from", "this", "that", "with", "on", "in", "refund"];
+
+regex!(TAG, r"\b[a-z]{2,3}-[A-Z]{2}\b");
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let memo = conduct.memo;
+    let said: Vec<_> = conduct.said();
+    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let may_name = |text: &str| text.bytes().any(|b| b.is_ascii_digit()) || TAG.is_match(text);
+    let calls: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).collect();
+    let passed = calls.iter().flat_map(|call| passed(call).map(move |(key, value)| (*call, key, value)));
+    let passed: Vec<(&Call, &str, String)> = passed.collect();
+    let is_short = bytes <= MAX_SAID && said.iter().any(|text| may_name(text));
+    if passed.is_empty() || !is_short || !memo.budget.spend(passed.len() * (1 + bytes / BYTES_PER_STEP)) {
+        return None;
+    }
+    let said = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
+    let lower = said.to_ascii_lowercase();
+    // Calls of one tool pass the same keys: what the text names by the last one.
+    let mut last: Option<(&str, usize, Option<&str>)> = None;
+    passed.iter().find_map(|(call, key, value)| {
+        let meant = match is_number(value) {
+            true => {
+                let known = last.filter(|(of, len, _)| of == key && *len == value.len());
+                let named = || number_of(&said, &lower, key, value.len());
+                let (.., named) = *last.insert(known.unwrap_or_else(|| (*key, value.len(), named())));
+                named.filter(|meant| !(is_year(meant) && is_year(value)))?
+            }
+            // Another language may be named in a word.
+            false => only(TAG.find_iter(&said).map(|found| found.as_str()))
+                .filter(|tag| base(tag) == base(value))?,
+        };
+        let is_other = meant != value && !contains_ignoring_case(&said, value);
+        let is_told = || conduct.agent.answer.as_deref().is_none_or(|text| text.contains(&**value));
+        let is_corrected = || passed.iter().any(|(.., other)| other == meant);
+        if !is_other || is_told() || is_corrected() || is_same_thing(conduct, call, value, meant)? {
+            return None;
+        }
+        let rationale = format!(
+            "{meant} was expected, since the request says so; {} has {key} = {value}",
+            call.name.trim()
+        );
+        conduct.finding(Defect::ContradictsRequest, rationale, call)
+    })
+}
+
+/// The arguments of a call that are numbers of things or tags of languages.
+fn passed(call: &Call) -> impl Iterator<Item = (&str, String)> {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    arguments.take(MAX_ARGUMENTS).filter_map(|(key, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), |text| text.trim().to_owned());
+        let is_tag = || TAG.find(&value).is_some_and(|found| found.len() == value.len());
+        (is_number(&value) || is_tag()).then_some((key.as_str(), value))
+    })
+}
+
+fn is_number(value: &str) -> bool {
+    value.len() >= MIN_DIGITS && value.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The only number of `len` digits that the text, which is `lower` in lower case, names by the noun of `key`.
+fn number_of<'s>(said: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
+    let words = identifier_words(key);
+    let name = words.iter().rev().find(|word| !PLAIN.contains(&word.as_str()))?;
+    let is_word = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
+    (name.len() >= MIN_NAME).then_some(())?;
+    let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {
+        let (before, behind) = (lower.get(..at)?, said.get(at + name.len()..)?);
+        // "Order 2000 envelopes" asks for something.
+        let last = before.split_whitespace().next_back().unwrap_or_default();
+        if action_of(name).is_some() && !NOUN_FOLLOWS.contains(&last) {
+            return None;
+        }
+        // "Orders 55218 and 55219".
+        let is_several = behind.starts_with(['s', 'S']);
+        let behind = behind.get(usize::from(is_several)..)?;
+        let is_whole = before.chars().next_back().is_none_or(|c| !c.is_alphanumeric()) && is_word(behind);
+        let start = behind.find(|c: char| c.is_ascii_digit()).filter(|start| is_whole && *start <= BEHIND)?;
+        // One word at most between them: "order number 55218".
+        let between = behind.get(..start)?;
+        let is_near =
+            between.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).count() < 2;
+        let number = behind.get(start..)?;
+        let number = number.split(|c: char| !c.is_alphanumeric()).next()?;
+        (is_near && number.len() == len && is_number(number)).then_some(number)
+    });
+    only(named)
+}
+
+/// The value that all are.
+fn only<'s>(values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
+    let values: HashSet<&str> = values.collect();
+    let mut values = values.into_iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// The language of a tag without its region.
+fn base(tag: &str) -> &str {
+    tag.split('-').next().unwrap_or(tag)
+}
+
+fn is_year(number: &str) -> bool {
+    number.len() == 4 && matches!(number.get(..2), Some("19" | "20"))
+}
+
+/// Whether an earlier call shows that both values mean one thing: a record of its result has both, it was asked for the
+/// right one and returned the other, or it made the other; `None` beyond the work budget.
+fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> Option<bool> {
+    let earlier = conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= of.start);
+    let mut results = earlier.filter_map(|call| Some((call, call.result.as_ref()?)));
+    results.try_fold(false, |is, (call, result)| {
+        conduct.memo.budget.spend(1 + result.len() / BYTES_PER_STEP).then_some(())?;
+        if is || !result.contains(value) {
+            return Some(is);
+        }
+        let is_asked = call.arguments.as_deref().is_some_and(|text| text.contains(meant));
+        if call.start < of.start && (is_asked || conduct.is_action(call)) {
+            return Some(true);
+        }
+        if !result.contains(meant) {
+            return Some(false);
+        }
+        let structure = Structure::of(result, conduct.memo)?;
+        // What has no structure may say anything.
+        let Structure(Some(parsed)) = &*structure else { return Some(true) };
+        let has = |record: &Record, of: &str| record.fields.iter().any(|field| field.shown() == of);
+        Some(parsed.records.iter().any(|record| has(record, value) && has(record, meant)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found;
+    use crate::measure::testing::Script;
+
+    fn of(task: &str, calls: &[(&str, &str)], answer: &str) -> usize {
+        let script = Script::new(task).tools(&["find_ship", "call_ship"]);
+        let call = |script: Script, (arguments, result): &(&str, &str)| {
+            script.calls("", &[("call_ship", *arguments)]).returns(result)
+        };
+        found(check, &calls.iter().fold(script, call).answers(answer).build()).len()
+    }
+
+    #[test]
+    fn other_number_or_language_than_the_one_of_the_request_is_found() {
+        let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
+        assert_eq!(of(ship, &[(r#"{"imo":"9143207","berth":3}"#, "ok")], "Done."), 1);
+        let both = r#"{"ships":[{"imo":"9143207"},{"imo":"9412347"}]}"#;
+        assert_eq!(of(ship, &[(r#"{"imo":9143207}"#, both)], "Done."), 1);
+        assert_eq!(of("Refund order no. 55218.", &[(r#"{"order_id":"55281"}"#, "ok")], "Done."), 1);
+        assert_eq!(of("Das Merkblatt in es-MX bitte.", &[(r#"{"locale":"es-ES"}"#, "ok")], "In es-MX."), 1);
+    }
+
+    #[test]
+    fn the_right_one_corrections_and_what_the_user_is_told_are_none() {
+        let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
+        let mapped = r#"{"ship":{"old_imo":"9412347","imo":"9143207"}}"#;
+        for (task, calls, answer) in [
+            (ship, &[(r#"{"imo":"9412347"}"#, "ok")][..], "Done."),
+            (ship, &[(r#"{"imo":"9143207"}"#, "ok"), (r#"{"imo":"9412347"}"#, "ok")], "Done."),
+            (ship, &[(r#"{"imo":"9143207"}"#, mapped)], "Done."),
+            (ship, &[(r#"{"imo":"9143207"}"#, "ok")], "I called 9143207 instead."),
+            (ship, &[(r#"{"berth":"1234567"}"#, "ok")], "Done."),
+            ("Orders 55218 and order 55219.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
+            ("Order 55218, not order 77218.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
+            ("Order 55218 envelopes.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
+            ("Plan fiscal year 2026.", &[(r#"{"year":2025}"#, "ok")], "Done."),
+            (
+                "The page is there in en-US, translate it into German.",
+                &[(r#"{"to":"de-DE"}"#, "ok")],
+                "Done.",
+            ),
+            ("In order to pay, send 55218.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
+            ("Translate it from de-DE to es-MX.", &[(r#"{"to":"fr-FR"}"#, "ok")], "Done."),
+        ] {
+            assert_eq!(of(task, calls, answer), 0, "{task} {answer}");
+        }
+    }
+}

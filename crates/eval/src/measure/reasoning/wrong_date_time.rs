@@ -1,0 +1,484 @@
+//! Calls for another day, time or direction than the request names: "on 12 December", and `date: 2025-12-13`.
+//!
+//! Principle: where the request names one day, one time or one day of the week, what is booked or looked up has it;
+//! with the date of today in the instructions, "tomorrow" is a day as well. A call has another one if it has only one,
+//! no text contains that, and no call of the run has the one of the request. A request that counts days or sets a limit
+//! ("before", "by", "three days ago") can mean others. A moment of another thing than the one that is booked ("a taxi
+//! for my 9:15 train") is none of the call, and an interval may contain the one of the request. The two ends of a
+//! movement are not swapped: "from savings to checking". In a dialogue all that the user said
+//! is the request, and what the agent proposed before an answer may be meant.
+//!
+//! In: the request and the calls of an agent. Out: one finding for each agent, on the model span that wrote the call.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use super::dates_and_times::{
+    Clock, Day, MONTHS, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment,
+    placed_clocks, today, weekdays, without_lengths,
+};
+pub(super) use super::dates_and_times::{days, is_relative, is_zoned, times};
+use super::missing_announced_call::instructions;
+use super::swapped_source_target::{self, SwappedEnds};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Action, Language, WordClass, WordClasses, classes};
+use crate::measure::tool_purpose::{ToolPurpose, stems};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Call};
+
+/// Most bytes of a request: a longer one names several things.
+const MAX_TASK: usize = 400;
+/// Most calls of an agent that are compared, and bytes of the arguments of one.
+const MAX_CALLS: usize = 40;
+const MAX_ARGUMENTS: usize = 2_000;
+/// Most days between a day of the request and the one of a call: a date of birth is no appointment.
+const MAX_DAYS: i64 = 366;
+/// Most bytes between a day and its weekday: "Friday, the 12th of December".
+const BESIDE: usize = 8;
+
+/// Words by which a request may mean another day than its weekday.
+const OTHER_TIMES: WordClasses = classes!(
+    RelativeDay Sequence Before Bound Alternative Condition Repetition Comparison Month Exception Quantifier
+);
+/// Words before a thing that has a moment of its own: "the 22:30 flight", "my train at 9:15".
+const ARTICLES: [&str; 4] = ["a", "an", "the", "this"];
+const OWNERS: [&str; 15] = [
+    "my", "our", "your", "his", "her", "their", "its", "i", "we", "he", "she", "they", "it", "which", "that",
+];
+/// Words of keys that begin an interval, and that have one in other ways.
+const BEGINS: [&str; 8] = ["from", "since", "start", "begin", "after", "min", "week", "month"];
+const BOUNDS: [&str; 6] = ["until", "to", "end", "before", "max", "by"];
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
+    let task = conduct.task(MAX_TASK)?;
+    let calls = conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
+    let calls: Vec<&Call> = calls.filter(|call| call.llm.is_some()).collect();
+    let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
+    let replies = Replies::of(trace, memo);
+    let passed: usize = calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
+    if calls.is_empty() || !calls.iter().all(is_short) || !memo.budget.spend(task.len() / 4 + passed / 4) {
+        return None;
+    }
+    // What else the user said, and the texts that they answered.
+    let (mut said, mut proposed) = (String::from(&**task), Vec::new());
+    for at in agent.llms.iter().take(MAX_CALLS) {
+        if let (Some(reply), Some(view)) = (replies.to(*at), trace.views.get(*at)) {
+            said = said + "\n" + reply;
+            proposed.push(view.output_text().into_owned());
+        }
+    }
+    let language = Language::detected(task, None, memo);
+    let task = said.as_str();
+    if task.len() > 2 * MAX_TASK {
+        return None;
+    }
+    let request = Request { trace, memo, agent, task, proposed, calls };
+    let other = || match language? {
+        Language::English => request.of_another_moment(),
+        language => request.of_another_weekday(language),
+    };
+    let (call, meant, passed) = swapped_source_target::find(task, &request.calls, memo).or_else(other)?;
+    let rationale =
+        format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
+    conduct.finding(Defect::ContradictsRequest, rationale, call)
+}
+
+struct Request<'a> {
+    trace: &'a AgentTrace,
+    memo: &'a Memo,
+    agent: &'a Agent,
+    task: &'a str,
+    /// The texts of the agent that the user answered.
+    proposed: Vec<String>,
+    /// Those that succeeded.
+    calls: Vec<&'a Call>,
+}
+
+/// The day that a request means.
+enum Meant {
+    Day(Day),
+    Weekday(usize),
+}
+
+impl Meant {
+    fn is(&self, passed: Day) -> bool {
+        match self {
+            Meant::Day(day) => passed.is(*day),
+            Meant::Weekday(weekday) => passed.weekday().is_none_or(|of| of == *weekday),
+        }
+    }
+
+    /// Whether a call with another day may do what is meant: it is far from it, or so many days after it as the thing
+    /// lasts.
+    fn allows(&self, passed: Day, lengths: &[i64]) -> bool {
+        let Meant::Day(day) = self else { return false };
+        let by = day.days_until(passed);
+        let is_end = |minutes: &i64| (minutes / 1440 - 1..=minutes / 1440).contains(&by) && by > 0;
+        by.abs() > MAX_DAYS && (day.month, day.day) != (passed.month, passed.day)
+            || lengths.iter().any(is_end)
+    }
+}
+
+impl<'a> Request<'a> {
+    fn of_another_moment(&self) -> Option<SwappedEnds<'a>> {
+        if !may_name_moment(self.task) {
+            return None;
+        }
+        // How long something lasts is no other moment.
+        let (asked, lengths) = without_lengths(self.task);
+        if is_relative(&asked) {
+            return None;
+        }
+        let (days, weekdays) = (days_of_request(self.task, || self.today())?, weekdays(self.task));
+        let meant = match (days.as_slice(), weekdays.as_slice()) {
+            ([(day, at)], []) => Some((Meant::Day(*day), at)),
+            ([(day, at)], [(weekday, beside)]) => {
+                let gap = at.start.max(beside.start).saturating_sub(at.end.min(beside.end));
+                let is_same = day.weekday().map_or(gap <= BESIDE, |of| of == *weekday);
+                is_same.then_some((Meant::Day(*day), at))
+            }
+            ([], [(weekday, at)]) => Some((Meant::Weekday(*weekday), at)),
+            _ => None,
+        };
+        let of_day = || meant.and_then(|(meant, at)| self.other_day(&meant, at, &lengths));
+        let of_two = || match (days.as_slice(), weekdays.as_slice()) {
+            ([], [(one, _), (other, _)]) if one != other => self.other_weekday([*one, *other]),
+            _ => None,
+        };
+        of_day().or_else(of_two).or_else(|| self.other_time(&lengths))
+    }
+
+    /// A call with one day only, of another weekday than the only one of a request that is not English, and that names
+    /// no other time.
+    fn of_another_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
+        let places = language.places(self.task, self.memo);
+        if !places.all().has(WordClass::Weekday)
+            || places.all().has_any(OTHER_TIMES)
+            || !days(self.task).is_empty()
+        {
+            return None;
+        }
+        let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
+        let (place, None) = (named.next()?, named.next()) else { return None };
+        let weekday = usize::from(place.value).checked_sub(1)?;
+        // An answer that names the other day says what was done: "el miércoles, para que esté el viernes".
+        let answer = language.places(self.agent.answer.as_deref()?, self.memo);
+        let mut said = answer.iter().filter(|of| of.classes.has(WordClass::Weekday)).peekable();
+        said.peek()?;
+        if said.any(|of| of.value != place.value) {
+            return None;
+        }
+        self.other_day(&Meant::Weekday(weekday), &place.at, &[])
+    }
+
+    /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday
+    /// to Monday" as the 23rd, a Friday, and the 25th.
+    fn other_weekday(&self, meant: [usize; 2]) -> Option<SwappedEnds<'a>> {
+        let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
+        let is = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
+        self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
+            let of_call = of(call);
+            let [one, two] = of_call.as_slice() else { return None };
+            let has = |weekday: &usize| is(one, *weekday) || is(two, *weekday);
+            let missing = *meant.iter().find(|weekday| !has(weekday))?;
+            let met = *meant.iter().find(|weekday| has(weekday))?;
+            let other = [one, two].into_iter().find(|day| !is(day, met) && day.weekday().is_some())?;
+            let in_another = |call: &&Call| of(call).iter().any(|day| is(day, missing));
+            let is_told = self.is_told(call, |text| days(text).into_iter().any(|known| known.is(*other)));
+            if is_told || self.calls.iter().any(in_another) {
+                return None;
+            }
+            let month = MONTHS.get(other.month.wrapping_sub(1)).unwrap_or(&"");
+            Some((*call, format!("a {}day", WEEKDAYS.get(missing)?), format!("{} {month}", other.day)))
+        })
+    }
+
+    /// The day of today by the instructions of the first call; none beyond the work budget.
+    fn today(&self) -> Option<Day> {
+        let view = self.trace.views.get(self.calls.first()?.llm?)?;
+        let bytes: usize = instructions(view).map(str::len).sum();
+        self.memo.budget.spend(1 + bytes / BYTES_PER_STEP).then(|| today(instructions(view))).flatten()
+    }
+
+    /// A call with one day only, which is not the one that is meant.
+    fn other_day(&self, meant: &Meant, at: &Range<usize>, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
+        let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
+        if self.calls.iter().any(|call| of(call).into_iter().any(|day| meant.is(day))) {
+            return None;
+        }
+        self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
+            let of_call = of(call);
+            let [day] = of_call.as_slice() else { return None };
+            let is_told = self.is_told(call, |text| days(text).into_iter().any(|known| known.is(*day)));
+            if is_told
+                || meant.allows(*day, lengths)
+                || self.may_contain(call, meant, *day)
+                || self.has_result(call, |text| days(text).into_iter().any(|day| meant.is(day)))
+            {
+                return None;
+            }
+            let shown =
+                |day: Day| format!("{} {}", day.day, MONTHS.get(day.month.wrapping_sub(1)).unwrap_or(&""));
+            let expected = match meant {
+                Meant::Day(day) => shown(*day),
+                Meant::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
+            };
+            Some((*call, expected, shown(*day)))
+        })
+    }
+
+    /// A call with one time only, which is not the only one of the request.
+    fn other_time(&self, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
+        let wanted: Vec<Placed<Clock>> = placed_clocks(self.task);
+        let ((meant, at), others) = wanted.split_first()?;
+        if others.iter().any(|(other, _)| other != meant)
+            || has_zone_behind(self.task.get(at.end..).unwrap_or_default())
+        {
+            return None;
+        }
+        let of = |call: &Call| clocks(call.arguments.as_deref().unwrap_or_default());
+        // "At 3" may be in the afternoon.
+        let is_meant = |time: &Clock| time.time % 720 == meant.time % 720;
+        if self.calls.iter().any(|call| of(call).iter().any(is_meant)) {
+            return None;
+        }
+        self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
+            let of_call = of(call);
+            let [time] = of_call.as_slice() else { return None };
+            let is_told = self.is_told(call, |text| times(text).contains(&time.time) || is_zoned(text));
+            let by = (i64::from(time.time) - i64::from(meant.time)).rem_euclid(720);
+            let is_end = lengths.iter().any(|minutes| minutes % 720 == by);
+            let has_it = || self.has_result(call, |text| clocks(text).iter().any(is_meant));
+            let shown = |clock: &Clock| format!("{:02}:{:02}", clock.time / 60, clock.time % 60);
+            (!is_told && !is_end && !has_it()).then(|| (*call, shown(meant), shown(time)))
+        })
+    }
+
+    /// Whether the moment at these bytes of the request is one of what a call books or looks up, and not of another
+    /// thing that is named between them.
+    fn is_of(&self, call: &Call, at: &Range<usize>) -> bool {
+        let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        // What is known today may be of an earlier day: the last price of a market.
+        if purpose.is_query()
+            && self.task.get(at.clone()).is_some_and(|day| day.eq_ignore_ascii_case("today"))
+        {
+            return false;
+        }
+        let is_object = |word: &str| stems(word).any(|stem| purpose.objects.contains(&stem));
+        let (before, behind) =
+            (self.task.get(..at.start).unwrap_or_default(), self.task.get(at.end..).unwrap_or_default());
+        let words = before.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+        let words: Vec<String> = words.map(str::to_lowercase).collect();
+        let is_owner = |word: &str| {
+            OWNERS.contains(&word) || word.ends_with("'s") || word.ends_with("’s") || word.starts_with("i'")
+        };
+        let last = words.last().map(String::as_str).unwrap_or_default();
+        if ARTICLES.contains(&last) || is_owner(last) {
+            // "My 9:15 train": the noun is directly after.
+            let noun = behind.strip_prefix(' ').and_then(|rest| rest.split_whitespace().next());
+            if noun.is_some_and(|noun| stems(noun).next().is_some() && !is_object(noun)) {
+                return false;
+            }
+        }
+        let object = words.iter().rposition(|word| is_object(word));
+        if object.is_none() && purpose.is_query() {
+            return true;
+        }
+        // "We leave on Friday. Book a hotel": of another sentence than the thing.
+        let mut until = behind.split_inclusive(char::is_whitespace);
+        let ends = |word: &str| word.trim_end().ends_with(['.', ':', ';', '!', '?']);
+        let first_end = until.clone().position(ends);
+        let is_behind = |end: usize| until.position(is_object).is_some_and(|at| at > end);
+        if object.is_none() && first_end.is_some_and(is_behind) {
+            return false;
+        }
+        let since = words.get(object.map_or(0, |at| at + 1)..).unwrap_or_default();
+        !since.iter().any(|word| is_owner(word))
+    }
+
+    /// Whether a query is for an interval that may contain the day that is meant.
+    fn may_contain(&self, call: &Call, meant: &Meant, passed: Day) -> bool {
+        if !ToolPurpose::of_call(self.trace, self.memo, call).is_query() {
+            return false;
+        }
+        let arguments = call.parsed.as_deref().and_then(Value::as_object);
+        let keys = arguments.into_iter().flat_map(|map| map.keys()).map(|key| identifier_words(key));
+        let mut words = keys.flatten();
+        let has = |known: &[&str], word: &String| known.contains(&word.as_str());
+        words.any(|word| match meant {
+            // What begins after the day does not contain it.
+            Meant::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
+            _ => has(&BEGINS, &word) || has(&BOUNDS, &word),
+        })
+    }
+
+    /// Whether the result of a call says something; true beyond the work budget.
+    fn has_result(&self, call: &Call, says: impl Fn(&str) -> bool) -> bool {
+        let result = call.result.as_deref().unwrap_or_default();
+        !self.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) || says(result)
+    }
+
+    /// Whether a call is for a day or a time: it books something, or looks something up for a date.
+    fn has_moment(&self, call: &Call) -> bool {
+        let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        let is_booked =
+            purpose.actions.iter().any(|a| matches!(a, Action::Book | Action::Schedule | Action::Order));
+        let keys = call.parsed.as_deref().and_then(Value::as_object).into_iter().flat_map(|map| map.keys());
+        let mut keys = keys.map(|key| identifier_words(key));
+        let is_of_day =
+            |words: Vec<String>| matches!(words.last().map(String::as_str), Some("date" | "day" | "time"));
+        let is_zoned = call.arguments.as_deref().is_none_or(is_zoned);
+        // What is made for a date: `create_reservation`. A "birth date" is another one.
+        let makes = matches!(purpose.actions.first(), Some(Action::Create | Action::Add));
+        let is_made = |words: Vec<String>| words.len() == 1 && is_of_day(words);
+        !is_zoned && (is_booked || purpose.is_query() && keys.any(is_of_day) || makes && keys.any(is_made))
+    }
+
+    /// Whether the instructions or an earlier result say something; true beyond the work budget.
+    fn is_told(&self, call: &Call, says: impl Fn(&str) -> bool) -> bool {
+        let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
+        let earlier = self.agent.calls.iter().filter_map(|i| self.trace.calls.get(*i));
+        let earlier =
+            earlier.filter(|other| other.start < call.start).filter_map(|other| other.result.as_deref());
+        let proposed = self.proposed.iter().map(String::as_str);
+        let texts: Vec<&str> = prompt.chain(earlier).chain(proposed).collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        !self.memo.budget.spend(bytes) || texts.into_iter().any(says)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, tool: &str, calls: &[&str]) -> Vec<String> {
+        let script = Script::new(task).system("You help guests. Today is 2025-12-01.");
+        let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
+        let trace = calls.iter().fold(script, call).answers("Done.").build();
+        let found = found_by(check, &trace);
+        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    #[test]
+    fn day_or_time_that_differs_from_the_only_one_of_the_request_is_found() {
+        for (task, tool, arguments) in [
+            (
+                "Book a table on 12 December at 15:00.",
+                "book_table",
+                r#"{"date":"2025-12-13","time":"15:00"}"#,
+            ),
+            (
+                "Book a table on 12 December at 15:00.",
+                "book_table",
+                r#"{"date":"2025-12-12","time":"13:00"}"#,
+            ),
+            (
+                "Reserve the court for December 12th at 3pm.",
+                "reserve_court",
+                r#"{"start":"2025-12-12 17:00"}"#,
+            ),
+            ("Schedule a call with Ana this Friday.", "schedule_call", r#"{"date":"2025-12-04"}"#),
+            ("What will the weather be on 2025-12-12?", "get_weather", r#"{"date":"2025-12-21"}"#),
+            (
+                "Book a table on 12 December at 15:00 for 2 hours.",
+                "book_table",
+                r#"{"date":"2025-12-12","time":"18:00"}"#,
+            ),
+            ("Book a table for tomorrow at 15:00.", "book_table", r#"{"date":"2025-12-03","time":"15:00"}"#),
+            ("Book the 22:30 flight.", "book_flight", r#"{"departure":"20:30"}"#),
+            ("List my meetings on 12 December.", "list_meetings", r#"{"start_date":"2025-12-13"}"#),
+        ] {
+            assert_eq!(found(task, tool, &[arguments]).len(), 1, "{task} {arguments}");
+        }
+    }
+
+    #[test]
+    fn weekdays_are_read_in_every_language() {
+        let run = |task: &str, answer: &str, date: &str| {
+            let arguments = format!(r#"{{"date":"{date}","time":"20:30"}}"#);
+            let script = Script::new(task).tools(&["create_reservation"]);
+            let script = script.calls("", &[("create_reservation", &arguments)]).returns(r#"{"ok":true}"#);
+            found_by(check, &script.answers(answer).build()).len()
+        };
+        for (task, answer) in [
+            ("Buenas, mesa para 4 este viernes a las 20:30, a nombre de Iker.", "Mesa para 4 este viernes."),
+            (
+                "Einen Tisch für vier Personen am Freitag um 20:30 Uhr, bitte.",
+                "Der Tisch ist am Freitag für Sie da.",
+            ),
+            (
+                "Bonjour, une table pour quatre personnes vendredi à 20h30.",
+                "La table est réservée pour vendredi.",
+            ),
+            (
+                "Buonasera, un tavolo per quattro persone venerdì alle 20:30.",
+                "Il tavolo è prenotato per venerdì.",
+            ),
+            ("Olá, uma mesa para quatro pessoas na sexta-feira às 20h30.", "A mesa é para sexta-feira."),
+        ] {
+            assert_eq!(run(task, answer, "2026-05-16"), 1, "{task}");
+            assert_eq!(run(task, answer, "2026-05-15"), 0, "{task}");
+        }
+        let early = "El lote tiene que estar en Lyon el viernes; crea el envío.";
+        assert_eq!(run(early, "Sale el miércoles y está en Lyon el viernes.", "2026-05-13"), 0);
+        for task in [
+            "Buenas, mesa para 4 el viernes o el sábado a las 20:30, a nombre de Iker Zubia.",
+            "Einen Tisch für vier am Tag nach dem Freitag, bitte, oder später, auf den Namen Brandt.",
+            "Bonjour, une table pour quatre personnes, si vendredi est complet un autre jour.",
+        ] {
+            assert_eq!(run(task, "Viernes. Freitag. Vendredi.", "2026-05-16"), 0, "{task}");
+        }
+    }
+
+    #[test]
+    fn day_that_is_meant_derived_or_told_is_none() {
+        for (task, tool, arguments) in [
+            ("Book a table on 12 December at 3 pm.", "book_table", r#"{"date":"2025-12-12","time":"15:00"}"#),
+            ("Book a table the day before 12 December.", "book_table", r#"{"date":"2025-12-11"}"#),
+            (
+                "Order flowers so that they arrive by 12 December.",
+                "order_flowers",
+                r#"{"date":"2025-12-10"}"#,
+            ),
+            (
+                "Book a room on 12 December.",
+                "book_room",
+                r#"{"arrival":"2025-12-12","departure":"2025-12-13"}"#,
+            ),
+            ("Schedule a call this Friday.", "schedule_call", r#"{"date":"2025-12-05"}"#),
+            ("Book a table on 12 December.", "book_table", r#"{"date":"2025-12-12","ordered":"2025-12-01"}"#),
+            ("Book a table on 12 December.", "book_table", r#"{"ordered":"2025-12-01"}"#),
+            ("Book the 22:30 flight on 12 December.", "book_flight", r#"{"departs":"2025-12-13T04:30:00Z"}"#),
+            ("Remind me of the party on 12 December.", "create_reminder", r#"{"date":"2025-12-11"}"#),
+            ("Book me a taxi for my 9:15 train.", "book_taxi", r#"{"pickup_time":"08:30"}"#),
+            ("I land at 14:00, book a taxi.", "book_taxi", r#"{"pickup_time":"14:45"}"#),
+            ("Book a taxi to Ana's appointment at 10:00.", "book_taxi", r#"{"pickup_time":"09:30"}"#),
+            ("Order lunch for the 12:00 meeting.", "order_lunch", r#"{"delivery_time":"11:45"}"#),
+            ("Book a flight for my meeting on 12 December.", "book_flight", r#"{"date":"2025-12-11"}"#),
+            ("I was born on 3 May 1990, book a check-up.", "book_checkup", r#"{"date":"2025-12-05"}"#),
+            ("Born 3 May 1990; book a check-up tomorrow.", "book_checkup", r#"{"date":"2025-12-02"}"#),
+            ("Who is on call on 12 December?", "get_rota", r#"{"week_start_date":"2025-12-08"}"#),
+            ("Book a room on 12 December for 3 nights.", "book_room", r#"{"departure":"2025-12-15"}"#),
+            ("Book a court at 15:00 for 2 hours.", "book_court", r#"{"end":"17:00"}"#),
+            ("Schedule a call at 3 pm Berlin time.", "schedule_call", r#"{"time":"14:00"}"#),
+            ("What is the exchange rate today?", "get_rate", r#"{"date":"2025-11-28"}"#),
+            ("Book a taxi tomorrow at midnight.", "book_taxi", r#"{"date":"2025-12-03"}"#),
+            ("Leaving today: I need a hotel, book one in Graz.", "book_hotel", r#"{"date":"2025-12-02"}"#),
+            ("Book a table for tonight at 19:00.", "book_table", r#"{"date":"2025-12-01","time":"19:00"}"#),
+        ] {
+            assert_eq!(found(task, tool, &[arguments]), Vec::<String>::new(), "{task} {arguments}");
+        }
+        let both = [r#"{"date":"2025-12-13"}"#, r#"{"date":"2025-12-12"}"#];
+        assert!(found("Book a table on 12 December.", "book_table", &both).is_empty(), "corrected");
+    }
+}

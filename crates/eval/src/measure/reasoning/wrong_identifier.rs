@@ -1,0 +1,240 @@
+//! Calls about another thing than the one that the request names.
+//!
+//! Principle: an identifier is copied, never composed. Where the request names one, and a call has one of the same
+//! form that no message, instruction or result contains, the call is about another thing; so is one whose identifier
+//! is that of an earlier result but for two characters that changed places, or one that is another; an action that is
+//! sent to an address that no text contains reaches somebody else. Another call with the right identifier corrects it.
+//!
+//! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
+//! that wrote the call.
+
+use foldhash::HashMap;
+use verdict_otlp::trace::Idx;
+
+use super::linked_identifiers::{identifiers, shape};
+use crate::measure::calls::attempts::quoted;
+use crate::measure::defects::Defect;
+use crate::measure::provenance::Provenance;
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo, agent_index};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Agent, AgentTrace, Call};
+
+/// Most bytes of a request: a longer one contains other texts.
+const MAX_TASK: usize = 4000;
+/// Most calls of an agent that are compared.
+const MAX_CALLS: usize = 200;
+/// Most identifiers of one call that are looked for in earlier results.
+const MAX_PASSED: usize = 8;
+/// Fewest digits of an identifier that is copied wrongly: of shorter ones several are alike.
+const MIN_DIGITS: usize = 4;
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate();
+    agents.filter_map(|(i, agent)| of_agent(trace, memo, i, agent)).collect()
+}
+
+fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+    let task = agent_index::task(trace, i).filter(|t| !agent.calls.is_empty() && t.len() <= MAX_TASK)?;
+    let named: Vec<String> = identifiers(task).collect();
+    let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call));
+    let bytes: usize = calls().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
+    if !memo.budget.spend(task.len() / 16 + (1 + named.len()) * (agent.calls.len() + bytes / 16)) {
+        return None;
+    }
+    let has = |call: &Call, id: &str| call.arguments.as_deref().is_none_or(|a| contains_ignoring_case(a, id));
+    let unused: Vec<String> = named.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
+    // The origin of all arguments is computed where a finding is possible only.
+    let has_address = |call: &Call| call.arguments.as_deref().is_some_and(|text| text.contains('@'));
+    let copied = || {
+        let passed = || calls().filter_map(|call| call.arguments.as_deref());
+        passed().any(|text| identifiers(text).next().is_some()).then_some(())?;
+        let results = Results::of(trace, memo, agent)?;
+        calls().find_map(|call| results.miscopied(memo, call, task))
+    };
+    let copied = if unused.is_empty() && !calls().any(has_address) { Some(copied()?) } else { copied() };
+    let provenance = Provenance::of(trace, memo);
+    calls().find_map(|call| {
+        let value = &provenance.invented(trace, call)?.value;
+        let meant = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
+        let of_result = || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, meant)| meant.as_str());
+        let meant = meant.or_else(of_result);
+        let is_sent = || value.contains('@') && purpose(trace, memo, call) == Purpose::Action;
+        let meant = meant.or_else(|| is_sent().then_some("an address of the request or of a result"))?;
+        let rationale = format!(
+            "{meant} was expected; {} has {value}, which no message or result contains",
+            call.name.trim()
+        );
+        let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
+        Some((call.llm?, finding))
+    })
+}
+
+/// The identifiers of the results of an agent's calls.
+struct Results<'t> {
+    calls: Vec<&'t Call>,
+    /// The start of the first call whose result has it.
+    first: HashMap<String, u64>,
+    /// By shape, in the order of the results.
+    alike: HashMap<String, Vec<String>>,
+}
+
+impl<'t> Results<'t> {
+    /// Reads each result once; `None` beyond the work budget.
+    fn of(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<Results<'t>> {
+        let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
+        let mut results = Results { calls, first: HashMap::default(), alike: HashMap::default() };
+        for call in &results.calls {
+            let Some(result) = &call.result else { continue };
+            memo.budget.spend(1 + result.len() / 4).then_some(())?;
+            for id in identifiers(result) {
+                results
+                    .first
+                    .entry(id.clone())
+                    .and_modify(|start| *start = call.start.min(*start))
+                    .or_insert_with(|| {
+                        results.alike.entry(shape(&id)).or_default().push(id);
+                        call.start
+                    });
+            }
+        }
+        Some(results)
+    }
+
+    /// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span. The
+    /// texts of results are searched only where there is one.
+    fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
+        let is_earlier = |id: &&String| self.first.get(*id).is_some_and(|start| *start < call.start);
+        // Identifiers that are in no result as a word, and like none.
+        let mut others: Vec<String> = Vec::new();
+        for id in identifiers(call.arguments.as_deref()?).take(MAX_PASSED) {
+            let alike = self.alike.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
+            memo.budget.spend(1 + task.len() / BYTES_PER_STEP + alike.len()).then_some(())?;
+            if is_earlier(&&id) || contains_ignoring_case(task, &id) {
+                continue;
+            }
+            let near = alike.iter().filter(is_earlier).find(|of| is_nearly(&id, of) && !self.is_passed(of));
+            let Some(meant) = near else {
+                others.push(id);
+                continue;
+            };
+            // The first one that no text has decides.
+            for other in std::mem::take(&mut others) {
+                if !self.has(memo, call, &other)? {
+                    return None;
+                }
+            }
+            if !self.has(memo, call, &id)? {
+                return Some((call.at, meant.clone()));
+            }
+        }
+        None
+    }
+
+    /// Whether a result before a call contains an identifier; `None` beyond the work budget.
+    fn has(&self, memo: &Memo, call: &Call, id: &str) -> Option<bool> {
+        let earlier = self.calls.iter().filter(|other| other.start < call.start);
+        let mut earlier = earlier.filter_map(|other| other.result.as_deref());
+        let bytes: usize = earlier.clone().map(str::len).sum();
+        memo.budget
+            .spend(1 + bytes / BYTES_PER_STEP)
+            .then(|| earlier.any(|text| contains_ignoring_case(text, id)))
+    }
+
+    fn is_passed(&self, id: &str) -> bool {
+        let mut passed = self.calls.iter().filter_map(|call| call.arguments.as_deref());
+        passed.any(|text| contains_ignoring_case(text, id))
+    }
+}
+
+/// Whether two identifiers differ by two characters that changed places, or by one that is not the last: those that
+/// count on differ by their end.
+fn is_nearly(one: &str, other: &str) -> bool {
+    if shape(one) != shape(other) || one.bytes().filter(u8::is_ascii_digit).count() < MIN_DIGITS {
+        return false;
+    }
+    let differing: Vec<(usize, (char, char))> =
+        one.chars().zip(other.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
+    match differing.as_slice() {
+        // Nor is it part of a year.
+        [(at, _)] => at + 1 < one.chars().count() && digits_around(one, *at) > MIN_DIGITS,
+        [(_, (a, b)), (_, (c, d))] => a == d && b == c,
+        _ => false,
+    }
+}
+
+/// The length of the run of digits that has the character at `at`.
+fn digits_around(id: &str, at: usize) -> usize {
+    let (before, after) = id.split_at_checked(at).unwrap_or_default();
+    let is_digit = |b: &u8| b.is_ascii_digit();
+    before.bytes().rev().take_while(is_digit).count() + after.bytes().take_while(is_digit).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, calls: &[&str]) -> usize {
+        let script = calls.iter().fold(Script::new(task), |script, arguments| {
+            script.calls("", &[("release_parcel", arguments)]).returns(r#"{"state":"released"}"#)
+        });
+        find(&script.answers("Released.").build(), &Memo::new()).len()
+    }
+
+    #[test]
+    fn identifier_that_differs_from_the_one_of_the_request_is_found() {
+        let task = "Please release parcel PX-7741 for the customer.";
+        assert_eq!(found(task, &[r#"{"parcel_id":"PX-7714"}"#]), 1);
+        assert_eq!(found(task, &[r#"{"parcel_id":"PX-7741"}"#]), 0);
+        assert_eq!(found(task, &[r#"{"parcel_id":"px7741"}"#]), 0);
+        assert_eq!(found(task, &[r#"{"parcel_id":"PX-7714"}"#, r#"{"parcel_id":"PX-7741"}"#]), 0);
+    }
+
+    #[test]
+    fn identifier_of_another_form_or_origin_is_none() {
+        let task = "Please release parcel PX-7741 for the customer.";
+        assert_eq!(found(task, &[r#"{"request_id":"a8f3-11"}"#]), 0);
+        let looked = Script::new(task).calls("", &[("find_parcel", r#"{"text":"customer"}"#)]);
+        let looked = looked.returns(r#"{"parcel":"PX-8120"}"#);
+        let run = looked.calls("", &[("release_parcel", r#"{"parcel_id":"PX-8120"}"#)]).returns("ok");
+        assert!(find(&run.answers("Released.").build(), &Memo::new()).is_empty());
+    }
+
+    #[test]
+    fn identifier_that_is_copied_wrongly_from_a_result_is_found() {
+        let run = |passed: &[&str]| {
+            let script = Script::new("Which orders has Ana Ruiz?").calls("", &[("get_customer", "{}")]);
+            let script = script.returns(
+                r#"{"customer_id":"C-88213","region":"R-40017","batch":"B-55010","report":"M-2025-07"}"#,
+            );
+            let call = |script: Script, id: &&str| {
+                let arguments = format!(r#"{{"customer_id":"{id}"}}"#);
+                script.calls("", &[("get_orders", &arguments)]).returns("[]")
+            };
+            let run = passed.iter().fold(script, call);
+            find(&run.answers("None.").build(), &Memo::new()).len()
+        };
+        assert_eq!(run(&["C-88231"]), 1, "two digits changed places");
+        assert_eq!(run(&["C-89213"]), 1, "one digit is another");
+        assert_eq!(run(&["C-88213"]), 0);
+        assert_eq!(run(&["C-88231", "C-88213"]), 0, "corrected");
+        assert_eq!(run(&["B-55011"]), 0, "the next one");
+        assert_eq!(run(&["C-71400"]), 0, "not alike");
+        assert_eq!(run(&["M-2024-07"]), 0, "of another year");
+        assert_eq!(run(&["Q-88231"]), 0, "alike by chance");
+    }
+
+    #[test]
+    fn address_that_no_text_contains_is_found() {
+        let run = |task: &str, to: &str| {
+            let sent = Script::new(task).calls("", &[("send_mail", &format!(r#"{{"to":"{to}"}}"#))]);
+            find(&sent.returns("queued").answers("Sent.").build(), &Memo::new()).len()
+        };
+        assert_eq!(run("Tell Mira that we are late.", "mira@mail.example"), 1);
+        assert_eq!(run("Tell mira@mail.example that we are late.", "mira@mail.example"), 0);
+        assert_eq!(run("Tell Mira (mail.example) that we are late.", "mira@mail.example"), 0);
+    }
+}

@@ -1,0 +1,560 @@
+//! Actions on another row of a lookup than the one that the request names: "Email Ana Ruiz", and a message to the
+//! address of Andrea Novak.
+//!
+//! Principle: a request that names a row of a lookup is about the named row. An action that passes a value that only
+//! another row has is about that row, the passed row, and contradicts the request. No finding if the request names a
+//! value of the passed row, if one of the two rows refers to the other, as a manager does, or if another call passes a
+//! value of the named row. In a dialogue every message of the user counts; if the agent offered the passed row, the
+//! user has to have replied with the named row. A value with a hyphen or a digit (`shop-stg`) names its row anywhere in
+//! the request, if the call passes another value of its column that neither the user nor the answer names. A word that
+//! only the named row has names it if the user and the answer both use it and use no word of the passed row. A named
+//! row that differs in a flag, a state or a count of 0 may be unavailable: an answer that names the passed row says so.
+//!
+//! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
+//! span that wrote the call; none but the span where words of a language that is not read could exclude it.
+
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use super::statements::{Words, contains_words, words_of};
+use super::{dates, local_dates};
+use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Language, WordClass, WordClasses, classes};
+use crate::measure::records::{Field, Record, Records, Scalar, Structure};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{AgentTrace, Call, Text};
+
+/// Most bytes of a request: a longer one names several things.
+const MAX_TASK: usize = 300;
+/// Most calls of an agent, rows of a result, and values of a call that are compared.
+const MAX_CALLS: usize = 40;
+const MAX_ROWS: usize = 200;
+const MAX_VALUES: usize = 16;
+/// Most replies of the user: after more, the dialogue is about other things.
+const MAX_REPLIES: usize = 3;
+/// Most rows whose words are compared with each other.
+const MAX_NAMED: usize = 40;
+/// Signs that part the words of addresses and keys.
+const APART: [char; 4] = ['@', '.', '_', '*'];
+/// Shorter values name nothing.
+const MIN_NAME: usize = 4;
+/// Words before the name of the object of a request: "please cancel my order W-1001".
+const BEFORE: usize = 4;
+/// Signs before a contrast, and most words from a negation to the name of what is not meant.
+const APART_FROM: [char; 5] = [',', ';', '(', '–', '-'];
+const NEGATED: usize = 3;
+/// Words by which a request is about something else than what it names.
+const OTHERS: WordClasses = classes!(
+    Alternative Bound Comparison Condition Exception Neighbour Quantifier Sequence
+);
+
+/// Findings by model span; without one if the request is in a language whose words are not read.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
+    let agents = Conduct::of_agents(trace, memo, attempts);
+    agents.filter(|conduct| conduct.agent.calls.len() > 1).filter_map(|conduct| of_agent(&conduct)).collect()
+}
+
+fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
+    let task = conduct.task(MAX_TASK)?;
+    let calls: Vec<&Call> = conduct.calls(MAX_CALLS).map(|(_, call)| call).collect();
+    let has_succeeded =
+        |i: usize| conduct.attempts.at(i).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
+    let actions = conduct.calls(MAX_CALLS).filter(|(i, _)| has_succeeded(*i)).map(|(_, call)| call).skip(1);
+    let mut actions = actions.filter(|call| conduct.is_action(call)).peekable();
+    actions.peek()?;
+    let replies = Replies::of(trace, memo);
+    let replied: Vec<(Idx, &Text)> =
+        agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
+    let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
+    let asked = Words::of(task, memo).to_string() + &answers.concat();
+    let detected = Language::detected(task, None, memo);
+    let language = detected.unwrap_or(Language::English);
+    let is_of_others = speaks_of_others(task, language, memo)
+        || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
+    if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
+        return None;
+    }
+    let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
+    let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
+    if !memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4) {
+        return None;
+    }
+    let answer = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
+    let request = Request { task, language, asked, answers, turns, answer, calls: &calls, memo };
+    actions.find_map(|call| {
+        let (meant, passed) = request.other_row(call)?;
+        if detected.is_none_or(|language| !language.is_spaced()) {
+            return Some((call.llm?, None));
+        }
+        let rationale = format!(
+            "a call about {meant} was expected, which the request names; {} has {passed} of another item",
+            call.name.trim()
+        );
+        conduct.finding(Defect::ContradictsRequest, rationale, call).map(|(at, finding)| (at, Some(finding)))
+    })
+}
+
+/// Whether a request is about something else than what it names, or states that another thing is not meant: "Ana,
+/// not Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
+fn speaks_of_others(task: &str, language: Language, memo: &Memo) -> bool {
+    let is_name = |word: &str| word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit());
+    language.places(task, memo).iter().any(|place| {
+        let (before, behind) = task.split_at_checked(place.at.end).unwrap_or_default();
+        let is_apart = || before.trim_end_matches(char::is_alphabetic).trim_end().ends_with(APART_FROM);
+        let is_contrast = || is_apart() || behind.split_whitespace().take(NEGATED).any(is_name);
+        // "Since when?"
+        place.classes.has(WordClass::Negation) && is_contrast()
+            || place.classes.has_any(OTHERS) && !behind.starts_with('?')
+    })
+}
+
+struct Request<'a> {
+    task: &'a str,
+    language: Language,
+    /// The words of the task and of the user's replies, and those of the replies alone.
+    asked: String,
+    answers: Vec<String>,
+    /// The words of the texts that the user replied to.
+    turns: Vec<String>,
+    /// The words of the answer.
+    answer: Rc<Words>,
+    calls: &'a [&'a Call],
+    memo: &'a Memo,
+}
+
+impl Request<'_> {
+    /// The name of the row that the request is about, and the value of another row that the call passes.
+    fn other_row(&self, call: &Call) -> Option<(String, String)> {
+        let passed = values(call);
+        let earlier = self.calls.iter().filter(|other| other.start < call.start && other.result.is_some());
+        for lookup in earlier {
+            let structure = Structure::of(lookup.result.as_ref()?, self.memo)?;
+            let Structure(Some(parsed)) = &*structure else { continue };
+            for list in 0..parsed.lists.len().min(MAX_VALUES) {
+                let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
+                let rows: Vec<&Record> = rows.collect();
+                let whole: Vec<Record> = with_children(parsed, list);
+                let rows = if whole.is_empty() { rows } else { whole.iter().collect() };
+                if rows.len() < 2
+                    || !self.memo.budget.spend(parsed.records.len() / 8 + rows.len() * passed.len())
+                {
+                    continue;
+                }
+                let found = passed.iter().find_map(|value| self.of_other(&rows, value, call, lookup));
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
+    }
+
+    fn of_other(
+        &self,
+        rows: &[&Record],
+        value: &str,
+        call: &Call,
+        lookup: &Call,
+    ) -> Option<(String, String)> {
+        // A short number is an identifier only where it is called one.
+        let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
+        let is_value = |field: &Field| {
+            field.shown().eq_ignore_ascii_case(value)
+                && (!is_number || field.name.last().is_some_and(|word| word == "id"))
+        };
+        let has = |row: &&&Record| row.fields.iter().any(is_value);
+        let mut having = rows.iter().filter(has);
+        let (other, None) = (having.next()?, having.next()) else { return None };
+        let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, *other));
+        let mut named = not_other().filter_map(|row| Some((*row, self.object(row, other)?)));
+        let first = named.next();
+        let by_code = || self.named_by_code(not_other(), other, value);
+        let by_answer = || self.named_by_answer(rows, other).filter(|_| identifies(other, value));
+        let by_value = || self.named_by_value(not_other(), other);
+        let by_code = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
+        let is_by_code = by_code.is_some();
+        let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
+        let (own, of_other) = (words(row), words(other));
+        let is_asked = |word: &&String| !own.contains(*word) && contains_words(&self.asked, word);
+        let is_other = || of_other.iter().any(|word| is_asked(&word)) || refers(row, other);
+        if !is_by_code && is_other()
+            || refers(other, row)
+            || is_excluded(row, other) && self.tells(row, other)
+        {
+            return None;
+        }
+        // Of what the agent named, the user may have chosen the other.
+        let only = |of: &HashSet<String>, not: &HashSet<String>, text: &String| {
+            of.iter().any(|word| !not.contains(word) && contains_words(text, word))
+        };
+        let is_proposed = self.turns.iter().any(|text| only(&of_other, &own, text));
+        if is_proposed && !self.answers.iter().any(|text| only(&own, &of_other, text)) {
+            return None;
+        }
+        // Another text that has the value may say why, and another call may be about the row that is named.
+        let bytes: usize =
+            self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
+        if !self.memo.budget.spend(1 + (1 + row.fields.len()) * bytes / BYTES_PER_STEP) {
+            return None;
+        }
+        let in_text = |text: &str| match is_by_code {
+            true => contains_words(&words_of(text), &value.to_lowercase()),
+            false => contains_ignoring_case(text, &value.to_lowercase()),
+        };
+        let texts =
+            self.calls.iter().filter(|other| !std::ptr::eq(**other, lookup) && other.start < call.start);
+        let is_elsewhere =
+            texts.filter_map(|other| other.result.as_deref()).any(in_text) || in_text(self.task);
+        let is_own = |field: &&Field| !other.fields.iter().any(|f| f.value == field.value);
+        let passes = |call: &&Call| {
+            let (passed, arguments) = (values(call), call.arguments.as_deref().unwrap_or_default());
+            let is_passed = |field: &Field| {
+                let shown = field.shown();
+                let within =
+                    || shown.len() >= MIN_NAME && contains_ignoring_case(arguments, &shown.to_lowercase());
+                passed.iter().any(|value| value.eq_ignore_ascii_case(shown)) || within()
+            };
+            call.start > lookup.start && row.fields.iter().filter(is_own).any(is_passed)
+        };
+        let is_met = self.calls.iter().any(passes);
+        (!is_elsewhere && !is_met).then(|| (name, value.to_owned()))
+    }
+
+    /// The only row whose value in the column of the passed one is written in the request, where it can be no word of a
+    /// sentence, and neither the user nor the answer names the one that is passed.
+    fn named_by_code<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r &'r Record>,
+        other: &Record,
+        passed: &str,
+    ) -> Option<(&'r Record, String)> {
+        let column = other.fields.iter().find(|field| field.shown().eq_ignore_ascii_case(passed))?;
+        let lower = passed.to_lowercase();
+        if contains_words(&self.asked, &lower) || contains_words(&self.answer, &lower) {
+            return None;
+        }
+        let mut named = rows.filter_map(|row| {
+            let own = row.fields.iter().find(|field| field.name == column.name)?;
+            let is_named = is_code(own.shown()) && contains_words(&self.asked, &own.shown().to_lowercase());
+            is_named.then(|| (*row, own.shown().to_owned()))
+        });
+        let (first, None) = (named.next()?, named.next()) else { return None };
+        Some(first)
+    }
+
+    /// The only row with a value that the request has and by which it distinguishes this row from others: a code
+    /// (`deploy-staging`), or a word next to one that both rows have ("Anna from accounting"); where neither the user
+    /// nor the answer has the value of the other row.
+    fn named_by_value<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r &'r Record>,
+        other: &Record,
+    ) -> Option<(&'r Record, String)> {
+        let of_other = words(other);
+        let named = rows.filter_map(|row| {
+            let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
+            let own = texts.find(|field| {
+                let mut same = other.fields.iter().filter(|of| of.name == field.name);
+                let Some(of) = same.next().filter(|of| of.text().is_some()) else { return false };
+                let (value, of) = (words_of(field.shown()), words_of(of.shown()));
+                let is_said = |words: &str| {
+                    contains_words(&self.asked, words.trim()) || contains_words(&self.answer, words.trim())
+                };
+                let is_distinct = value != of && field.shown().len() >= MIN_NAME && !is_said(&of);
+                let is_named = || {
+                    contains_words(&self.asked, value.trim())
+                        && (is_code(field.shown()) || self.is_beside(value.trim(), &of_other))
+                };
+                is_distinct && (is_named() || is_date_of(field.shown(), self.task))
+            })?;
+            Some((*row, own.shown().to_owned()))
+        });
+        let mut named = named;
+        let (first, None) = (named.next()?, named.next()) else { return None };
+        Some(first)
+    }
+
+    /// Whether the request has one of the words of a row directly before a value or two words before it: "Anna from
+    /// accounting", "the accounting Anna".
+    fn is_beside(&self, value: &str, words: &HashSet<String>) -> bool {
+        let Some((before, after)) = self.asked.split_once(&format!(" {value} ")) else { return false };
+        let before = before.split_whitespace().rev().take(2);
+        before.chain(after.split_whitespace().take(1)).any(|word| words.contains(word))
+    }
+
+    /// Whether the answer names the other row, by a text that the row has not.
+    fn tells(&self, row: &Record, other: &Record) -> bool {
+        let is_own = |field: &&Field| !row.fields.iter().any(|own| own.value == field.value);
+        let names = other
+            .fields
+            .iter()
+            .filter(|field| !is_state(field) && field.text().is_some_and(|text| text.len() >= MIN_NAME));
+        names.filter(is_own).any(|field| contains_words(&self.answer, words_of(field.shown()).trim()))
+    }
+
+    /// The only row that both the user and the answer name by a word of its own, where neither names the other row.
+    fn named_by_answer<'r>(&self, rows: &[&'r Record], other: &Record) -> Option<(&'r Record, String)> {
+        let is_named = |word: &str| contains_words(&self.asked, word) && contains_words(&self.answer, word);
+        let of_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
+        let is_own = |nth: usize, word: &str| {
+            word.contains(char::is_alphabetic)
+                && !of_row.iter().enumerate().any(|(n, of)| n != nth && of.contains(word))
+        };
+        if rows.len() > MAX_NAMED || !self.memo.budget.spend(rows.len() * rows.len()) {
+            return None;
+        }
+        let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
+            let own = of_row.get(nth)?;
+            if std::ptr::eq(*row, other) {
+                // A user or an answer that names it may mean it.
+                return own.iter().any(|word| is_own(nth, word) && self.names(word, other)).then_some(None);
+            }
+            let word = own
+                .iter()
+                .filter(|word| word.len() > MIN_NAME && is_own(nth, word))
+                .find(|word| is_named(word))?;
+            Some(Some((*row, word.clone())))
+        });
+        let (first, None) = (named.next()??, named.next()) else { return None };
+        Some(first)
+    }
+
+    /// Whether the user or the answer has a word of a row. What the action brings about, the answer says of the other
+    /// one as well: "frozen".
+    fn names(&self, word: &str, row: &Record) -> bool {
+        let is_state = || {
+            let states = row.fields.iter().filter(|field| is_state(field)).filter_map(Field::text);
+            states.flat_map(|text| text.split([' ', '_', '-'])).any(|state| state == word)
+        };
+        contains_words(&self.asked, word) || contains_words(&self.answer, word) && !is_state()
+    }
+
+    /// The name by which the request has the row as its object, and that the other row has not.
+    fn object(&self, row: &Record, other: &Record) -> Option<String> {
+        let is_name = |field: &&Field| {
+            let shown = field.shown();
+            let is_proper =
+                shown.contains(char::is_uppercase) || shown.contains(|c: char| c.is_ascii_digit());
+            let is_written = is_proper && self.task.contains(shown)
+                || shown.contains(' ') && contains_words(&self.asked, words_of(shown).trim());
+            shown.len() >= MIN_NAME
+                && is_written
+                && field.text().is_some()
+                && !other.fields.iter().any(|f| f.shown().contains(shown))
+        };
+        let is_object = |name: &str| {
+            let words = words_of(name);
+            let Some(at) = self.asked.find(words.as_str()) else { return false };
+            let before: Vec<&str> = self.asked.get(..at).unwrap_or_default().split_whitespace().collect();
+            let is_of = |word: &&str, class| self.language.table().name(word).0.has(class);
+            let is_related = before.iter().any(|word| is_of(word, WordClass::Relation));
+            !is_related && (1..=BEFORE).contains(&before.len())
+                || before.last().is_some_and(|word| is_of(word, WordClass::Target))
+        };
+        let mut names = row.fields.iter().filter(is_name).map(Field::shown);
+        names.find(|name| is_object(name)).map(str::to_owned)
+    }
+}
+
+/// Whether a value can be no word of a sentence: `shop-stg`.
+fn is_code(shown: &str) -> bool {
+    shown.len() > MIN_NAME
+        && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
+        && shown.contains(char::is_alphabetic)
+        && !shown.contains(char::is_whitespace)
+}
+
+/// The rows of a list with the fields of the objects that they contain, such as the next appointment of a patient;
+/// none if no row contains one.
+fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
+    let rows = || parsed.records.iter().enumerate().filter(|(_, of)| of.list == Some(list)).take(MAX_ROWS);
+    let children = parsed.records.iter().filter(|of| of.list.is_none() && of.parent.is_some());
+    let mut of_row: HashMap<usize, Vec<Field>> = HashMap::default();
+    for child in children.take(MAX_ROWS) {
+        child
+            .parent
+            .into_iter()
+            .for_each(|row| of_row.entry(row).or_default().extend(child.fields.iter().cloned()));
+    }
+    if !rows().any(|(at, _)| of_row.contains_key(&at)) {
+        return Vec::new();
+    }
+    let whole = |(at, row): (usize, &Record)| {
+        let own = row.fields.iter().cloned().chain(of_row.remove(&at).unwrap_or_default());
+        Record { fields: own.collect(), key: row.key.clone(), parent: row.parent, list: row.list }
+    };
+    rows().map(whole).collect()
+}
+
+/// Whether a value is a date that a text names.
+fn is_date_of(value: &str, text: &str) -> bool {
+    let date = dates::all(value).next().filter(|date| date.at == (0..value.len()));
+    date.is_some_and(|date| {
+        let is_it = |year: i64, month: usize, day: usize| {
+            (year, month, day) == (date.year, date.month, date.day_of_month)
+        };
+        dates::all(text).any(|of| of.day == date.day)
+            || local_dates::all(text).any(|(year, month, day)| is_it(year, month, day))
+    })
+}
+
+/// The words of a row's texts.
+fn words(row: &Record) -> HashSet<String> {
+    let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
+    let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words.filter(|word| word.len() >= MIN_NAME - 1).collect()
+}
+
+fn is_state(field: &Field) -> bool {
+    field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
+}
+
+/// Whether a row may not be possible where the other one is: a flag or a state differs, or a count is 0.
+fn is_excluded(row: &Record, other: &Record) -> bool {
+    row.fields.iter().any(|own| {
+        let mut same = other.fields.iter().filter(|field| field.name == own.name);
+        same.any(|field| match (&own.value, &field.value) {
+            (Scalar::Bool(own), Scalar::Bool(other)) => own != other,
+            (Scalar::Number(own), Scalar::Number(other)) => *own == 0.0 && *other > 0.0,
+            _ => is_state(own) && own.value != field.value,
+        })
+    })
+}
+
+/// Whether a value of a row identifies it: it has a digit or a sign, or its key says so.
+fn identifies(row: &Record, value: &str) -> bool {
+    let is_key = |field: &&Field| field.name.last().is_some_and(|word| word == "id" || word == "key");
+    value.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '-' | '_'))
+        || row.fields.iter().filter(is_key).any(|field| field.shown().eq_ignore_ascii_case(value))
+}
+
+/// Whether a row has a value of the other that names it: a manager, a parent.
+fn refers(row: &Record, other: &Record) -> bool {
+    let is_name =
+        |field: &&Field| field.shown().len() >= MIN_NAME && field.shown().contains(char::is_alphabetic);
+    let same_column = |a: &Field, b: &Field| a.name == b.name && a.value == b.value;
+    other.fields.iter().filter(is_name).any(|named| {
+        row.fields.iter().any(|own| own.shown().contains(named.shown()) && !same_column(own, named))
+    })
+}
+
+/// The texts and numbers among the arguments of a call that can name something.
+fn values(call: &Call) -> Vec<String> {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object);
+    let texts = arguments.into_iter().flatten().filter_map(|(key, value)| match value {
+        Value::String(text) => Some(text.trim().to_owned()).filter(|text| text.contains(char::is_alphabetic)),
+        Value::Number(number) => {
+            let is_id = identifier_words(key).last().is_some_and(|word| word == "id");
+            Some(number.to_string()).filter(|number| is_id || number.len() >= MIN_NAME)
+        }
+        Value::Array(items) => Some(items.first()?.as_str()?.trim().to_owned()),
+        _ => None,
+    });
+    texts.filter(|text| !text.is_empty()).take(MAX_VALUES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    const PEOPLE: &str =
+        r#"[{"name":"Ana Ruiz","email":"ana@x.example"},{"name":"Andrea Novak","email":"andrea@x.example"}]"#;
+    const EVENTS: &str = r#"[{"id":"ev2","title":"Design review"},{"id":"ev31","title":"Planning"},{"id":"ev4","title":"Lunch"}]"#;
+
+    fn found(task: &str, lookup: &str, calls: &[(&str, &str)]) -> usize {
+        let script = Script::new(task).calls("", &[("search_list", "{}")]).returns(lookup);
+        let call = |script: Script, (tool, arguments): &(&str, &str)| {
+            script.calls("", &[(*tool, *arguments)]).returns(r#"{"ok":true}"#)
+        };
+        let (trace, memo) = (calls.iter().fold(script, call).answers("Done.").build(), Memo::new());
+        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).iter().filter(|(_, f)| f.is_some()).count()
+    }
+
+    #[test]
+    fn substitute_that_the_answer_names_is_none() {
+        let rooms = r#"[{"name":"Room Alpha","id":"rm-11","free":false},{"name":"Room Beta","id":"rm-12","free":true}]"#;
+        let found = |answer: &str| {
+            let script = Script::new("Book Room Alpha.").calls("", &[("list_rooms", "{}")]).returns(rooms);
+            let script = script.calls("", &[("book_room", r#"{"room":"rm-12"}"#)]).returns(r#"{"ok":true}"#);
+            let (trace, memo) = (script.answers(answer).build(), Memo::new());
+            find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        };
+        assert_eq!(found("Room Alpha is taken, so I booked Room Beta."), 0);
+        assert_eq!(found("I have booked Room Alpha."), 1);
+    }
+
+    #[test]
+    fn requests_are_read_in_languages_with_spaces() {
+        let finding = |task: &str| {
+            let script = Script::new(task).calls("", &[("list_people", "{}")]).returns(PEOPLE);
+            let script = script.calls("", &[("send_email", r#"{"to":"andrea@x.example"}"#)]).returns("{}");
+            let (trace, memo) = (script.answers("Ok.").build(), Memo::new());
+            let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+            found.first().map(|(_, finding)| finding.is_some())
+        };
+        for (task, found) in [
+            ("Schreibe Ana Ruiz, dass wir uns verspäten.", Some(true)),
+            ("Schreibe der Chefin von Ana Ruiz, dass wir uns verspäten.", None),
+            ("Écris à Ana Ruiz que nous arrivons en retard pour le repas.", Some(true)),
+            ("Escribe a Ana Ruiz que llegamos tarde, por favor.", Some(true)),
+            ("No escribas a Ana Ruiz que llegamos tarde, por favor.", None),
+            ("Scrivi ad Ana Ruiz che arriviamo tardi per la cena.", Some(true)),
+            ("Escreva para Ana Ruiz que vamos chegar tarde ao jantar.", Some(true)),
+            ("Schrijf aan Ana Ruiz dat we later komen dan we hadden gezegd.", Some(false)),
+        ] {
+            assert_eq!(finding(task), found, "{task}");
+        }
+    }
+
+    #[test]
+    fn action_on_another_row_than_the_object_of_the_request_is_found() {
+        let andrea = ("send_email", r#"{"to":"andrea@x.example"}"#);
+        assert_eq!(found("Email Ana Ruiz.", PEOPLE, &[andrea]), 1);
+        assert_eq!(found("Send the report to Ana Ruiz", PEOPLE, &[andrea]), 1);
+        assert_eq!(
+            found("Delete the design review on Monday.", EVENTS, &[("delete_event", r#"{"id":"ev31"}"#)]),
+            1
+        );
+        let orders = r#"{"orders":[{"order":"W-1001","total":20},{"order":"W-1002","total":40}]}"#;
+        assert_eq!(
+            found("Please cancel order W-1001.", orders, &[("cancel_order", r#"{"order":"W-1002"}"#)]),
+            1
+        );
+    }
+
+    #[test]
+    fn other_row_may_be_meant() {
+        let (ana, andrea) =
+            (("send_email", r#"{"to":"ana@x.example"}"#), ("send_email", r#"{"to":"andrea@x.example"}"#));
+        for (task, calls) in [
+            ("Email Ana Ruiz.", &[ana][..]),
+            ("Email Ana Ruiz.", &[andrea, ana]),
+            ("Email Andrea.", &[andrea]),
+            ("Email Ana Ruiz and Andrea.", &[ana, andrea]),
+            ("Email everyone except Ana Ruiz.", &[andrea]),
+            ("Email somebody about Ana Ruiz.", &[andrea]),
+            ("Email Ana Ruiz's manager.", &[andrea]),
+            ("Email Ana Ruiz or a colleague.", &[andrea]),
+            ("Who is Ana Ruiz?", &[("get_contact", r#"{"email":"andrea@x.example"}"#)]),
+        ] {
+            assert_eq!(found(task, PEOPLE, calls), 0, "{task}");
+        }
+        let boss = PEOPLE.replacen("}", r#","manager":"Andrea Novak"}"#, 1);
+        assert_eq!(found("Email Ana Ruiz", &boss, &[andrea]), 0, "the row refers to the other one");
+        assert_eq!(
+            found("Move the design review.", EVENTS, &[("move_event", r#"{"event":"ev2","behind":"ev31"}"#)]),
+            0
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Lookups that found nothing: information about what was asked for, unless the question was made up.
+//!
+//! In: a call of a tool that returns information, whose result is empty or says that there is no such thing.
+//! Out: a finding. It is only noted where the call looked for what the user, the instructions or an earlier
+//! result named, and fails where the model made the identifier up. A run that answers with particulars although none of
+//! its lookups found anything fails where it answers (`reasoning::skipped_lookups`).
+
+use crate::measure::calls::empty_result::is_nothing;
+use crate::measure::calls::error_signs::of_call;
+use crate::measure::defects::Defect;
+use crate::measure::provenance::Provenance;
+use crate::measure::reasoning::recovery;
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::{Context, Finding};
+use crate::recognise::Call;
+
+/// The finding on a lookup that reports, without a sign of failure on its span, that there is no such thing.
+pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    if call.failed {
+        return None;
+    }
+    let error = of_call(context.trace, context.memo, call)?;
+    let none_such = matches!(error.cause, Defect::NotFound | Defect::EmptyResult);
+    (none_such && purpose(context.trace, context.memo, call) == Purpose::Query && !writes_statement(call))
+        .then(|| {
+            let rationale = format!("{} found no such thing", call.name.trim());
+            finding(context, call, &rationale, &error.quote)
+        })
+}
+
+/// Whether the model wrote a statement of a query language: a table that does not exist is its error.
+fn writes_statement(call: &Call) -> bool {
+    const WORDS: [&str; 7] = ["select", "with", "insert", "update", "delete", "create", "match"];
+    const MARKS: [&str; 5] = [" from ", " into ", " set ", "(", "{"];
+    let begins = |text: &str| {
+        let lower = text.trim_start().to_ascii_lowercase();
+        WORDS.iter().any(|word| lower.starts_with(word)) && MARKS.iter().any(|mark| lower.contains(mark))
+    };
+    let arguments = call.parsed.as_deref().and_then(|value| value.as_object());
+    arguments.is_some_and(|map| map.values().filter_map(|value| value.as_str()).any(begins))
+}
+
+/// The finding on a lookup that found nothing.
+pub(super) fn finding(context: &Context<'_>, call: &Call, rationale: &str, quote: &str) -> Finding {
+    if let Some(finding) = invented(context, call) {
+        let finding = recovery::graded(context, call, finding);
+        return match call.llm.filter(|_| call.tool.is_some()) {
+            Some(llm) => finding.citing_at(context.trace, llm).from_origin(llm),
+            None => finding,
+        };
+    }
+    Defect::EmptyResult.finding(rationale, quote).noted()
+}
+
+/// The same on the model call that made the identifier up.
+pub(super) fn wrote(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    let nothing = !call.failed
+        && call.result.as_deref().is_some_and(is_nothing)
+        && purpose(context.trace, context.memo, call) == Purpose::Query;
+    if nothing || not_found(context, call).is_some() { invented(context, call) } else { None }
+}
+
+/// The finding on an identifier that the model made up, for which nothing was found.
+pub(super) fn invented(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    call.llm?;
+    let provenance = Provenance::of(context.trace, context.memo);
+    let value = provenance.invented(context.trace, call)?;
+    let rationale = format!(
+        "a value of the request or of a result was expected for '{}' of {}; the model made '{}' up, and nothing was \
+         found for it",
+        value.name,
+        call.name.trim(),
+        value.value
+    );
+    Some(Defect::InventedIdentifier.finding(rationale, &value.value))
+}

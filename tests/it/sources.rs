@@ -1,0 +1,122 @@
+//! The form of the sources: tables of modules, the length of files, the width of comments.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// Most lines of a file before its tests.
+const MAX_LINES: usize = 500;
+/// Most columns of a comment. rustfmt does not wrap comments.
+const MAX_COLUMNS: usize = 120;
+
+/// Every source file of the product and its libraries, by its path from the root.
+fn sources() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates =
+        std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let mut folders: Vec<PathBuf> = crates.chain([root.join("src")]).collect();
+    let mut all = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                all.push((path.strip_prefix(root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    all.sort();
+    assert!(all.len() > 500, "only {} files were read", all.len());
+    all
+}
+
+fn is_test(path: &Path) -> bool {
+    path.ends_with("testing.rs") || path.ends_with("tests.rs") || path.iter().any(|part| part == "tests")
+}
+
+/// The modules that the table at the beginning of a file names in its first column, if there is a table of modules.
+fn in_table(text: &str) -> Option<BTreeSet<String>> {
+    let header = text.lines().take_while(|line| line.starts_with("//!"));
+    let mut rows =
+        header.skip_while(|line| !line.starts_with("//! | module |") && !line.starts_with("//! | file |"));
+    rows.next()?;
+    let name = Regex::new(r"`(?:mod@)?([a-z_0-9]+)`").unwrap();
+    let cells = rows.take_while(|line| line.starts_with("//! |")).filter_map(|row| row.split('|').nth(1));
+    Some(cells.flat_map(|cell| name.captures_iter(cell).map(|found| found[1].to_owned())).collect())
+}
+
+/// The modules in files of their own that a file declares, except those for tests only.
+fn declared(text: &str) -> BTreeSet<String> {
+    let module = Regex::new(r"^(?:pub(?:\([a-z]+\))? )?mod ([a-z_0-9]+);").unwrap();
+    let mut attributes: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(found) = module.captures(line)
+            && !attributes
+                .iter()
+                .any(|attribute| attribute.starts_with("#[cfg(") && attribute.contains("test"))
+        {
+            names.insert(found[1].to_owned());
+        }
+        if line.starts_with("#[") { attributes.push(line) } else { attributes.clear() }
+    }
+    names
+}
+
+#[test]
+fn tables_of_modules_name_each_module_of_their_folder() {
+    let mut wrong = String::new();
+    let mut tables = 0;
+    for (path, text) in sources() {
+        let declared = declared(&text);
+        // Other tables of files are of files on the disk.
+        let Some(named) = in_table(&text).filter(|_| !declared.is_empty()) else { continue };
+        tables += 1;
+        for name in declared.difference(&named) {
+            wrong += &format!("{}: no row names `{name}`\n", path.display());
+        }
+        for name in named.difference(&declared) {
+            wrong += &format!("{}: `{name}` is no module\n", path.display());
+        }
+    }
+    assert!(tables >= 15, "only {tables} tables were found");
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn files_are_short() {
+    let tests = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(?:pub(?:\([a-z]+\))? )?mod [a-z_]+ \{").unwrap();
+    let is_written = |(path, text): &(PathBuf, String)| {
+        !is_test(path) && !text.lines().next().is_some_and(|first| first.contains("@generated"))
+    };
+    let long = sources().into_iter().filter(is_written).filter_map(|(path, text)| {
+        let end = tests.find(&text).map_or(text.len(), |found| found.start());
+        let lines = text[..end].lines().count();
+        (lines > MAX_LINES).then(|| format!("{}: {lines} lines", path.display()))
+    });
+    assert_eq!(
+        long.collect::<Vec<_>>(),
+        Vec::<String>::new(),
+        "files with more than {MAX_LINES} lines before their tests"
+    );
+}
+
+#[test]
+fn comments_are_narrow() {
+    // Rows of tables cannot be wrapped, and the comments of settings are texts of the JSON schema.
+    let may_be_wide = |path: &Path, line: &str| {
+        line.starts_with("//! |") || path.ends_with("config.rs") && line.starts_with("///")
+    };
+    let wide = sources().into_iter().flat_map(|(path, text)| {
+        let lines = text.lines().enumerate().filter(|(_, line)| {
+            let line = line.trim_start();
+            line.starts_with("//") && !may_be_wide(&path, line)
+        });
+        let wide = lines.filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
+        wide.map(|(n, _)| format!("{}:{}", path.display(), n + 1)).collect::<Vec<_>>()
+    });
+    assert_eq!(wide.collect::<Vec<_>>(), Vec::<String>::new(), "comments of more than {MAX_COLUMNS} columns");
+}
