@@ -21,7 +21,7 @@
 //! | `provenance` | where the values of arguments came from |
 //! | `agent_index`, `conversation`, `dialogue` | agents by span; the turns of a run; the turns of a user |
 //! | `request`, `identifier`, `people` | the demands of a task; names of tools as words; words for people |
-//! | `language` | what a text states by its words, in the languages that rules read |
+//! | `language`, `vocabulary` | what a text states by its words, in the languages that rules read; words of all of them by meaning |
 //! | `numbers`, `units`, `currency`, `median` | numbers in texts, units, currencies; the median |
 //! | `records`, `tables` | structured results as records; tables in texts |
 //! | `content_piece`, `excerpt`, `sanitize` | pieces of content; excerpts as evidence; untrusted text made safe for prompts |
@@ -145,6 +145,7 @@ pub(crate) mod question_context;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 mod units;
+mod vocabulary;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
 pub(crate) mod content_piece;

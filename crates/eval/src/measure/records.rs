@@ -113,6 +113,8 @@ impl Field {
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub fields: Vec<Field>,
+    /// The words of the key that it is the value of; none for a row of a list.
+    pub key: Name,
     /// The record that contains this one.
     pub parent: Option<usize>,
     /// The list that contains it.
@@ -230,7 +232,7 @@ impl Records {
 
     fn add_record(&mut self, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
         (self.records.len() < MAX_RECORDS).then(|| {
-            self.records.push(Record { fields: Vec::new(), parent, list });
+            self.records.push(Record { fields: Vec::new(), key: Name::default(), parent, list });
             self.records.len() - 1
         })
     }
@@ -340,13 +342,14 @@ impl Reader<'_> {
         nested: usize,
     ) {
         match value {
-            Node::Map(members) => self.read_object(members, parent, list, nested),
+            Node::Map(members) => self.read_object(members, name, parent, list, nested),
             Node::List(items) if self.add_rows(items, name, parent) => {}
             Node::List(items) => {
                 let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
                 if numbers.len() == items.len() {
                     aggregate(&mut self.records.of_lists, &numbers);
                 }
+                self.add_columns(items);
                 let list = self.records.add_list(name, items.len(), numbers.len() == items.len());
                 for item in items {
                     self.read_value(item, name, parent, list, nested);
@@ -376,6 +379,19 @@ impl Reader<'_> {
                 }
             }
             Node::Null => {}
+        }
+    }
+
+    /// Adds up the columns of rows without names: `[["Kitchen", 644000], ["Garden", 478400]]`.
+    fn add_columns(&mut self, items: &[Node<'_>]) {
+        let cell = |row: &Node<'_>, at: usize| match row {
+            Node::List(cells) => cells.get(at).and_then(as_f64),
+            _ => None,
+        };
+        let Some(Node::List(first)) = items.first() else { return };
+        for at in 0..first.len().min(MAX_COLUMNS) {
+            let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, at)).collect();
+            numbers.into_iter().for_each(|numbers| aggregate(&mut self.records.of_lists, &numbers));
         }
     }
 
@@ -410,6 +426,7 @@ impl Reader<'_> {
     fn read_object(
         &mut self,
         members: &[Member<'_>],
+        name: &Name,
         parent: Option<usize>,
         list: Option<usize>,
         nested: usize,
@@ -417,6 +434,9 @@ impl Reader<'_> {
         let Some(at) = self.records.add_record(parent, list) else { return };
         if let Some(record) = self.records.records.get_mut(at) {
             record.fields.reserve(members.len().min(MAX_FIELDS));
+            if list.is_none() {
+                record.key = Rc::clone(name);
+            }
         }
         for (key, value) in &*without_repeated_keys(members) {
             let name = self.names.of(key);

@@ -18,6 +18,8 @@ pub(crate) struct Unit {
     pub quantity: &'static str,
     /// The symbol or code of the unit.
     pub symbol: &'static str,
+    /// The power of ten that it is of another unit of the quantity, which is the same one for all that have it.
+    pub power: Option<i32>,
 }
 
 fn names() -> HashMap<&'static str, Unit> {
@@ -25,16 +27,18 @@ fn names() -> HashMap<&'static str, Unit> {
     for line in UNITS.lines().filter(|line| !line.starts_with('#')) {
         let mut words = line.split(' ');
         let quantity = words.next().unwrap_or_default();
+        let (quantity, power) = quantity.split_once(':').unwrap_or((quantity, ""));
+        let power = power.parse().ok();
         let mut words = words.peekable();
         let symbol = words.peek().copied().unwrap_or_default();
-        names.extend(words.map(|name| (name, Unit { quantity, symbol })));
+        names.extend(words.map(|name| (name, Unit { quantity, symbol, power })));
     }
     names
 }
 
 /// The unit that a word in lower case is a symbol or a name of.
 pub(crate) fn of(word: &str) -> Option<Unit> {
-    let money = || currency::of(word).map(|symbol| Unit { quantity: "money", symbol });
+    let money = || currency::of(word).map(|symbol| Unit { quantity: "money", symbol, power: None });
     NAMES.get(word).copied().or_else(money)
 }
 
@@ -47,6 +51,8 @@ mod tests {
         let of_each = ["kg", "pounds", "megabytes", "€", "minutos"].map(|word| of(word).map(|u| u.symbol));
         assert_eq!(of_each, [Some("kg"), Some("lb"), Some("mb"), Some("eur"), Some("min")]);
         assert_eq!(of("table"), None);
+        let power = |word: &str| of(word).and_then(|unit| unit.power);
+        assert_eq!(["m³", "litre", "ml", "gallon"].map(power), [Some(3), Some(0), Some(-3), None]);
         let words = UNITS.lines().filter(|line| !line.starts_with('#')).flat_map(|l| l.split(' ').skip(1));
         assert_eq!(words.count(), NAMES.len(), "a name is in two lines");
     }

@@ -46,10 +46,15 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
 /// Whether the text after a number begins with the name of a month in any language, so that the number is a day of it:
 /// "9 December", "9. Dezember", "9 de diciembre".
 pub(super) fn begins_with_month(text: Option<&str>) -> bool {
+    month_behind(text).is_some()
+}
+
+/// The month whose name the text after a number begins with, from 1.
+pub(super) fn month_behind(text: Option<&str>) -> Option<usize> {
     let words = text.unwrap_or_default().trim_start_matches(['.', ' ']).split(|c: char| !c.is_alphabetic());
     let mut words = words.skip_while(|word| ["de", "di"].contains(word));
-    let word = words.next().unwrap_or_default();
-    word.len() > 2 && names::month_of(&lowercase(word)).is_some()
+    let word = words.next().filter(|word| word.len() > 2)?;
+    names::month_of(&lowercase(word))
 }
 
 /// The year of a time in nanoseconds since 1970, if the clock was set.

@@ -9,6 +9,7 @@ use crate::measure::{Measured, Memo, Settings, Value};
 use crate::recognise::AgentTrace;
 
 mod conduct;
+mod figures;
 mod grounding;
 mod values;
 

@@ -391,7 +391,7 @@ fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
     }
     let whole = |(at, row): (usize, &Record)| {
         let own = row.fields.iter().cloned().chain(of_row.remove(&at).unwrap_or_default());
-        Record { fields: own.collect(), parent: row.parent, list: row.list }
+        Record { fields: own.collect(), key: row.key.clone(), parent: row.parent, list: row.list }
     };
     rows().map(whole).collect()
 }

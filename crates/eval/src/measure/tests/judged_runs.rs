@@ -76,7 +76,7 @@ fn judges_find_what_rules_miss() {
     let wrong = runs.iter().filter(|of| of.run.fails).count();
     println!("{} runs, {wrong} wrong, of which rules alone find {found_by_rules}", runs.len());
     assert_eq!(differ, [""; 0]);
-    assert!(found_by_rules < wrong / 2, "then the sentence in rules.md on rules alone is to be changed");
+    assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
 }
 
 /// Writes the questions, for which a model's answers can be recorded.

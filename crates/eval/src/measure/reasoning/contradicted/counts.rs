@@ -254,11 +254,15 @@ fn asks_for_units(asked: &str) -> bool {
     unit.is_some_and(is_unit)
 }
 
-/// Whether a value is one of some sums, or two of them together: the open tickets and the closed ones.
+/// Whether a value is one of some sums, two of them together, or one less the other: what is on hand less what is
+/// reserved.
 fn is_sum(sums: &[f64], value: f64) -> bool {
     let first = sums.get(..MAX_SUMS).unwrap_or(sums);
     sums.contains(&value)
-        || first.iter().enumerate().any(|(at, a)| first.iter().skip(at + 1).any(|b| a + b == value))
+        || first.iter().enumerate().any(|(at, a)| {
+            let mut others = first.iter().skip(at + 1);
+            others.any(|b| a + b == value || (a - b).abs() == value)
+        })
 }
 
 /// Whether a text of the user has the count before the same word.

@@ -1,5 +1,6 @@
 //! An answer with what it is compared with, and the result of a comparison.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -8,6 +9,7 @@ use verdict_otlp::trace::Idx;
 use super::sources::Sources;
 use crate::measure::defects::Defect;
 use crate::measure::language::Language;
+use crate::measure::numbers::with_joined_groups;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::{Clause, Prose, Words, contains_words};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
@@ -42,6 +44,14 @@ impl<'a> Exchange<'a> {
     /// The words of the request.
     pub(super) fn asked(&self) -> &str {
         self.asked.get_or_init(|| Words::of(self.task, self.memo))
+    }
+
+    /// The prose with "1 284,00" as one number, at the same bytes. In English a space separates numbers.
+    pub(super) fn grouped(&self) -> Cow<'_, str> {
+        match self.language {
+            Language::English => Cow::Borrowed(&self.prose),
+            _ => Cow::Owned(with_joined_groups(&self.prose)),
+        }
     }
 
     /// Counts steps before they are taken; false if the work budget is exceeded, and the check ends.

@@ -148,6 +148,15 @@ fn wrong_extreme<'a>(
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
         let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));
         let (Some(item), None) = (named.next(), named.next()) else { continue };
+        // "Luma and Arca have the lowest rate": another clause names others of them.
+        let is_plural = || ["have", "are", "were", "had"].iter().any(|verb| clause.has(verb));
+        let others = || {
+            let is_named = |row: &&&Record| names_of(row).any(|name| contains_words(&words, &name));
+            rows.iter().filter(is_named).count() > 1
+        };
+        if is_plural() && others() {
+            continue;
+        }
         let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(value_of);
         // The words after the superlative may select some: "the latest paid invoice".
         let after = clause.words.split(&format!(" {form} ")).nth(1).unwrap_or_default();
@@ -299,7 +308,7 @@ fn is_out_of_choice(other: Option<&Scalar>, state: &str) -> bool {
 }
 
 /// Whether a text has a limit of time, by which some of the items may be out of the question: "by Wednesday".
-fn limits_time(text: &str) -> bool {
+pub(super) fn limits_time(text: &str) -> bool {
     WITHIN_TIME.is_match(text)
 }
 

@@ -319,7 +319,7 @@ fn rates_of(text: &str) -> Vec<f64> {
 }
 
 /// Whether a later call may have changed something.
-fn changes_after(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
+pub(super) fn changes_after(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
     let mut later = exchange.sources.calls.iter().filter(|call| call.start > source.call.start);
     later.any(|call| !ToolPurpose::of(&call.name, None).is_query())
 }

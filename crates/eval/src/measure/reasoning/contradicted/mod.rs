@@ -14,18 +14,24 @@
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
 //! | `counts`, `subset_counts` | counts of things, and of a part of them |
 //! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
-//! | `extremes`, `request_bound`, `series_bound` | the cheapest or largest thing; bounds of the request; bounds of a series |
+//! | `extremes`, `ranking` | the cheapest or largest thing; the best ones by the field that the request names |
+//! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
 //! | `identifiers`, `last_digits`, `identifier_owner` | identifiers, their last digits, and the thing that they belong to |
 //! | `altered_names` | names that differ by one word |
 //! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that nothing gives |
-//! | `equations` | arithmetic that an answer writes out |
+//! | `equations`, `changes`, `table_columns` | arithmetic that an answer writes out; changes in percent; calculated columns |
 //! | `test_runs` | results of test runs |
-//! | `field_numbers`, `decimal_shift`, `other_unit` | numbers named like a field; a shifted decimal point; another unit |
+//! | `field_numbers`, `decimal_shift` | numbers named like a field; a shifted decimal point |
+//! | `other_unit`, `conversions` | another unit; units converted by a wrong power of ten |
+//! | `refunds`, `journeys` | amounts that are paid back; departures that are given as arrivals |
 //! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
 //! | `misattributed_values`, `asked_row` | values of another row than the named one, or the one asked for |
+//! | `siblings` | values of the object or the year next to the one that is named |
 
 mod universal_claims;
 mod asked_row;
+mod changes;
+mod conversions;
 mod request_bound;
 mod time_zones;
 mod counts;
@@ -35,6 +41,7 @@ mod exchange;
 mod extremes;
 mod identifiers;
 mod field_numbers;
+mod journeys;
 mod labels;
 mod named_rows;
 mod nothing_found;
@@ -43,16 +50,20 @@ mod other_unit;
 mod partial_totals;
 mod predicates;
 mod altered_names;
+mod ranking;
+mod refunds;
 mod row_scope;
 mod row_values;
 mod misattributed_values;
 mod series_bound;
 mod subset_counts;
 mod decimal_shift;
+mod siblings;
 mod sources;
 mod states;
 mod clause_subject;
 mod sums;
+mod table_columns;
 mod test_runs;
 mod times_of_day;
 mod totals;
@@ -82,12 +93,12 @@ use sources::Sources;
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// The first checks of the list, whose findings are all kept; those after them may find the same.
-const OF_THEIR_OWN: usize = 18;
+const OF_THEIR_OWN: usize = 25;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
 /// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
 /// only what has a digit.
-const CHECKS: [(Check, bool, bool); 27] = [
+const CHECKS: [(Check, bool, bool); 34] = [
     (states::check, true, false),
     (labels::check, true, false),
     (identifier_owner::check, true, true),
@@ -101,20 +112,27 @@ const CHECKS: [(Check, bool, bool); 27] = [
     (weekdays::check, false, true),
     (time_zones::check, false, true),
     (equations::check, false, true),
+    (changes::check, false, true),
+    (conversions::check, false, true),
+    (table_columns::check, false, true),
+    (siblings::check, false, false),
+    (journeys::check, false, true),
+    (refunds::check, false, false),
+    (ranking::check, true, false),
     (test_runs::check, true, false),
-    (partial_totals::check, true, true),
+    (partial_totals::check, false, true),
     (other_unit::check, false, true),
     (sums::check, false, true),
     (subset_counts::check, true, false),
     // What these find may be found above as well.
-    (totals::check_sentences, true, true),
+    (totals::check_sentences, false, true),
     (universal_claims::check, true, false),
     (misattributed_values::check, false, false),
     (asked_row::check, true, true),
     (field_numbers::check, false, true),
     (request_bound::check, true, true),
-    (series_bound::check, true, true),
-    (times_of_day::check, true, true),
+    (series_bound::check, true, false),
+    (times_of_day::check, false, true),
     (decimal_shift::check, false, true),
 ];
 /// Most results after a turn that are read for the names of things.

@@ -10,14 +10,15 @@ use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{Field, Record};
 use crate::measure::units::{self, Unit};
+use crate::measure::vocabulary::{self, Meaning};
 
 /// Most numbers of an answer, and fields, that are compared.
 const MAX_NUMBERS: usize = 64;
 const MAX_FIELDS: usize = 2_000;
 /// Whole numbers up to this one are too common.
 const SMALL: f64 = 9.0;
-/// Names of the fields that have the unit of the others.
-const UNIT_FIELDS: [&str; 6] = ["unit", "units", "uom", "currency", "unit of measure", "currency code"];
+/// Names of several words of fields that have the unit of the others.
+const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
 /// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
@@ -50,7 +51,16 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let units: Vec<Option<Unit>> = same.iter().map(|(_, record, field)| unit_of(record, field)).collect();
         let (Some((source, _, field)), Some(Some(own))) = (same.first(), units.first()) else { continue };
         let is_other = |of: &Option<Unit>| of.is_some_and(|of| of.quantity == unit.quantity && of != unit);
+        // "3.200 Liter" are 3.2 m³ in the other reading of the dot.
+        let converts = |(_, _, field): &(_, _, &Field)| {
+            let factor = own.power.zip(unit.power).map(|(own, to)| 10f64.powi(own - to));
+            let value = field.number().zip(factor).map(|(value, factor)| value.abs() * factor);
+            value.is_some_and(|value| n.possible_values().any(|v| (v - value).abs() <= value * 1e-9))
+        };
         outcome.examined = true;
+        if same.iter().any(converts) {
+            continue;
+        }
         // Nothing else that was seen has the number.
         if units.iter().all(is_other)
             && exchange.spends_numbers()
@@ -69,7 +79,7 @@ fn has_number(text: &str, n: &Number) -> bool {
 }
 
 /// The unit directly after a number, or of money before it.
-fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
+pub(super) fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
     let after = text.get(n.end..)?.trim_start_matches([' ', '\u{a0}', '*']);
     let word: String =
         after.chars().take_while(|c| c.is_alphanumeric() || "€$£¥/µμ".contains(*c)).take(MAX_UNIT).collect();
@@ -80,13 +90,14 @@ fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
 }
 
 /// The unit of a field: that of its name, or that of a field for the unit of its record.
-fn unit_of(record: &Record, field: &Field) -> Option<Unit> {
+pub(super) fn unit_of(record: &Record, field: &Field) -> Option<Unit> {
     // The key "kWh" has the words "k" and "wh".
     let of_name = || {
         let joined = units::of(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
         joined.or_else(|| units::of(field.name.last()?))
     };
-    let stated = |of: &&Field| UNIT_FIELDS.contains(&of.name.join(" ").as_str());
+    let is_unit = |name: &str| vocabulary::is(name, Meaning::Unit) || UNIT_FIELDS.contains(&name);
+    let stated = |of: &&Field| is_unit(&of.name.join(" "));
     let of_record = || units::of(record.fields.iter().find(stated)?.text()?.trim());
     of_name().or_else(of_record)
 }

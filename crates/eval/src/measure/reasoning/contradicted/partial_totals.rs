@@ -11,9 +11,11 @@ use verdict_otlp::trace::Idx;
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::Language;
 use crate::measure::numbers;
 use crate::measure::reasoning::statements::contains_any;
 use crate::measure::records::{Field, Records, Scalar};
+use crate::measure::vocabulary::{self, Meaning};
 
 /// Words by which requests ask for all.
 const ASKS: [&str; 12] = [
@@ -66,8 +68,11 @@ const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "coun
 const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let asked = exchange.asked();
-    if exchange.clauses.is_empty() || !contains_any(asked, &ASKS) {
+    let asks_for_all = match exchange.language {
+        Language::English => contains_any(exchange.asked(), &ASKS),
+        _ => vocabulary::has(exchange.task, Meaning::HowMany),
+    };
+    if exchange.clauses.is_empty() || !asks_for_all {
         return;
     }
     for source in &exchange.sources.structured {
@@ -111,6 +116,7 @@ fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usiz
     let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
     let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
     let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));
+    let is_of_page = |name: &[String]| name.iter().any(|word| vocabulary::is(word, Meaning::Page));
     let is_flag = |field: &&Field| is_flag_of_more(&field.name) && matches!(field.value, Scalar::Bool(_));
     let flag = envelope().find(is_flag);
     if let Some(flag) = flag {
@@ -126,7 +132,9 @@ fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usiz
     };
     // A page is full if it has as many items as it may have.
     let is_full = || {
-        let is_most = |field: &&Field| has(&field.name, &MOST) && field.number() == Some(len as f64);
+        let is_most = |field: &&Field| {
+            (has(&field.name, &MOST) || is_of_page(&field.name)) && field.number() == Some(len as f64)
+        };
         let arguments = source.call.parsed.as_deref().and_then(|arguments| arguments.as_object());
         let is_limit = |(key, value): (&String, &serde_json::Value)| {
             has(&identifier_words(key), &MOST) && value.as_u64() == Some(len as u64)
@@ -168,7 +176,11 @@ fn is_read_on(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
 
 /// Whether the request or the answer is about a part.
 pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
-    contains_any(exchange.asked(), &PART)
+    let is_other = exchange.language != Language::English;
+    let says = |text: &str| is_other && vocabulary::has(text, Meaning::Part);
+    says(exchange.task)
+        || says(&exchange.prose)
+        || contains_any(exchange.asked(), &PART)
         || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART))
 }
 

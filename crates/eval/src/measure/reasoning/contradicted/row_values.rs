@@ -1,10 +1,12 @@
 //! What a clause or a text gives of the cells of a row.
 
+use std::borrow::Cow;
+
 use super::predicates::is_state_key;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::dates_and_times::times;
-use crate::measure::reasoning::statements::contains_words;
+use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{Field, Scalar};
 
 /// Shorter texts are no value of their own.
@@ -42,13 +44,19 @@ fn has_words(text: &str, of: &str) -> bool {
 
 /// What a clause or a text says, in lower case.
 pub(super) struct Statement<'w> {
-    words: &'w str,
+    words: Cow<'w, str>,
     pub(super) numbers: Vec<Number>,
 }
 
 impl<'w> Statement<'w> {
     pub(super) fn of(words: &'w str) -> Statement<'w> {
-        Statement { words, numbers: numbers::all(words) }
+        Statement { words: Cow::Borrowed(words), numbers: numbers::all(words) }
+    }
+
+    /// That of a text as it is written.
+    pub(super) fn of_text(text: &str) -> Statement<'static> {
+        let words = words_of(text);
+        Statement { numbers: numbers::all(&words), words: Cow::Owned(words) }
     }
 
     /// Whether it gives the value of a field.
@@ -63,7 +71,7 @@ impl<'w> Statement<'w> {
     fn is(&self, number: &Number, value: f64, field: &Field) -> bool {
         let is_day = || dates::begins_with_month(self.words.get(number.end..));
         let is_common = value <= SMALL && value.fract() == 0.0;
-        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
+        let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         number.value == value && !number.in_identifier && !is_day() && (!is_common || is_named())
     }
 
@@ -71,7 +79,7 @@ impl<'w> Statement<'w> {
         if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
             let named = date.written().into_iter().filter(|form| form.contains(char::is_alphabetic));
             let figures = shown.get(date.at).map(str::to_owned);
-            return named.chain(figures).any(|form| contains_words(self.words, &form));
+            return named.chain(figures).any(|form| contains_words(&self.words, &form));
         }
         let digits = lower.bytes().filter(u8::is_ascii_digit).count();
         if lower.len() < MIN_TEXT
@@ -82,14 +90,14 @@ impl<'w> Statement<'w> {
         }
         // A common word may be said of anything.
         let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_TEXT;
-        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
+        let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         if is_clock(lower) {
             let time = times(lower);
-            return times(self.words).iter().any(|said| time.contains(said));
+            return times(&self.words).iter().any(|said| time.contains(said));
         }
         let is_code = digits * 2 > lower.len();
         let is_value = is_name || is_code || is_state(field) || is_named();
-        is_value && contains_words(self.words, &lower.replace('_', " "))
+        is_value && contains_words(&self.words, &lower.replace('_', " "))
     }
 
     /// Whether it has the day of a date: "5 to 9 December".

@@ -1,8 +1,9 @@
 //! Bounds of a series: "the freezer stayed below -70 °C", where one of the readings is above it.
 //!
-//! Principle: a bound that is said to hold of a whole series is refuted by one value. The series is the only list of a
-//! result whose rows have one measured number each, or the number that the sentence names; most of its values keep the
-//! bound, so that both are in one unit; and the sentence has no other number, which could select a part.
+//! Principle: a bound that is said to hold of a whole series is refuted by one value. The series is the only list of a result
+//! whose rows have one measured number each, or the number that the sentence names; most of its values keep the bound, or
+//! all are near it and some keep it, so that both are in one unit; and the sentence has no other number, which could
+//! select a part. "No" to a question whether a bound was ever broken says that all values keep it.
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;
@@ -15,9 +16,16 @@ regex!(
     BOUND,
     r"(?i)\b(?:(?:stay|stayed|stays|remained|remains|kept|keeps|always|throughout) (?:[a-z]+ ){0,2}?(?P<side>below|under|above|over)|never (?P<never>exceeded|exceeds|rose above|went above|went over|fell below|dropped below|went below)) (?P<n>[-\u2212]?\d[\d.,]*)"
 );
+// A question whether any value breaks a bound.
+regex!(
+    EVER,
+    r"(?i)\b(?:ever|at any (?:time|point|moment)|any (?:reading|value|measurement)s?)\b(?: [a-z]+){0,4}? (?:(?P<above>above|over|exceed|exceeded|exceeding|warmer than|hotter than|higher than|greater than|more than|louder than|faster than)|below|under|colder than|cooler than|lower than|less than|fewer than|slower than) (?P<n>[-\x{2212}]?\d[\d.,]*)"
+);
 /// Words by which a statement is not about all values.
 const LIMITS: WordClasses =
     classes!(Condition Exception Restriction Modal Probability Approximation Contrast);
+/// How far values are from a bound of the same unit, as a share of it.
+const NEAR: f64 = 0.5;
 /// Fewest rows of a series.
 const MIN_ROWS: usize = 3;
 /// Last words of names of numbers that are no measurements.
@@ -38,26 +46,15 @@ const NO_VALUES: [&str; 14] = [
     "time",
 ];
 
+/// A bound that is said to hold of all values, whether it is an upper one, and the sentence.
+type Stated<'a> = (f64, bool, &'a str);
+
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let Some(found) = BOUND.captures(&exchange.prose) else { return };
-    let Some(whole) = found.get(0) else { return };
-    let sentence = exchange.sentence_at(whole.start());
-    let Some(bound) = found.name("n").and_then(|n| value(n.as_str())) else { return };
-    let others = numbers::all(sentence)
-        .into_iter()
-        .filter(|n| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9);
+    let Some((bound, is_upper, sentence)) = stated(exchange).or_else(|| denied(exchange)) else { return };
     // "Except", "only", "about": it is no statement about all.
-    let classes = exchange.language.places(sentence, exchange.memo).all();
-    if others.count() > 0 || classes.has_any(LIMITS) {
+    if exchange.language.places(sentence, exchange.memo).all().has_any(LIMITS) {
         return;
     }
-    // "Never fell below" and "stayed above" are the same bound.
-    let below = |text: &str| text.to_lowercase().contains("below") || text.eq_ignore_ascii_case("under");
-    let is_upper = match (found.name("side"), found.name("never")) {
-        (Some(side), _) => below(side.as_str()),
-        (None, Some(never)) => !below(never.as_str()),
-        (None, None) => return,
-    };
     let keeps = |value: f64| if is_upper { value <= bound } else { value >= bound };
     let words = sentence.to_lowercase();
     let mut series = exchange.sources.structured.iter().flat_map(|source| series_of(source, &words));
@@ -66,12 +63,44 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     outcome.examined = true;
+    let numbers = || values.iter().filter_map(|field| field.number());
     let breaking = values.iter().filter(|field| field.number().is_some_and(|value| !keeps(value)));
     let breaking: Vec<&&Field> = breaking.collect();
-    if let Some(field) = breaking.first().filter(|_| breaking.len() * 2 < values.len()) {
+    let are_near = || {
+        let is_near = |value: f64| (value - bound).abs() <= NEAR * bound.abs();
+        breaking.len() < values.len() && numbers().all(is_near)
+    };
+    if let Some(field) = breaking.first().filter(|_| breaking.len() * 2 < values.len() || are_near()) {
         let returned = format!("{} {} among the values", field.name.join(" "), field.shown());
         outcome.contradicts(&returned, source.call, sentence);
     }
+}
+
+fn stated<'a>(exchange: &Exchange<'a>) -> Option<Stated<'a>> {
+    let found = BOUND.captures(&exchange.prose)?;
+    let sentence = exchange.sentence_at(found.get(0)?.start());
+    let bound = value(found.name("n")?.as_str())?;
+    let is_other = |n: &numbers::Number| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9;
+    if numbers::all(sentence).iter().any(is_other) {
+        return None;
+    }
+    // "Never fell below" and "stayed above" are the same bound.
+    let below = |text: &str| text.to_lowercase().contains("below") || text.eq_ignore_ascii_case("under");
+    let is_upper = match (found.name("side"), found.name("never")) {
+        (Some(side), _) => below(side.as_str()),
+        (None, never) => !below(never?.as_str()),
+    };
+    Some((bound, is_upper, sentence))
+}
+
+/// The bound of a question that the answer says no to.
+fn denied<'a>(exchange: &Exchange<'a>) -> Option<Stated<'a>> {
+    let (yes, sentence) = exchange.yes_or_no().filter(|(yes, _)| !yes)?;
+    let found = EVER.captures(exchange.task)?;
+    let bound = value(found.name("n")?.as_str())?;
+    let others = numbers::all(exchange.task);
+    let is_other = |n: &numbers::Number| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9;
+    (!yes && !others.iter().any(is_other)).then_some((bound, found.name("above").is_some(), sentence))
 }
 
 /// The number of a text with its sign.

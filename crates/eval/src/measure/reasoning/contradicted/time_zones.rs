@@ -85,10 +85,15 @@ const PLACES: [(&[&str], i32, Option<i32>); 12] = [
     (&["Sydney", "Melbourne"], 600, Some(660)),
 ];
 
-// A time with a place: "14:30 Berlin time", "14:30 Uhr Berliner Zeit", "14:30, hora de Madrid".
+// A month in English.
+const MONTH: &str = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*";
+// A time with a place, perhaps behind its day: "14:30 Berlin time", "14:30 Uhr Berliner Zeit", "14:30, hora de Madrid",
+// "2:30 pm on Sunday, 19 April Berlin time".
 regex!(
     PLACED,
-    r"(?:^|[^\d:.])(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?,? \(?(?:(?P<en>[A-Z]\w+(?: [A-Z]\w+){0,2}) [Tt]ime|(?P<de>[A-Z]\w+(?: [A-Z]\w+)?)er Zeit|(?:hora (?:de|do)|heure de|ora di) (?P<r>[A-Z]\w+(?: [A-Z]\w+)?))\b"
+    &format!(
+        r"(?:^|[^\d:.])(?P<h>\d{{1,2}})(?:[:.](?P<m>\d{{2}}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?(?:,?(?: on)?(?: \w+day,?)? (?:the )?(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {MONTH}|{MONTH} \d{{1,2}}(?:st|nd|rd|th)?)(?:,? \d{{4}})?)?,? \(?(?:(?P<en>[A-Z]\w+(?: [A-Z]\w+){{0,2}})(?: local)? [Tt]ime|(?P<de>[A-Z]\w+(?: [A-Z]\w+)?)er Zeit|(?:hora (?:de|do)|heure de|ora di) (?P<r>[A-Z]\w+(?: [A-Z]\w+)?))\b"
+    )
 );
 regex!(
     LABELLED,
@@ -340,6 +345,13 @@ mod tests {
         assert!(!stated("15:30 CET") && !stated("14:30 UTC") && !stated("9:30 EST") && !stated("16:00 CET"));
         assert!(stated("14:30 Berlin time") && stated("2:30 pm Pacific Standard Time"));
         assert!(stated("um 14:30 Uhr Berliner Zeit") && stated("a las 14:30, hora de Madrid"));
+        assert!(
+            stated("2:30 pm on Tuesday, 2 December Singapore time")
+                && stated("14:30 on Tuesday, December 2, Tokyo local time")
+                && !stated("14:30 UTC, that is 10 pm Singapore time")
+                && !stated("10:30 pm on Tuesday, 2 December Singapore time")
+                && !stated("2:30 pm on Tuesday, 2 December London time")
+        );
         assert!(
             !stated("15:30 Berlin time") && !stated("16:30 (Berlin time)") && !stated("14:30 London time")
         );

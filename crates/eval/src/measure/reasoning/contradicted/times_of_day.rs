@@ -1,13 +1,16 @@
 //! Times of day that nothing gives: "it leaves at 17:30", where the only time of the result is 17:15.
 //!
 //! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from a
-//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of
-//! the day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15.
+//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of the
+//! day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15. In other languages than
+//! English the sentence has to name a row with a time, and no number of minutes or hours leads from a known time to it.
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
+use crate::measure::language::{Language, WordClass, WordClasses, classes, names};
+use crate::measure::numbers;
 use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
-use crate::measure::reasoning::statements::Clause;
+use crate::measure::reasoning::statements::{Clause, contains_words};
 use crate::measure::records::Field;
 
 // A time of day in words.
@@ -16,7 +19,17 @@ regex!(
     r"(?i)\b(?:noon|midday|midnight|half past|quarter (?:past|to)|(?:ten|twenty) (?:past|to))\b"
 );
 // A duration, from which times follow.
-regex!(DURATION, r"(?i)\d\s?(?:min|mins|minutes?|h|hrs?|hours?)\b|\bPT\d");
+regex!(DURATION, r"(?i)\d\s?(?:min|mins|minut\w+|h|hrs?|hours?|stunden?|std|heures?|ore|horas?)\b|\bPT\d");
+// A time of day as it is written in other languages: "17h25", "17.25 Uhr".
+regex!(WRITTEN, r"(?i)\b(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b");
+/// Words of clauses that give no time of a row itself, and of those that give a limit or a difference.
+const RELATIVE: WordClasses = classes!(
+    Sequence Bound Approximation Alternative Exception Increment Comparison Condition Probability Advice
+);
+/// Most known times that are compared with the numbers of texts, and numbers.
+const MAX_KNOWN: usize = 64;
+/// Fewest digits of a word that names a row.
+const MIN_DIGITS: usize = 3;
 
 /// Whether a key is that of a duration.
 fn is_duration(word: &str) -> bool {
@@ -37,13 +50,34 @@ fn is_duration(word: &str) -> bool {
     )
 }
 
+/// The times of day of a text in any language.
+fn clocks_in(text: &str, language: Language) -> Vec<Clock> {
+    let mut out = clocks(text);
+    if language != Language::English && out.is_empty() {
+        out = WRITTEN
+            .captures_iter(text)
+            .filter_map(|found| {
+                let minute = found.name("m2").or_else(|| found.name("m"))?;
+                clocks(&format!("{}:{}", found.name("h")?.as_str(), minute.as_str())).first().copied()
+            })
+            .collect();
+    }
+    out
+}
+
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
+    let language = exchange.language;
+    let is_english = language == Language::English;
+    if is_english && !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
         return;
     }
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
-    let stated = stated.filter_map(|clause| match clocks(&clause.words).as_slice() {
-        [time] if !is_relative(clause.sentence) => Some((clause, *time)),
+    let is_free = |clause: &Clause<'_>| match is_english {
+        true => !is_relative(clause.sentence),
+        false => !clause.classes.has_any(RELATIVE),
+    };
+    let stated = stated.filter_map(|clause| match clocks_in(&clause.words, language).as_slice() {
+        [time] if is_free(clause) => Some((clause, *time)),
         _ => None,
     });
     let stated: Vec<_> = stated.collect();
@@ -57,7 +91,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     });
     let Some(source) = timed else { return };
     let seen = || exchange.sources.seen.iter().map(|text| &***text);
-    let follows = |field: &Field| field.name.iter().any(|word| is_duration(word));
+    let follows = |field: &Field| {
+        let is_number = !is_english && field.number().is_some();
+        field.name.iter().any(|word| is_duration(word))
+            || is_number && names::has(&field.name, WordClass::TimeUnit)
+    };
     if fields().any(follows)
         || seen().any(|text| is_zoned(text) || DURATION.is_match(text))
         || IN_WORDS.is_match(exchange.task)
@@ -91,11 +129,45 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let mut names = exchange.sources.records().flat_map(|(.., record)| names_of(record));
         names.any(|name| clause.has(&name))
     };
-    let unknown =
-        stated.into_iter().find(|(clause, time)| !is_known(*time) && (!has_gaps || names_row(clause)));
+    let is_of_row = |clause: &Clause<'_>, time: Clock| match is_english {
+        true => !has_gaps || names_row(clause),
+        false => {
+            exchange.spends(exchange.sources.fields())
+                && names_timed_row(exchange, clause)
+                && !is_counted(exchange, time)
+        }
+    };
+    let unknown = stated.into_iter().find(|(clause, time)| !is_known(*time) && is_of_row(clause, *time));
     if let Some((clause, time)) = unknown {
         let time = time.time;
         let returned = format!("other times, and nothing has {:02}:{:02}", time / 60, time % 60);
         outcome.contradicts(&returned, source.call, clause.sentence);
     }
+}
+
+/// Whether a clause names a record that has a time, by a name or by the digits of one.
+fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
+    let is_timed = |field: &Field| !times(field.shown()).is_empty();
+    let has_code = |name: &str| {
+        let mut codes =
+            name.split(' ').filter(|word| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS);
+        codes.any(|code| contains_words(&clause.words, code))
+    };
+    let timed = exchange.sources.records().filter(|(.., record)| record.fields.iter().any(is_timed));
+    let mut names = timed.flat_map(|(.., record)| names_of(record)).filter(|name| times(name).is_empty());
+    names.any(|name| has_code(&name) || name.contains(char::is_alphabetic) && clause.has(&name))
+}
+
+/// Whether a number of any text leads, as minutes or hours, from a known time to this one.
+fn is_counted(exchange: &Exchange<'_>, stated: Clock) -> bool {
+    let texts = || exchange.sources.seen.iter().map(|text| &***text);
+    let known: Vec<u32> =
+        texts().flat_map(|text| clocks_in(text, exchange.language)).map(|c| c.time).take(MAX_KNOWN).collect();
+    // A length may be written as "0:33".
+    let lengths = known.iter().map(|of| f64::from(*of));
+    let numbers = texts().flat_map(numbers::all).map(|n| n.value).take(MAX_KNOWN);
+    let by: Vec<f64> = numbers.chain(lengths).collect();
+    let differs = |known: &u32| f64::from(known.abs_diff(stated.time));
+    !exchange.spends(known.len() * by.len())
+        || known.iter().any(|of| by.iter().any(|n| *n == differs(of) || *n * 60.0 == differs(of)))
 }

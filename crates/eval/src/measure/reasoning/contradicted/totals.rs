@@ -1,16 +1,21 @@
 //! Totals: the answer lists parts and a total, and the parts do not add up to it.
 //!
-//! The parts are the last numbers of the lines before the total, or in a table the numbers of its column. A total that
-//! a result gives is right, and so is one that differs by an amount or a percentage that the answer or a result
-//! mentions.
+//! The parts are the last numbers of the lines before the total, or behind a line that announces them with it ("came to a
+//! total of 89.40:"), or in a table the numbers of its column. A total that a result gives is right, and so is one that
+//! differs by an amount or a percentage that the answer or a result mentions. Parts that are a whole column of a result
+//! are all of them: none of them explains a difference, and no result that only repeats what it was given.
 
 use std::ops::Range;
 
 use super::exchange::{Exchange, Outcome};
-use crate::measure::Finding;
 use crate::measure::defects::Defect;
+use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
+use crate::measure::records::Record;
+use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::{Finding, currency};
+use crate::recognise::Text;
 
 regex!(
     TOTAL,
@@ -27,15 +32,38 @@ const MAX_BETWEEN: usize = 20;
 const MAX_ADJUSTMENTS: usize = 200;
 /// Most parts of a total.
 const MAX_PARTS: usize = 50;
+/// Least whole number that is an amount below a label for the total of something.
+const MIN_WHOLE: f64 = 20.0;
+/// Longest label of a total, and most bytes behind a total that announces its parts.
+const MAX_LABEL: usize = 32;
+const MAX_BEHIND: usize = 32;
+/// Differences of two readings of one number are smaller.
+const EXACT: f64 = 1e-6;
+/// Words by which a part may be left out of a total.
+const LEFT_OUT: WordClasses = classes!(Negation Exception Restriction Condition);
+/// Words by which a line announces other things than the parts of its total.
+const OTHERS: WordClasses = classes!(Comparison Exception Alternative Neighbour Condition);
 /// Most columns of a table with a total below it.
 const MAX_COLUMNS: usize = 12;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut lines: Vec<&str> = Vec::new();
-    for line in exchange.prose.lines().filter(|line| !line.trim().is_empty()) {
-        if TOTAL.is_match(line) {
+    let prose = exchange.grouped();
+    for line in prose.lines().filter(|line| !line.trim().is_empty()) {
+        // What stands above the rule of a table are names.
+        if is_rule(line) {
+            lines.pop();
+            continue;
+        }
+        if TOTAL.is_match(line) || is_labelled_total(line) {
             if let Some(total) = numbers::all(line).first() {
-                let columns = columns_of(line, total, &lines);
+                let mut columns = columns_of(line, total, &lines);
+                // "Rooms: 2, nights: 3, guests in total: 4" are no parts of one amount.
+                let is_amount = |n: &Number| n.fractional || n.value.abs() >= MIN_WHOLE;
+                let are_amounts = |parts: &Vec<Number>| parts.iter().chain([total]).all(is_amount);
+                // "Mug, 12.00 × 2": the last number is no amount.
+                let are_plain = lines.iter().all(|part| part.contains('=') || is_alone(part));
+                columns.retain(|parts| TOTAL.is_match(line) || are_plain && are_amounts(parts));
                 outcome.examined |= !columns.is_empty();
                 let is_right = columns.iter().any(|parts| adds_up(exchange, parts, total));
                 if let Some(parts) = columns.last().filter(|_| !is_right) {
@@ -52,27 +80,115 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             lines.clear();
         }
     }
+    if outcome.findings.is_empty() {
+        check_announced(exchange, outcome);
+    }
+}
+
+/// Whether a line is the rule below the head of a table.
+fn is_rule(line: &str) -> bool {
+    is_table_head(line) && line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '))
+}
+
+/// Whether the label of a line ends with a word for a total: "Weighted total: 6,777 words", "Gesamtpreis: 40 €".
+fn is_labelled_total(line: &str) -> bool {
+    let Some((label, _)) = line.split_once([':', '：']).filter(|(label, _)| label.len() <= MAX_LABEL) else {
+        return false;
+    };
+    let label = label.trim_matches(|c: char| !c.is_alphanumeric());
+    let start = label.rfind(' ').map_or(0, |at| at + 1);
+    vocabulary::find(label, &[Meaning::Total])
+        .iter()
+        .any(|(_, at)| at.start == start || at.end == label.len())
+}
+
+/// "Your trip came to a total of 449.05:", above lines with one amount each.
+fn check_announced(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = exchange.grouped();
+    let mut lines = prose.lines().filter(|line| !line.trim().is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        if !exchange.spends(1 + line.len() / 16) {
+            return;
+        }
+        let Some((total, is_all)) = announced(exchange, line) else { continue };
+        let mut parts: Vec<Number> = Vec::new();
+        let mut is_plain = true;
+        while let Some(part) = lines.next_if(|line| is_part(line)) {
+            let of_part = amount(part).filter(|n| is_alone(part) && is_money(part, n));
+            is_plain &= of_part.is_some() && parts.len() < MAX_PARTS && !TOTAL.is_match(part);
+            parts.extend(of_part.map(|n| Number { value: signed(part, &n), ..n }));
+        }
+        if !is_plain || parts.len() < 2 || is_multiple(&parts, &total) {
+            continue;
+        }
+        outcome.examined = true;
+        if !adds_up(exchange, &parts, &total) && (is_all || is_column(exchange, &parts)) {
+            outcome.findings.push((wrong_total(&parts, &total, line), None));
+            return;
+        }
+    }
+}
+
+/// Whether a line has one number that may be an amount. Beside a number of things, it may be the amount for one of them.
+fn is_alone(line: &str) -> bool {
+    numbers::all(line).iter().filter(|n| !n.in_identifier && !is_in_date(line, n)).count() == 1
+}
+
+/// The total of a line that announces its parts, and whether it says nothing behind it, as "mainly for:", by which they
+/// may be some of them.
+fn announced(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
+    let text = line.trim_end().trim_end_matches('*').strip_suffix([':', '：'])?;
+    if is_part(line) || exchange.language.classes(text).has_any(OTHERS) {
+        return None;
+    }
+    let word = vocabulary::find(text, &[Meaning::Total]).last().map(|(_, at)| at.end)?;
+    let total = numbers::all(text).into_iter().find(|n| n.start >= word && !n.in_identifier)?;
+    let (between, behind) = (text.get(word..total.start)?, text.get(total.end..)?);
+    let is_end = behind.len() <= MAX_BEHIND && !behind.contains(['.', '?', '!', '。']);
+    let is_all = vocabulary::has_only(behind, &[]);
+    (between.len() <= MAX_BETWEEN && is_end && is_money(text, &total)).then_some((total, is_all))
+}
+
+/// Whether a number is an amount of money, or has decimals as one.
+fn is_money(text: &str, n: &Number) -> bool {
+    n.fractional || currency::is_beside(text, n.start..n.end)
 }
 
 /// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
 /// decimals: other numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let prose = &*exchange.prose;
-    if !TOGETHER.is_match(prose) {
+    let prose = &*exchange.grouped();
+    let is_english = exchange.language == Language::English;
+    let words = |text: &str| -> Vec<Range<usize>> {
+        match is_english {
+            true => TOGETHER.find_iter(text).map(|found| found.range()).collect(),
+            false => vocabulary::find(text, &[Meaning::Total]).into_iter().map(|(_, at)| at).collect(),
+        }
+    };
+    if !exchange.spends(1 + prose.len() / 32) || words(prose).is_empty() {
         return;
     }
     for (start, end) in sentences(prose) {
         let sentence = prose.get(start..end).unwrap_or_default();
-        let mut words = TOGETHER.find_iter(sentence).peekable();
-        if words.peek().is_none() {
+        let words = words(sentence);
+        if words.is_empty() {
             continue;
         }
-        let numbers = numbers::all(sentence);
+        let mut numbers = numbers::all(sentence);
+        numbers.retain(|n| !n.in_identifier && !is_in_date(sentence, n));
         for word in words {
             if !exchange.spends(1 + numbers.len()) {
                 return;
             }
-            let Some((parts, total)) = parts_of(sentence, &numbers, word.range()) else { continue };
+            let end = word.end;
+            let Some((parts, total)) = parts_of(sentence, &numbers, word) else { continue };
+            // Words of other languages may say that it is a total with something else.
+            let between = sentence.get(end..total.start).unwrap_or_default();
+            let is_plain =
+                || parts.len() > 2 && vocabulary::has_only(between, &[Meaning::Of, Meaning::Copula]);
+            if !is_english && !is_plain() {
+                continue;
+            }
             outcome.examined = true;
             if !adds_up(exchange, parts, total) {
                 outcome.findings.push((wrong_total(parts, total, sentence), None));
@@ -82,13 +198,14 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The amounts before the words for a total, and the one after them, if it can be their sum.
+/// The amounts before the words for a total, and the one behind them, if it can be their sum. The numbers are none of
+/// dates and codes.
 fn parts_of<'n>(
     sentence: &str,
     numbers: &'n [Number],
     word: Range<usize>,
 ) -> Option<(&'n [Number], &'n Number)> {
-    let is_amount = |n: &Number| n.fractional && !n.in_identifier && !is_in_date(sentence, n);
+    let is_amount = |n: &Number| n.fractional;
     let at = numbers.iter().position(|n| n.start >= word.end)?;
     let (parts, rest) = numbers.split_at(at);
     let total = rest.first().filter(|total| is_amount(total) && parts.len() > 1)?;
@@ -104,6 +221,9 @@ fn parts_of<'n>(
         sum += part.value;
         nth > 1 && (part.value - before).abs() < 0.011
     });
+    // A total of other things is smaller than one of them; the words of other languages are less certain.
+    let is_less = parts.iter().any(|part| part.value > total.value);
+    let is_mixed = is_mixed || is_less;
     let is_sum =
         is_near && !is_mixed && !is_subtotal && parts.iter().all(is_amount) && !is_multiple(parts, total);
     is_sum.then_some((parts, total))
@@ -116,7 +236,10 @@ fn unit_behind<'s>(sentence: &'s str, n: &Number) -> &'s str {
         .find(|c: char| c.is_whitespace() || matches!(c, ',' | '.' | ';' | ')' | ':'))
         .unwrap_or(behind.len());
     let unit = behind.get(..end).unwrap_or_default();
-    let is_word = unit.len() > 3 || matches!(unit, "and" | "the" | "for" | "in" | "on" | "is" | "to");
+    // A dash or a sign of emphasis is none.
+    let is_sign = !unit.contains(|c: char| c.is_alphanumeric() || "€$£¥%°".contains(c));
+    let is_word =
+        is_sign || unit.len() > 3 || matches!(unit, "and" | "the" | "for" | "in" | "on" | "is" | "to");
     if is_word { "" } else { unit }
 }
 
@@ -190,26 +313,36 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let near = |value: f64| {
         (value - total.value).abs() <= if parts.iter().any(|p| p.fractional) { 0.011 } else { tolerance }
     };
-    if near(sum) {
+    if near(sum) || multiplies(parts, &near) {
         return true;
     }
-    if !exchange.spends_numbers() {
+    if !exchange.spends_numbers() || !exchange.spends(exchange.sources.fields()) {
         return true;
     }
+    // "Without the taxi": a part may be left out.
+    let places = |text: &str| exchange.language.places(text, exchange.memo).all();
+    let leaves_out = || places(exchange.task).has_any(LEFT_OUT) || places(&exchange.prose).has_any(LEFT_OUT);
+    let is_whole = is_column(exchange, parts) && !leaves_out();
     // Amounts of several units or counts of other things are no parts of it.
     // The digits of dates and codes explain nothing.
     let is_amount = |text: &str, n: &Number| !n.in_identifier && !is_in_date(text, n);
     let amounts =
         |text: &str| numbers::all(text).into_iter().filter(|n| is_amount(text, n)).collect::<Vec<_>>();
-    let returned = exchange.sources.seen.iter().flat_map(|text| amounts(text)).map(|n| n.value);
+    let told = if is_whole { told(exchange, total) } else { exchange.sources.seen.clone() };
+    let returned = told.iter().flat_map(|text| amounts(text)).map(|n| n.value);
     let aggregates = exchange.sources.structured.iter().filter_map(|s| s.parsed.0.as_ref());
     let aggregates = aggregates.flat_map(|parsed| parsed.aggregates().iter().copied());
-    let known: Vec<f64> = returned.take(20_000).chain(aggregates).collect();
-    if known.iter().any(|value| near(*value)) {
+    let mut known: Vec<f64> = returned.take(20_000).collect();
+    let aggregates: Vec<f64> = aggregates.collect();
+    if known.iter().chain(&aggregates).any(|value| near(*value)) {
         return true;
     }
+    // What is left out of a whole column, or is on top of it, is no sum or mean of another one.
+    known.extend(aggregates.into_iter().filter(|_| !is_whole));
     let own = amounts(exchange.answer).into_iter().map(|n| n.value);
-    let others: Vec<f64> = own.chain(known).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value).collect();
+    let is_part = |value: f64| is_whole && parts.iter().any(|part| (part.value - value).abs() < EXACT);
+    let others = own.chain(known).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value && !is_part(*v));
+    let others: Vec<f64> = others.collect();
     // An amount that was left out explains the difference to the cent.
     let exact =
         |value: f64| near(value) && (value - total.value).abs() < 0.006_f64.max(total.tolerance * 1.01);
@@ -223,8 +356,50 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     others.into_iter().any(explained)
 }
 
+/// Whether the total is the product of two parts, with the others on top: a price and a number of nights.
+fn multiplies(parts: &[Number], near: &impl Fn(f64) -> bool) -> bool {
+    let sum: f64 = parts.iter().map(|part| part.value).sum();
+    parts.iter().enumerate().any(|(nth, a)| {
+        let mut others = parts.iter().skip(nth + 1);
+        others.any(|b| near(a.value * b.value) || near(sum - a.value - b.value + a.value * b.value))
+    })
+}
+
+/// Whether the parts are the numbers of a whole column of a result.
+fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
+    let sorted = |mut numbers: Vec<f64>| {
+        numbers.sort_by(f64::total_cmp);
+        numbers
+    };
+    let wanted: Vec<f64> = sorted(parts.iter().map(|part| part.value).collect());
+    exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref()).any(|parsed| {
+        let lists = parsed.lists.iter().enumerate().filter(|(_, list)| list.len == parts.len());
+        lists.take(MAX_COLUMNS).any(|(list, _)| {
+            let rows: Vec<&Record> =
+                parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_PARTS).collect();
+            let names = rows.first().into_iter().flat_map(|row| &row.fields).take(MAX_COLUMNS);
+            names.filter(|field| field.number().is_some()).any(|of| {
+                let cell = |row: &&Record| row.fields.iter().find(|f| f.name == of.name)?.number();
+                let column = sorted(rows.iter().filter_map(cell).collect());
+                column.len() == wanted.len() && column.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < EXACT)
+            })
+        })
+    })
+}
+
+/// What the user and the results say, other than results of calls that were given the total, which repeat it.
+fn told<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
+    let sources = &exchange.sources;
+    let is_passed = |text: &Text| sources.passed.iter().any(|passed| ***passed == **text);
+    let has = |text: &Text| numbers::all(text).iter().any(|n| n.value == total.value);
+    let made = sources.structured.iter().map(|source| source.call);
+    let results = made.filter(|call| !call.arguments.as_ref().is_some_and(has));
+    let others = sources.unstructured().iter().copied().filter(|text| !is_passed(text));
+    others.chain(results.filter_map(|call| call.result.as_ref())).collect()
+}
+
 /// Whether a number is a part of a date or of a time in figures: "2025-09-03", "9:30".
-fn is_in_date(text: &str, number: &Number) -> bool {
+pub(super) fn is_in_date(text: &str, number: &Number) -> bool {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
     let joins =

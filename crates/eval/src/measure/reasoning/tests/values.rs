@@ -5,7 +5,7 @@ use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::reasoning::contradicted;
 
 /// The rationales of what an answer contradicts. Each call is a tool, its arguments and its result.
-fn contradictions(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
+pub(super) fn contradictions(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
     let script = Script::new(task);
     let script = calls.iter().fold(script, |script, (tool, arguments, result)| {
         script.calls("", &[(*tool, *arguments)]).returns(result)
@@ -17,7 +17,7 @@ fn contradictions(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec
 }
 
 #[track_caller]
-fn check(task: &str, calls: &[(&str, &str, &str)], wrong: &[&str], right: &[&str]) {
+pub(super) fn check(task: &str, calls: &[(&str, &str, &str)], wrong: &[&str], right: &[&str]) {
     for answer in wrong {
         assert!(!contradictions(task, calls, answer).is_empty(), "{answer}");
     }

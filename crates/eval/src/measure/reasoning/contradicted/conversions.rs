@@ -1,0 +1,93 @@
+//! Units converted by a wrong power of ten: 3.2 m³, and an answer of 320 litres.
+//!
+//! Principle: between units of one quantity of which one is a power of ten of the other, a value has one conversion. A
+//! number of the answer that has the digits of a field and the unit of its quantity, but differs from this conversion by
+//! a power of ten, is the field's value converted wrongly, unless a text, a field or a sum gives it, or something is taken
+//! by tens.
+//!
+//! In: the numbers of an answer with their units, and the fields with theirs. Out: one contradiction.
+
+use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
+use super::other_unit::{unit_of, unit_of_number};
+use crate::measure::numbers::{self, Number};
+use crate::measure::units::Unit;
+
+/// Fewest digits that agree, without zeros at the ends.
+const MIN_DIGITS: usize = 2;
+/// Most numbers of an answer, and fields, that are compared.
+const MAX_NUMBERS: usize = 64;
+const MAX_FIELDS: usize = 2_000;
+/// Largest power of ten by which a conversion is wrong.
+const MAX_POWER: i32 = 9;
+const EXACT: f64 = 1e-9;
+/// Numbers by which something is taken in tens, hundreds and so on.
+const TENS: [f64; 12] = [10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 0.1, 0.01, 0.001, 1e-4, 90.0, 0.9];
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if exchange.sources.structured.is_empty() {
+        return;
+    }
+    let is_telling = |n: &Number| !n.in_identifier && n.bare.is_none() && digits(n.value) >= MIN_DIGITS;
+    let stated: Vec<(Number, Unit, i32)> = numbers::all(&exchange.prose)
+        .into_iter()
+        .filter(is_telling)
+        .filter_map(|n| unit_of_number(&exchange.prose, &n).and_then(|unit| Some((n, unit, unit.power?))))
+        .take(MAX_NUMBERS)
+        .collect();
+    if stated.is_empty()
+        || !exchange.spends(exchange.sources.fields().min(MAX_FIELDS) * (1 + stated.len() / 4))
+    {
+        return;
+    }
+    let fields: Vec<_> = exchange
+        .sources
+        .records()
+        .flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, record, field)))
+        .filter_map(|(source, record, field)| Some((source, record, field, field.number()?.abs())))
+        .take(MAX_FIELDS)
+        .collect();
+    for (n, unit, power) in stated {
+        let is = |value: f64| value > 0.0 && n.possible_values().any(|v| (v - value).abs() <= value * EXACT);
+        // By what power of ten the conversion of a value is wrong.
+        let wrong_by = |value: f64, own: i32| {
+            let right = value * 10f64.powi(own - power);
+            (-MAX_POWER..=MAX_POWER).find(|k| is(right * 10f64.powi(*k)))
+        };
+        // Units are looked up only for values with the same digits.
+        let same = fields.iter().filter(|(.., value)| wrong_by(*value, power).is_some());
+        let read: Vec<_> = same
+            .filter_map(|(source, record, field, value)| {
+                let own = unit_of(record, field)?;
+                let is_other = own.quantity == unit.quantity && own != unit;
+                Some((source, field, own, wrong_by(*value, own.power?)?)).filter(|_| is_other)
+            })
+            .collect();
+        let Some((source, field, own, _)) = read.first() else { continue };
+        outcome.examined = true;
+        let is_right = read.iter().any(|(.., by)| *by == 0) || fields.iter().any(|(.., value)| is(*value));
+        if is_right || !exchange.spends_numbers() {
+            continue;
+        }
+        let has = |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(is));
+        let is_ten = |n: &Number| !n.in_identifier && n.possible_values().any(|v| TENS.contains(&v));
+        let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
+        let by_tens = || texts().any(|text| numbers::all(text).iter().any(is_ten));
+        let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
+        // A sum of several values may be converted.
+        let is_sum = || {
+            let mut sums = parsed().flat_map(|parsed| parsed.aggregates());
+            sums.any(|sum| (-MAX_POWER..=MAX_POWER).any(|k| is(sum.abs() * 10f64.powi(k))))
+        };
+        if !unstructured(&exchange.sources).any(has) && !is_sum() && !by_tens() {
+            let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), own.symbol);
+            outcome.contradicts(&returned, source.call, exchange.sentence_at(n.start));
+            return;
+        }
+    }
+}
+
+/// The digits of a number without zeros at its ends.
+fn digits(value: f64) -> usize {
+    format!("{value}").replace('.', "").trim_matches('0').len()
+}

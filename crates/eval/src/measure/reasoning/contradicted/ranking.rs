@@ -1,0 +1,221 @@
+//! Rankings by another field than the one asked for: "which three have the best completion rate?", and the answer names
+//! those with the most downloads.
+//!
+//! Principle: a request for the best or the most of a named field is answered by the rows that have the best values of
+//! it. An answer that names as many rows as asked for, and others than these, ranks by something else. The request limits
+//! the rows by no value, and each row has the field.
+//!
+//! In: a request with a superlative, the only list with that field, and the sentence of the answer that names rows of it.
+//! Out: one contradiction.
+
+use super::exchange::{Exchange, Outcome};
+use super::extremes::limits_time;
+use super::sources::names_of;
+use crate::measure::language::{WordClass, WordClasses, classes};
+use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::records::{Field, Record};
+
+/// Superlatives, and whether they ask for the largest values; none: it depends on the field.
+const SUPERLATIVES: [(&str, Option<bool>); 12] = [
+    ("highest", Some(true)),
+    ("most", Some(true)),
+    ("largest", Some(true)),
+    ("biggest", Some(true)),
+    ("longest", Some(true)),
+    ("lowest", Some(false)),
+    ("least", Some(false)),
+    ("fewest", Some(false)),
+    ("smallest", Some(false)),
+    ("shortest", Some(false)),
+    ("best", None),
+    ("worst", None),
+];
+/// Words of fields of which a larger value is the better one.
+const GOOD: [&str; 16] = [
+    "completion",
+    "rating",
+    "score",
+    "accuracy",
+    "uptime",
+    "conversion",
+    "retention",
+    "satisfaction",
+    "revenue",
+    "margin",
+    "yield",
+    "efficiency",
+    "availability",
+    "growth",
+    "coverage",
+    "profit",
+];
+/// Words behind a superlative that may name its field.
+const WITHIN: usize = 4;
+/// Most words of a sentence that only names rows.
+const SHORT: usize = 8;
+/// Most rows of a list.
+const MAX_ROWS: usize = 100;
+/// Longest request.
+const MAX_REQUEST: usize = 300;
+/// Words of requests and sentences that limit which rows are meant.
+const LIMITS: WordClasses = classes!(Condition Exception Bound Restriction Contrast Comparison Neighbour);
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let asked = exchange.asked();
+    if exchange.task.len() > MAX_REQUEST
+        || exchange.task.matches('?').count() != 1
+        || limits_time(exchange.task)
+        || exchange.language.classes(exchange.task).has_any(LIMITS)
+    {
+        return;
+    }
+    let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
+    let (Some((form, most)), None) = (superlatives.next(), superlatives.next()) else { return };
+    let Some((_, behind)) = asked.split_once(&format!(" {form} ")) else { return };
+    let named: Vec<&str> = behind.split_whitespace().take(WITHIN).collect();
+    let mut having = exchange.sources.structured.iter().flat_map(|source| {
+        let parsed = source.parsed.0.iter();
+        parsed.flat_map(|parsed| (0..parsed.lists.len()).map(move |list| (parsed, list))).filter_map(
+            move |(parsed, list)| {
+                exchange.spends(parsed.records.len() / 8).then_some(())?;
+                let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
+                (3..=MAX_ROWS).contains(&rows.len()).then_some((source, rows))
+            },
+        )
+    });
+    let having: Vec<_> =
+        having.by_ref().filter_map(|(source, rows)| Some((source, column(&rows, &named)?, rows))).collect();
+    let [(source, field, rows)] = having.as_slice() else { return };
+    let Some(most) = most.or_else(|| {
+        let is_good = field.name.iter().any(|word| GOOD.contains(&word.as_str()));
+        is_good.then_some(*form == "best")
+    }) else {
+        return;
+    };
+    let values: Option<Vec<f64>> = rows.iter().map(|row| cell(row, field)).collect();
+    let Some(values) = values.filter(|_| !is_limited(exchange, rows)) else { return };
+    let Some((sentence, chosen)) = exchange
+        .clauses
+        .iter()
+        .find_map(|clause| Some((clause, chosen(exchange, clause, rows, (form, most))?)))
+    else {
+        return;
+    };
+    let count = count_asked(exchange).unwrap_or(chosen.len());
+    let mut sorted = values.clone();
+    sorted.sort_by(f64::total_cmp);
+    if most {
+        sorted.reverse();
+    }
+    let Some(last) = count.checked_sub(1).and_then(|at| sorted.get(at)).filter(|_| chosen.len() == count)
+    else {
+        return;
+    };
+    outcome.examined = true;
+    let is_among = |value: f64| if most { value >= *last } else { value <= *last };
+    let wrong = chosen.iter().filter_map(|at| values.get(*at)).find(|value| !is_among(**value));
+    if let Some(value) = wrong {
+        let returned = format!(
+            "better ones by {}: {value} for one that it names, and {last} or better for {count}",
+            field.name.join(" ")
+        );
+        outcome.contradicts(&returned, source.call, sentence.sentence);
+    }
+}
+
+fn cell(row: &Record, column: &Field) -> Option<f64> {
+    row.fields.iter().find(|field| field.name == column.name)?.number()
+}
+
+/// The only column of numbers all of whose words stand behind the superlative.
+fn column<'r>(rows: &[&'r Record], named: &[&str]) -> Option<&'r Field> {
+    let is_said = |word: &String| {
+        let same = |said: &&str| {
+            *said == word || said.strip_suffix('s') == Some(word) || word.strip_suffix('s') == Some(said)
+        };
+        word.len() > 2 && named.iter().any(same)
+    };
+    let mut found =
+        rows.first()?.fields.iter().filter(|f| f.number().is_some() && f.name.iter().all(is_said));
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// Whether the request names a value that some of the rows have.
+fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
+    let asked = exchange.asked();
+    let counts = count_asked(exchange);
+    let has_number = |n: &Number| !n.in_identifier && counts != Some(n.value as usize);
+    let mut values = rows.iter().flat_map(|row| &row.fields).filter_map(Field::text);
+    let is_named = |text: &str| {
+        words_of(text).split_whitespace().any(|word| word.len() > 2 && contains_words(asked, word))
+    };
+    !exchange.spends(rows.iter().map(|row| row.fields.len()).sum())
+        || numbers::all(exchange.task).iter().any(has_number)
+        || values.any(is_named)
+}
+
+/// The number of rows that the request asks for.
+fn count_asked(exchange: &Exchange<'_>) -> Option<usize> {
+    let places = exchange.language.places(exchange.task, exchange.memo);
+    let mut named =
+        places.iter().filter(|place| place.classes.has(WordClass::Number)).map(|p| usize::from(p.value));
+    let figures = numbers::all(exchange.task);
+    let mut figures = figures.iter().filter(|n| !n.in_identifier && !n.fractional).map(|n| n.value as usize);
+    named.next().or_else(|| figures.next())
+}
+
+/// The rows that a clause names as the answer: by their names, or by their numbers behind a word for them.
+fn chosen(
+    exchange: &Exchange<'_>,
+    clause: &Clause<'_>,
+    rows: &[&Record],
+    (form, most): (&str, bool),
+) -> Option<Vec<usize>> {
+    let steps = rows.len() + clause.sentence.len() / 8;
+    if clause.negated || clause.classes.has_any(LIMITS) || !exchange.spends(steps) {
+        return None;
+    }
+    // A part of the sentence behind ";" is about other rows.
+    let has_superlative = |part: &&str| {
+        let words = words_of(part);
+        SUPERLATIVES.iter().any(|(form, _)| contains_words(&words, form))
+    };
+    let part = clause.sentence.split(';').find(has_superlative).unwrap_or(clause.sentence);
+    let words = words_of(part);
+    // It says which are the best ones, or no more than which they are.
+    let mut said = SUPERLATIVES.iter().filter(|(form, _)| contains_words(&words, form));
+    let is_short = clause.first && words.split_whitespace().count() <= SHORT;
+    let is_answer = match (said.next(), said.next()) {
+        (Some((of, direction)), None) => *of == form || direction.is_some_and(|of| of == most),
+        (None, _) => is_short,
+        _ => false,
+    };
+    is_answer.then_some(())?;
+    let by_name = |row: &&Record| {
+        names_of(row).any(|name| name.contains(char::is_alphabetic) && contains_words(&words, &name))
+    };
+    let named: Vec<usize> =
+        rows.iter().enumerate().filter(|(_, row)| by_name(row)).map(|(at, _)| at).collect();
+    if !named.is_empty() {
+        return Some(named);
+    }
+    let stated = numbers::all(&words);
+    let is_whole = |n: &&Number| !n.in_identifier && !n.fractional;
+    if stated.is_empty() || stated.iter().filter(is_whole).count() != stated.len() {
+        return None;
+    }
+    // Whole numbers that are different in all rows identify them.
+    let first = rows.first()?;
+    let mut columns = first.fields.iter().filter_map(|column| {
+        let values: Option<Vec<f64>> = rows.iter().map(|row| cell(row, column)).collect();
+        let values = values.filter(|values| values.iter().all(|v| v.fract() == 0.0))?;
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let is_unique = sorted.windows(2).all(|pair| pair.first() != pair.last());
+        let place = |n: &Number| values.iter().position(|v| *v == n.value);
+        let places: Option<Vec<usize>> = stated.iter().map(place).collect();
+        places.filter(|_| is_unique)
+    });
+    columns.next().filter(|_| columns.next().is_none())
+}

@@ -1,0 +1,206 @@
+//! Amounts of a refund: an answer of 399, where the result of the refund has `refund_fen: 34900`.
+//!
+//! Principle: where the results have one amount that is paid back, an answer that gives an amount as that of the refund
+//! gives this one. It gives another one if it has the amount of the results nowhere, and its own does not follow from that
+//! by a number of the same result or of what the user or the instructions say. A number of things paid back, as large as
+//! a list of them, is no smaller one.
+//!
+//! In: the sentences of an answer, and the fields of calls that pay back. Out: one contradiction.
+
+use super::exchange::{Exchange, Outcome};
+use super::misattributed_values::unstructured;
+use super::other_unit::unit_of_number;
+use super::sources::Source;
+use crate::measure::currency;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::{WordClass, WordClasses, classes};
+use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::answer::sentences;
+use crate::measure::reasoning::statements::Clause;
+use crate::measure::records::{Field, Record};
+use crate::measure::vocabulary::{self, Meaning};
+
+/// Words of keys of amounts in hundredths.
+const MINOR: [&str; 8] = ["cents", "cent", "minor", "fen", "pence", "centimes", "centimos", "centesimi"];
+const HUNDRED: f64 = 100.0;
+/// Most bytes from the word for the amount to it.
+const BETWEEN: usize = 14;
+/// Most things that are counted.
+const MAX_COUNT: usize = 12;
+/// Most numbers by which an amount may follow from another one.
+const MAX_KNOWN: usize = 200;
+/// Words of sentences that do not say what was paid back.
+const OTHERS: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if !vocabulary::has(&exchange.prose, Meaning::Refund) || !exchange.spends(exchange.sources.fields()) {
+        return;
+    }
+    check_amount(exchange, outcome);
+    if outcome.findings.is_empty() {
+        check_count(exchange, outcome);
+    }
+}
+
+/// Whether a tool pays back or looks up what was paid back.
+fn is_of_refund(source: &Source<'_>) -> bool {
+    identifier_words(&source.call.name).iter().any(|word| vocabulary::is(word, Meaning::Refund))
+}
+
+/// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor `refundable`.
+fn is_amount_key(field: &Field, of_refund: bool) -> bool {
+    let is_refund = |word: &str| vocabulary::is(word, Meaning::Refund) && word != "refundable";
+    let is_amount = |word: &str| vocabulary::is(word, Meaning::Amount);
+    let is_unit = |word: &str| MINOR.contains(&word) || currency::is_code(word);
+    let has_main = field.name.iter().any(|word| is_refund(word) || of_refund && is_amount(word));
+    let is_count = matches!(&*field.name, [word] if word.ends_with("ed"));
+    let is_plain = |word: &String| is_refund(word) || is_amount(word) || is_unit(word) || word == "total";
+    has_main
+        && field.name.iter().all(is_plain)
+        && (!is_count || field.number().is_some_and(|n| n.fract() != 0.0))
+}
+
+fn check_amount(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let mut found: Vec<(&Source<'_>, &Record, &Field, f64)> = Vec::new();
+    // Several refunds may be given as one.
+    let mut sum = 0.0;
+    for (source, _, record) in exchange.sources.records().filter(|(.., record)| record.list.is_none()) {
+        let of_refund = is_of_refund(source);
+        for field in record.fields.iter().filter(|field| is_amount_key(field, of_refund)) {
+            let Some(value) = field.number().filter(|value| *value > 0.0) else { continue };
+            let is_minor = field.name.iter().any(|word| MINOR.contains(&word.as_str()));
+            let value = if is_minor { value / HUNDRED } else { value };
+            sum += value;
+            if !found.iter().any(|(.., known)| *known == value) {
+                found.push((source, record, field, value));
+            }
+        }
+    }
+    let [(source, record, field, value)] = found.as_slice() else { return };
+    let prose = &*exchange.grouped();
+    let is = |n: &Number, value: f64| {
+        n.possible_values()
+            .any(|v| (v - value).abs() <= n.tolerance * 1.01 || (v * HUNDRED - value).abs() < 0.5)
+    };
+    let known = [*value, *value / HUNDRED, sum];
+    let gives_own = numbers::all(prose).iter().any(|n| known.iter().any(|value| is(n, *value)));
+    if gives_own {
+        outcome.examined = true;
+        return;
+    }
+    for (start, end) in sentences(prose) {
+        let Some(sentence) = prose.get(start..end) else { continue };
+        if !vocabulary::has(sentence, Meaning::Refund) || sentence.trim_end().ends_with(['?', '？']) {
+            continue;
+        }
+        let Some(stated) = stated(exchange, sentence) else { continue };
+        let unit = |text: Option<&str>| text.and_then(currency::of);
+        let own = unit(
+            record
+                .fields
+                .iter()
+                .find(|f| vocabulary::is(&f.name.join(" "), Meaning::Unit))
+                .and_then(Field::text),
+        );
+        let said = unit_of_number(sentence, &stated).map(|unit| unit.symbol);
+        outcome.examined = true;
+        if own.zip(said).is_some_and(|(own, said)| own != said) || !exchange.spends_numbers() {
+            continue;
+        }
+        if !follows(exchange, record, *value, &stated) {
+            let returned = format!("{}: {}", field.name.join(" "), field.shown());
+            let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
+            outcome.contradicts(&returned, source.call, quote);
+            return;
+        }
+    }
+}
+
+/// The amount that a sentence gives as that of a refund: the only one of money, behind a word for it.
+fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
+    let places = exchange.language.table().places(sentence);
+    if places.all().has_any(OTHERS) {
+        return None;
+    }
+    let is_money = |n: &Number| {
+        let is_beside = unit_of_number(sentence, n).is_some_and(|unit| unit.quantity == "money");
+        !n.in_identifier && (is_beside || currency::is_beside(sentence, n.start..n.end))
+    };
+    let all = numbers::all(sentence);
+    let mut amounts = all.iter().filter(|n| is_money(n));
+    let (amount, None) = (amounts.next()?, amounts.next()) else { return None };
+    let of_amount = vocabulary::find(sentence, &[Meaning::Amount, Meaning::Refund]);
+    let is_of = |end: usize| {
+        let rest = sentence.get(end..amount.start)?;
+        // The rest of the word, and at most a preposition or a verb: "refunded", "of", "is".
+        let between = rest.trim_start_matches(char::is_alphabetic);
+        let is_link = vocabulary::has_only(between, &[Meaning::Of, Meaning::Copula]);
+        (between.len() <= BETWEEN && is_link).then_some(())?;
+        Some(end)
+    };
+    of_amount.into_iter().any(|(_, at)| is_of(at.end).is_some()).then_some(*amount)
+}
+
+/// Whether an amount is that of the refund with or without a number of its result, or one that the user or the
+/// instructions give: a fee, or a share of it.
+fn follows(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number) -> bool {
+    let passed = |text: &str| exchange.sources.passed.iter().any(|passed| &***passed == text);
+    let told = unstructured(&exchange.sources).filter(|text| !passed(text)).flat_map(numbers::all);
+    let told = told.filter(|n| !n.in_identifier).map(|n| n.value);
+    let near = |value: f64| (value - stated.value).abs() <= stated.tolerance.min(0.5) * 1.01;
+    let is_given = |by: f64| near(by) || near(value - by) || near(value + by);
+    let is_share = |by: f64| near(value * by / HUNDRED) || near(value * (1.0 - by / HUNDRED));
+    let own = record.fields.iter().filter_map(Field::number);
+    // "19.00 each": that of one of several things.
+    let is_each = (2..=MAX_COUNT).any(|count| near(value / count as f64));
+    is_each || own.chain(told).take(MAX_KNOWN).any(|by| by > 0.0 && (is_given(by) || is_share(by)))
+}
+
+/// "The two tickets are refunded", where the result has `refunded: 4`, of a list of four.
+fn check_count(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let is_list = |count: usize| {
+        let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
+        parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
+    };
+    let counts = exchange
+        .sources
+        .records()
+        .filter(|(source, _, record)| record.list.is_none() && is_of_refund(source));
+    let counts =
+        counts.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, field)));
+    let is_count = |field: &Field| matches!(&*field.name, [word] if word.ends_with("ed") && vocabulary::is(word, Meaning::Refund));
+    let mut counts = counts.filter_map(|(source, field)| {
+        let n = field
+            .number()
+            .filter(|n| is_count(field) && n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n))?;
+        Some((source, field, n as usize)).filter(|_| is_list(n as usize))
+    });
+    let (Some((source, field, count)), None) = (counts.next(), counts.next()) else { return };
+    let counted: Vec<(&Clause<'_>, Vec<usize>)> =
+        exchange.clauses.iter().map(|clause| (clause, counts_of(exchange, clause))).collect();
+    if counted.iter().any(|(_, counts)| counts.contains(&count)) {
+        return;
+    }
+    let is_said = |clause: &Clause<'_>| {
+        !clause.negated && !clause.modal && vocabulary::has(&clause.words, Meaning::Refund)
+    };
+    let said = counted.iter().filter(|(clause, _)| is_said(clause) && !clause.classes.has_any(OTHERS));
+    for (clause, counts) in said {
+        outcome.examined = true;
+        if matches!(counts.as_slice(), [n] if *n < count) {
+            let returned = format!("{}: {}", field.name.join(" "), field.shown());
+            outcome.contradicts(&returned, source.call, clause.sentence);
+            return;
+        }
+    }
+}
+
+/// The whole numbers of a clause, in figures and in words.
+fn counts_of(exchange: &Exchange<'_>, clause: &Clause<'_>) -> Vec<usize> {
+    let figures = numbers::all(&clause.words).into_iter().filter(|n| !n.in_identifier && !n.fractional);
+    let places = exchange.language.table().places(&clause.words);
+    let named = places.iter().filter(|place| place.classes.has(WordClass::Number));
+    let mut out: Vec<usize> = figures.map(|n| n.value as usize).collect();
+    out.extend(named.map(|place| usize::from(place.value)));
+    out
+}

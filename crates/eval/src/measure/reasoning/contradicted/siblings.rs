@@ -1,0 +1,219 @@
+//! Values of the object or column beside the one that is named: "the primary contact is Ben", who is the `secondary`.
+//!
+//! Principle: objects beside each other under different keys have the same fields, and so do columns that differ in a
+//! year (`yield_2024`, `yield_2025`). What is said to be the one under a key is not the value of another one: it is, if
+//! the answer names one key, links a value to it that only the object under another key has, and gives neither that key
+//! nor the right value.
+//!
+//! In: the sentences of an answer, and the objects and rows of results. Out: one contradiction.
+
+use foldhash::HashSet;
+
+use super::exchange::{Exchange, Outcome};
+use super::field_numbers::changes_after;
+use super::row_values::Statement;
+use super::sources::{Source, names_of};
+use crate::measure::language::{WordClasses, classes};
+use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::records::{Field, Name, Record, Scalar};
+use crate::measure::vocabulary::{self, Meaning};
+
+/// Shortest key and value by which objects are told apart, and shortest number.
+const MIN_KEY: usize = 4;
+const MIN_TEXT: usize = 3;
+const MIN_NUMBER: f64 = 21.0;
+/// Most objects beside each other, sentences of an answer, and fields that are compared.
+const MAX_SIBLINGS: usize = 6;
+const MAX_SENTENCES: usize = 40;
+const MAX_FIELDS: usize = 400;
+/// Most bytes between a key and the value that is linked to it.
+const BETWEEN: usize = 80;
+/// Words of sentences that relate several things.
+const RELATES: WordClasses = classes!(Comparison Exception Alternative Condition Neighbour);
+
+/// A sentence of the answer, as written and by its words.
+struct Sentence<'a> {
+    text: &'a str,
+    words: String,
+}
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let mut sentences: Vec<Sentence<'_>> = Vec::new();
+    for clause in exchange.clauses.iter().filter(|clause| !clause.negated) {
+        let text = clause.sentence;
+        if sentences.len() < MAX_SENTENCES && sentences.last().is_none_or(|of| !std::ptr::eq(of.text, text)) {
+            sentences.push(Sentence { text, words: words_of(text) });
+        }
+    }
+    let relates = |of: &Sentence<'_>| exchange.language.classes(of.text).has_any(RELATES);
+    if sentences.is_empty() || !exchange.spends(exchange.sources.fields() + exchange.answer.len() / 8) {
+        return;
+    }
+    sentences.retain(|of| !relates(of));
+    let words = words_of(exchange.answer);
+    let said: HashSet<&str> = words.split(' ').collect();
+    for source in &exchange.sources.structured {
+        let found = of_objects(exchange, source, (&sentences, &said), outcome)
+            .or_else(|| of_years(exchange, source, &sentences, outcome));
+        if let Some((returned, sentence)) = found {
+            outcome.contradicts(&returned, source.call, sentence);
+            return;
+        }
+    }
+}
+
+/// What is linked to the key of one object and is the value of another one.
+fn of_objects<'a>(
+    exchange: &Exchange<'_>,
+    source: &Source<'_>,
+    (sentences, said): (&[Sentence<'a>], &HashSet<&str>),
+    outcome: &mut Outcome,
+) -> Option<(String, &'a str)> {
+    let parsed = source.parsed.0.as_ref()?;
+    let is_object = |record: &&Record| {
+        record.list.is_none() && record.key.iter().map(String::len).sum::<usize>() >= MIN_KEY
+    };
+    let objects: Vec<&Record> = parsed.records.iter().filter(is_object).take(MAX_FIELDS).collect();
+    let is_said = |of: &&&Record| of.key.iter().all(|word| said.contains(word.as_str()));
+    for own in objects.iter().filter(is_said) {
+        let beside: Vec<&&Record> = objects
+            .iter()
+            .filter(|of| of.parent == own.parent && of.key != own.key)
+            .take(MAX_SIBLINGS)
+            .collect();
+        let key = own.key.join(" ");
+        // Of an old and a new one, an action may have changed which is which.
+        let follows = |of: &Name| of.iter().any(|word| vocabulary::is(word, Meaning::Succession));
+        if beside.is_empty()
+            || follows(&own.key)
+            || beside.iter().any(|of| follows(&of.key))
+            || changes_after(exchange, source)
+            || !exchange.spends(objects.len() + exchange.answer.len() / 16 * (1 + beside.len()))
+        {
+            continue;
+        }
+        let is_other_key =
+            |of: &Sentence<'_>| beside.iter().any(|other| contains_words(&of.words, &other.key.join(" ")));
+        for sentence in sentences.iter().filter(|of| contains_words(&of.words, &key) && !is_other_key(of)) {
+            for field in own.fields.iter().filter(|field| is_telling(field)) {
+                let others = beside.iter().filter_map(|of| of.fields.iter().find(|f| f.name == field.name));
+                let mut others = others.filter(|f| is_telling(f) && f.value != field.value);
+                outcome.examined = true;
+                let is_given = |of: &Field| contains_words(&words_of(exchange.answer), &text_of(of));
+                let linked = others.find(|f| is_linked(sentence.text, &key, &text_of(f)));
+                if let Some(other) = linked.filter(|of| !is_given(field) && is_only(exchange, of)) {
+                    let returned = format!("{key} {}: {}", field.name.join(" "), field.shown());
+                    return Some((
+                        format!("{returned}, and {} for another one", other.shown()),
+                        sentence.text,
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Whether a value tells objects apart: a name, a code or a number that is no small one.
+fn is_telling(field: &Field) -> bool {
+    match &field.value {
+        Scalar::Text(text) => text.len() >= MIN_TEXT && text.contains(char::is_alphanumeric),
+        Scalar::Number(n) => n.abs() >= MIN_NUMBER,
+        Scalar::Bool(_) => false,
+    }
+}
+
+fn text_of(field: &Field) -> String {
+    words_of(field.shown()).trim().to_owned()
+}
+
+/// Whether a value stands directly behind a key and a verb or a colon: "the primary contact of the team is Ben".
+fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
+    let lower = sentence.to_lowercase().replace(['*', '_', '`'], "");
+    let mut places = lower.match_indices(key).filter_map(|(at, _)| lower.get(at + key.len()..));
+    places.any(|behind| {
+        let Some((between, after)) = behind.split_once(value) else { return false };
+        let is_whole = !after.starts_with(char::is_alphanumeric) && !between.ends_with(char::is_alphanumeric);
+        let between = between.trim();
+        let copulas = vocabulary::find(between, &[Meaning::Copula]);
+        let is_last = copulas.last().is_some_and(|(_, at)| at.end == between.len());
+        let is_plain = between.len() <= BETWEEN && !between.contains(['.', ';', '\n']);
+        is_whole && is_plain && (is_last && copulas.len() == 1 || between == ":")
+    })
+}
+
+/// Whether no other field of the results and nothing that the user said has the value.
+fn is_only(exchange: &Exchange<'_>, field: &Field) -> bool {
+    let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
+    let same = || fields().filter(|of| of.value == field.value);
+    let value = text_of(field);
+    exchange.spends(exchange.sources.fields())
+        && exchange.spends_search()
+        && same().count() == 1
+        && !exchange.sources.from_user.iter().any(|text| contains_words(&words_of(text), &value))
+}
+
+/// The year of a key with its other words.
+fn year_in(name: &Name) -> Option<(u32, Vec<&String>)> {
+    let year = |word: &String| word.parse().ok().filter(|year: &u32| (1900..2100).contains(year));
+    let mut years = name.iter().filter_map(year);
+    let (first, None) = (years.next()?, years.next()) else { return None };
+    let rest: Vec<&String> = name.iter().filter(|word| year(word).is_none()).collect();
+    (!rest.is_empty()).then_some((first, rest))
+}
+
+/// What is said of a year and is the value of the column of another one.
+fn of_years<'a>(
+    exchange: &Exchange<'_>,
+    source: &Source<'_>,
+    sentences: &[Sentence<'a>],
+    outcome: &mut Outcome,
+) -> Option<(String, &'a str)> {
+    let parsed = source.parsed.0.as_ref()?;
+    let first =
+        parsed.records.iter().find(|record| record.fields.iter().any(|f| year_in(&f.name).is_some()))?;
+    let columns: Vec<(u32, Vec<&String>)> = first.fields.iter().filter_map(|f| year_in(&f.name)).collect();
+    let years = |words: &str| -> Vec<u32> {
+        let mut years: Vec<u32> =
+            words.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse().ok()).collect();
+        years.retain(|year| (1900..2100).contains(year));
+        years.sort_unstable();
+        years.dedup();
+        years
+    };
+    let answer = Statement::of_text(exchange.answer);
+    for sentence in sentences {
+        let (said, asked) = (years(&sentence.words), years(exchange.asked()));
+        let (Some(year), true) = (said.first().or(asked.first()), said.len() <= 1 && asked.len() <= 1) else {
+            continue;
+        };
+        // The names of each row are looked for in the sentence.
+        exchange.spends(parsed.records.len() * (1 + sentence.words.len() / 32)).then_some(())?;
+        let rows = parsed.records.iter().filter(|record| !record.fields.is_empty());
+        let mut named = rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
+        let (Some(row), None) = (named.next(), named.next()) else { continue };
+        exchange.spends(columns.len() * row.fields.len()).then_some(())?;
+        for (own, rest) in columns.iter().filter(|(own, _)| own == year) {
+            let cell = |of: u32| {
+                let is_it = |f: &&Field| year_in(&f.name).is_some_and(|(y, words)| y == of && words == *rest);
+                row.fields.iter().find(is_it)
+            };
+            let Some(right) = cell(*own).filter(|field| is_telling(field)) else { continue };
+            let others = columns.iter().filter(|(y, words)| y != own && words == rest);
+            outcome.examined = true;
+            let said = Statement::of(&sentence.words);
+            let mut wrong =
+                others.filter_map(|(y, _)| cell(*y)).filter(|f| f.value != right.value && said.gives(f));
+            let is_new = |f: &Field| {
+                let own = row.fields.iter().filter(|of| of.value == f.value).count() == 1;
+                own && !exchange.sources.from_user.iter().any(|text| Statement::of_text(text).gives(f))
+            };
+            if let Some(wrong) = wrong.find(|f| is_telling(f) && is_new(f)).filter(|_| !answer.gives(right)) {
+                let returned = format!("{}: {}", right.name.join(" "), right.shown());
+                let other = format!("{}: {}", wrong.name.join(" "), wrong.shown());
+                return Some((format!("{returned}, and {other}"), sentence.text));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,193 @@
+//! Tables of an answer with a calculated column that is wrong in one row: price, pieces, and price for one piece.
+//!
+//! Principle: a column that is the product, the quotient, the sum or the difference of two others in all rows but one is
+//! calculated from them. The row that differs is wrong, unless a result or a text has its value, or another number of the
+//! row or of the results explains the difference: a discount, a fee. Rounding of the digits that are shown is allowed.
+//!
+//! In: the tables of an answer, as lines of cells between `|`. Out: one contradiction for the first wrong cell.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::currency;
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::lowercase;
+use crate::measure::numbers::{self, Number};
+use crate::measure::vocabulary::{self, Meaning};
+
+/// Fewest rows in which the calculation holds, and most rows and columns that are read.
+const MIN_RIGHT: usize = 2;
+const MAX_ROWS: usize = 60;
+const MAX_COLUMNS: usize = 8;
+/// How many times larger than its rounding a calculated value is.
+const PRECISE: f64 = 20.0;
+/// Most numbers that may explain a difference.
+const MAX_KNOWN: usize = 400;
+const PERCENT: f64 = 100.0;
+
+/// The numbers of a row by column, and its line.
+type Row<'a> = (Vec<Option<Number>>, &'a str);
+
+#[derive(Clone, Copy)]
+enum Calculation {
+    Product,
+    Quotient,
+    Sum,
+    Difference,
+}
+
+const ALL: [Calculation; 4] =
+    [Calculation::Product, Calculation::Quotient, Calculation::Sum, Calculation::Difference];
+
+impl Calculation {
+    fn of(self, a: f64, b: f64) -> f64 {
+        match self {
+            Calculation::Product => a * b,
+            Calculation::Quotient => a / b,
+            Calculation::Sum => a + b,
+            Calculation::Difference => a - b,
+        }
+    }
+
+    /// Whether the order of the columns says nothing.
+    fn is_commutative(self) -> bool {
+        matches!(self, Calculation::Product | Calculation::Sum)
+    }
+
+    /// How far the result may be off where the operands are rounded.
+    fn rounding(self, a: &Number, b: &Number) -> f64 {
+        let slack = |n: &Number| if n.fractional { n.tolerance } else { 0.0 };
+        let (of_a, of_b) = (slack(a), slack(b));
+        match self {
+            Calculation::Sum | Calculation::Difference => of_a + of_b,
+            Calculation::Product => of_a * b.value + of_b * a.value,
+            Calculation::Quotient => (of_a + of_b * a.value / b.value) / b.value,
+        }
+    }
+}
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let mut lines = exchange.prose.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_table = |line: &str| line.trim_start().starts_with('|');
+        let is_head =
+            is_table(line) && lines.peek().is_some_and(|next| is_table(next) && next.contains("--"));
+        if !is_head {
+            continue;
+        }
+        lines.next();
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        while let Some(line) = lines.next_if(|line| is_table(line)) {
+            let mut cells = line.trim().trim_matches('|').split('|').take(MAX_COLUMNS);
+            let is_total = cells.clone().next().is_some_and(|label| vocabulary::has(label, Meaning::Total));
+            if !is_total && rows.len() < MAX_ROWS {
+                rows.push((cells.by_ref().map(number).collect(), line));
+            }
+        }
+        if rows.len() <= MIN_RIGHT || !exchange.spends(rows.len() * MAX_COLUMNS * MAX_COLUMNS) {
+            continue;
+        }
+        if let Some((line, stated, computed)) = wrong(exchange, &rows, outcome) {
+            let rationale = format!(
+                "a column that is calculated from the others was expected; they give {}, and the answer has {stated}",
+                (computed * 1e4).round() / 1e4
+            );
+            outcome.findings.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
+            return;
+        }
+    }
+}
+
+/// The number of a cell that has nothing but it and a unit.
+fn number(cell: &str) -> Option<Number> {
+    let found = numbers::all(cell);
+    let [n] = found.as_slice() else { return None };
+    let rest = [cell.get(..n.start)?, cell.get(n.end..)?].concat();
+    let is_unit = rest.chars().filter(|c| c.is_alphanumeric()).count() <= 4
+        || currency::of(&lowercase(rest.trim())).is_some();
+    let is_negative = rest.contains(['-', '−', '–', '+', '/', ':', '<', '>', '~']);
+    (!n.in_identifier && is_unit && !is_negative).then_some(*n)
+}
+
+/// The line of the row that differs, its value, and the one that the others give.
+fn wrong<'a>(
+    exchange: &Exchange<'_>,
+    rows: &[Row<'a>],
+    outcome: &mut Outcome,
+) -> Option<(&'a str, f64, f64)> {
+    let width = rows.iter().map(|(cells, _)| cells.len()).min()?;
+    let column =
+        |at: usize| -> Option<Vec<Number>> { rows.iter().map(|(cells, _)| *cells.get(at)?).collect() };
+    let columns: Vec<Vec<Number>> = (0..width).filter_map(column).collect();
+    for (at_c, c) in columns.iter().enumerate() {
+        for (at_a, a) in columns.iter().enumerate().filter(|(at, _)| *at != at_c) {
+            for (at_b, b) in columns.iter().enumerate().filter(|(at, _)| *at != at_c && *at != at_a) {
+                for by in ALL.into_iter().filter(|by| at_a < at_b || !by.is_commutative()) {
+                    exchange.spends(rows.len()).then_some(())?;
+                    let Some(at) = only_wrong(by, a, b, c) else { continue };
+                    outcome.examined = true;
+                    let (line, stated) = (rows.get(at)?.1, c.get(at)?);
+                    let computed = by.of(a.get(at)?.value, b.get(at)?.value);
+                    // The last row may have the total of the others.
+                    let sum: f64 = c.iter().map(|n| n.value).sum::<f64>() - stated.value;
+                    let is_total =
+                        at + 1 == rows.len() && (sum - stated.value).abs() <= stated.tolerance * 2.0;
+                    if !is_total && !is_explained(exchange, line, stated, computed) {
+                        return Some((line, stated.value, computed));
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The only row in which the calculation does not hold, if it does in several others.
+fn only_wrong(by: Calculation, a: &[Number], b: &[Number], c: &[Number]) -> Option<usize> {
+    let mut wrong = None;
+    let mut right: Vec<(f64, f64)> = Vec::new();
+    for (at, ((a, b), c)) in a.iter().zip(b).zip(c).enumerate() {
+        let computed = by.of(a.value, b.value);
+        let slack = c.tolerance * 1.01 + by.rounding(a, b);
+        // 0 and 1 prove nothing.
+        let is_telling =
+            !matches!(a.value, 0.0 | 1.0) && !matches!(b.value, 0.0 | 1.0) && c.value >= PRECISE * slack;
+        if computed.is_finite() && (computed - c.value).abs() <= slack {
+            if is_telling && !right.contains(&(a.value, b.value)) {
+                right.push((a.value, b.value));
+            }
+        } else if wrong.is_some() || !computed.is_finite() || (computed - c.value).abs() <= 2.0 * slack {
+            return None;
+        } else {
+            wrong = Some(at);
+        }
+    }
+    wrong.filter(|_| right.len() >= MIN_RIGHT)
+}
+
+/// Whether a text has the value, or a number of the row or of the results explains how it differs.
+fn is_explained(exchange: &Exchange<'_>, line: &str, stated: &Number, computed: f64) -> bool {
+    if !exchange.spends_numbers() {
+        return true;
+    }
+    let near = |value: f64| (value - stated.value).abs() <= stated.tolerance * 1.01;
+    let mut known: Vec<f64> =
+        numbers::all(line).iter().map(|n| n.value).filter(|v| *v != stated.value).collect();
+    for text in &exchange.sources.seen {
+        for n in numbers::all(text) {
+            if n.possible_values().any(near) {
+                return true;
+            }
+            if known.len() < MAX_KNOWN {
+                known.push(n.value);
+            }
+        }
+    }
+    let explains = |by: f64| {
+        near(computed + by)
+            || near(computed - by)
+            || near(computed * (1.0 + by / PERCENT))
+            || near(computed * (1.0 - by / PERCENT))
+            || near(computed * by / PERCENT)
+            || near(computed * by)
+    };
+    known.into_iter().any(explains)
+}
