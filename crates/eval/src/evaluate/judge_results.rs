@@ -1,4 +1,4 @@
-//! What judges answered about a trace, and the last question to them.
+//! The answers of judges about a trace, and the last question to them.
 
 use crate::measure::ask::outcome::{OutcomeQuestion, RunOutcome};
 use crate::measure::question_rounds::Ask;

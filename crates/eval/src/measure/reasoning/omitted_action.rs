@@ -21,7 +21,7 @@ use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Said, WordClasses, classes, classes_in, is_english};
+use crate::measure::language::{Action, ClassifiedText, WordClasses, classes, classes_in, is_english};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -36,7 +36,7 @@ const MAX_BYTES: usize = 8_000;
 const MAX_LISTED: usize = 8;
 /// Most bytes between two identifiers of a list.
 const MAX_GAP: usize = 12;
-/// Shorter words of a part are no mention of it.
+/// Shortest word of a part that mentions it.
 const MIN_WORD: usize = 5;
 
 // Words by which a part depends on something, or is no request.
@@ -46,13 +46,13 @@ regex!(
 );
 // A time, on which nothing depends: "to next Monday".
 regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
-/// Words by which not all that is listed is meant.
+/// Words that exclude some of the listed things.
 const EXCEPTS: WordClasses = classes!(Negation Exception Alternative Condition Already);
 // Words of a question that only offers further help.
 regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.
 const FILLERS: [&str; 5] = ["please", "also", "then", "kindly", "afterwards"];
-/// Words after the verb of a part: its object begins.
+/// Words after the verb of a part with which its object begins.
 const OBJECTS: [&str; 21] = [
     "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
     "these", "both", "all", "one", "another", "everyone",
@@ -87,12 +87,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         .collect();
     let only_agrees = |at: &Idx| {
         let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
-        Some(Said::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
+        Some(ClassifiedText::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
     };
     if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
         return None;
     }
-    // What a lookup returns shows that a thing is there, and by the form of a verb what was done with it.
+    // The result of a lookup shows that a thing exists, and the form of a verb in it what was done with it.
     let (made, looked_up): (Vec<&Call>, Vec<&Call>) =
         trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
     let looked_up = || looked_up.iter().filter_map(|call| call.result.as_deref());
@@ -118,7 +118,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if parts.len() < 2 || !is_english(task, None, memo) {
         return None;
     }
-    let said = Said::new(answer, Some(task), memo);
+    let said = ClassifiedText::new(answer, Some(task), memo);
     if let Some((part, tool)) = of_tool(
         trace,
         i,
@@ -161,8 +161,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
 }
 
-/// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
-fn explains(answer: &str, said: &Said<'_>) -> bool {
+/// Whether an answer states what is missing, or asks for it. An offer of further help is no question.
+fn explains(answer: &str, said: &ClassifiedText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
     let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
     !said.refusals().is_empty() || !said.inability().is_empty() || asks
@@ -197,8 +197,8 @@ fn says_done(text: &str, action: Action) -> bool {
     words.any(|word| is_form_of(&word, action))
 }
 
-/// What may mention a part: the calls of actions, their results with all texts of the agent, the answer, and what
-/// lookups returned.
+/// The texts that may mention a part: the calls of actions, their results with all texts of the agent, the answer, and
+/// what lookups returned.
 struct Mentions<'t> {
     made: &'t [&'t Call],
     texts: &'t [&'t str],

@@ -8,10 +8,10 @@
 use super::statements::words_of;
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Language, Said, WordClass, names};
+use crate::measure::language::{ClassifiedText, Language, WordClass, names};
 use crate::recognise::Call;
 
-/// A call, what was meant, and what it has.
+/// A call, the intended ends, and the passed ones.
 pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
@@ -20,7 +20,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
         calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
     (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
-    let said = Said::new(task, None, memo);
+    let said = ClassifiedText::new(task, None, memo);
     said.languages().find_map(|language| {
         // The prepositions among the words of ends have the value 1.
         let from = language.table().first(&asked, WordClass::Origin, 1)?;

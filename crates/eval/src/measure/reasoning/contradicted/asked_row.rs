@@ -27,7 +27,7 @@ const MAX_REQUEST: usize = 600;
 const RELATES: WordClasses = classes!(Comparison Neighbour Exception);
 /// Words just before the name by which a request is for something else.
 const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
-/// Words before a name among which these are looked for.
+/// Words before a name that are searched for these.
 const WITHIN: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -129,7 +129,7 @@ fn of_another<'t, 'a>(
         return None;
     }
     exchange.spends_numbers().then_some(())?;
-    // Nothing else gives the figure.
+    // No other text contains the figure.
     let is_only_here = |n: &Number| {
         let all = exchange
             .sources

@@ -16,7 +16,7 @@ const MAX_NUMBERS: usize = 64;
 const MAX_FIELDS: usize = 2_000;
 /// Whole numbers up to this one are too common.
 const SMALL: f64 = 9.0;
-/// Names of the fields that have the unit of the others.
+/// Names of fields whose value is the unit of the other fields.
 const UNIT_FIELDS: [&str; 6] = ["unit", "units", "uom", "currency", "unit of measure", "currency code"];
 /// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;

@@ -2,7 +2,7 @@
 //!
 //! A flag is named by its key; a state is a field's value with a known meaning. An answer's clause asserts a
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
-//! the beginning assert what the question asks. What is said of all is refuted by one ([`super::universal_claims`]).
+//! the beginning assert what the question asks. One row refutes a statement about all ([`super::universal_claims`]).
 
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
@@ -217,7 +217,8 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
                 known.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
                     add(Predicate::Known(predicate), holds, field);
                 });
-                // What waits for a decision is not decided. An order may be confirmed while it waits to be sent.
+                // A thing that waits for a decision is not decided. An order may be confirmed while it waits to be
+                // sent.
                 if words == "pending" || words.starts_with("pending ") {
                     add(Predicate::Known("approved"), false, field);
                     if is_booking_tool(&source.call.name) {
@@ -246,7 +247,7 @@ fn flag_words(field: &Field) -> Vec<String> {
 /// What "yes" or "no" asserts if the request asks whether this predicate holds, and whether of all things.
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (yes, sentence) = exchange.yes_or_no()?;
-    // That not all have it, is said by "no".
+    // "No" states that not all have it.
     let of_all = yes && universal_claims::asks_of_all(exchange.asked());
     Some((predicate.asked_as(exchange.asked())? == yes, of_all, sentence))
 }

@@ -194,7 +194,7 @@ fn of_all<'a>(
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let len = rows.len() as f64;
-    // What is the same for all rows is not added up.
+    // A value that is the same for all rows is not added up.
     let varies =
         |field: &&Field| rows.iter().any(|row| cell(row, field).is_some_and(|of| of.value != field.value));
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
@@ -239,7 +239,8 @@ fn of_all<'a>(
     None
 }
 
-/// By what the column's numbers are divided to have the unit of the amount, if the clause names the unit or the column.
+/// The divisor that converts the column's numbers to the unit of the amount, if the clause names the unit or the
+/// column.
 fn scale(clause: &Clause<'_>, amount: &Number, column: &Field) -> Option<f64> {
     let after = clause.words.get(amount.end..).unwrap_or_default().trim_start();
     let unit = after.split(' ').next().unwrap_or_default();
