@@ -17,7 +17,7 @@ mod untried_tool;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings, clip, clip_end};
-use super::language::{ClassifiedText, Kind as Statement};
+use super::language::{Kind as Statement, ReadText};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
@@ -110,17 +110,17 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// The number of sentences that were compared, at least the text as one.
-fn sentences_read(said: &ClassifiedText<'_>) -> usize {
+fn sentences_read(said: &ReadText<'_>) -> usize {
     let language = said.languages().next();
     language.map_or(1, |of| said.classified(of, []).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to recognise its own.
-fn read<'t>(context: &Context<'_>, text: &'t str) -> ClassifiedText<'t> {
+fn read<'t>(context: &Context<'_>, text: &'t str) -> ReadText<'t> {
     context.memo.budget.spend(text.len().min(MAX_BYTES * 2) / 16);
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let task = agent.and_then(|agent| agent_index::task(context.trace, agent));
-    ClassifiedText::new(text, task.map(|task| &**task), context.memo)
+    ReadText::new(text, task.map(|task| &**task), context.memo)
 }
 
 /// The role of a text for its reader.
@@ -139,7 +139,7 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
     let attempts = CallAttempts::get(context.trace, context.memo);
     let asked = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
     attempts.first_unfailed(agent.at, &agent.calls).is_none()
-        && asked.is_some_and(|task| !ClassifiedText::of(task, None, context.memo).mentions_errors())
+        && asked.is_some_and(|task| !ReadText::of(task, None, context.memo).mentions_errors())
 }
 
 /// Finish reasons that mean the provider or the model refused.
@@ -171,7 +171,7 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
 }
 
 /// The kind of avoidance, with the sentence that shows it.
-fn avoided<'t>(said: &ClassifiedText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided<'t>(said: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
         return avoided_throughout(&said.part(text), role);
@@ -184,7 +184,7 @@ fn avoided<'t>(said: &ClassifiedText<'t>, text: &'t str, role: TextRole) -> Opti
 }
 
 /// As [`avoided`], for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(said: &ClassifiedText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided_throughout<'t>(said: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
@@ -221,7 +221,7 @@ fn avoided_throughout<'t>(said: &ClassifiedText<'t>, role: TextRole) -> Option<(
 
 /// Whether a final answer only states that there is none.
 pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
-    avoided(&ClassifiedText::new(answer, None, memo), answer, TextRole::Answer).is_some()
+    avoided(&ReadText::new(answer, None, memo), answer, TextRole::Answer).is_some()
 }
 
 /// A sentence at the beginning of `text` that states that the searched item was not found. A long report of
@@ -253,7 +253,7 @@ fn of_kinds<'t, const N: usize>(
     kinds: [Statement; N],
     memo: &Memo,
 ) -> impl Iterator<Item = Option<&'t str>> + use<'t, N> {
-    let said = ClassifiedText::new(text, None, memo);
+    let said = ReadText::new(text, None, memo);
     said.languages().flat_map(move |language| {
         said.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
     })

@@ -26,7 +26,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
 use crate::measure::language::{
-    Action, Claim, ClassifiedText, Language, Tense, WordClass, WordClasses, classes, classes_in,
+    Action, Claim, Language, ReadText, Tense, WordClass, WordClasses, classes, classes_in,
 };
 use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -71,7 +71,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
-                let said = ClassifiedText::new(&text, task, memo);
+                let said = ReadText::new(&text, task, memo);
                 for claim in said.claims_of_done_action() {
                     if claim.action.is_work() {
                         continue;

@@ -8,7 +8,7 @@ use foldhash::HashMap;
 
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::ClassifiedText;
+use crate::measure::language::ReadText;
 use crate::measure::tool_purpose::action_of;
 
 /// Least bytes of a noun that means a tool.
@@ -25,7 +25,7 @@ pub(crate) struct Claim<'t> {
 }
 
 pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<Claim<'t>> {
-    let work = ClassifiedText::new(prose, None, memo).claims_of_done_action().into_iter();
+    let work = ReadText::new(prose, None, memo).claims_of_done_action().into_iter();
     let work = work.filter(|claim| claim.action.is_work());
     let mut out: Vec<Claim<'_>> = Vec::new();
     for claim in work {

@@ -19,7 +19,7 @@ use crate::measure::calls::attempts::{Attempt, CallAttempts};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
-use crate::measure::language::{ClassifiedText, Invention, WordClass, classes_in};
+use crate::measure::language::{Invention, ReadText, WordClass, classes_in};
 use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity, agent_index};
@@ -213,8 +213,8 @@ impl WrittenText<'_> {
     }
 
     /// The text in its language, or in that of the task.
-    fn said<'p>(&self, prose: &'p str) -> ClassifiedText<'p> {
-        ClassifiedText::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task), self.memo)
+    fn said<'p>(&self, prose: &'p str) -> ReadText<'p> {
+        ReadText::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task), self.memo)
     }
 
     /// Whether the output is the answer of the run.

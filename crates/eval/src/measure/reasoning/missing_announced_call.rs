@@ -14,7 +14,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::{masked, sentences};
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::language::{Action, Claim, ClassifiedText, Kind, Tense};
+use crate::measure::language::{Action, Claim, Kind, ReadText, Tense};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::tool_purpose::{ToolPurpose, offered};
@@ -144,7 +144,7 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
     {
         return None;
     }
-    let said = ClassifiedText::new(text, task.map(|task| &**task), memo);
+    let said = ReadText::new(text, task.map(|task| &**task), memo);
     let promises: Vec<Claim<'_>> =
         said.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
     let language = said.languages().next().filter(|_| said.is_known() && !promises.is_empty())?;

@@ -21,7 +21,7 @@ use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, ClassifiedText, WordClasses, classes, classes_in, is_english};
+use crate::measure::language::{Action, ReadText, WordClasses, classes, classes_in, is_english};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -87,7 +87,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         .collect();
     let only_agrees = |at: &Idx| {
         let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
-        Some(ClassifiedText::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
+        Some(ReadText::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
     };
     if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
         return None;
@@ -118,7 +118,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if parts.len() < 2 || !is_english(task, None, memo) {
         return None;
     }
-    let said = ClassifiedText::new(answer, Some(task), memo);
+    let said = ReadText::new(answer, Some(task), memo);
     if let Some((part, tool)) = of_tool(
         trace,
         i,
@@ -162,7 +162,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// Whether an answer states what is missing, or asks for it. An offer of further help is no question.
-fn explains(answer: &str, said: &ClassifiedText<'_>) -> bool {
+fn explains(answer: &str, said: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
     let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
     !said.refusals().is_empty() || !said.inability().is_empty() || asks

@@ -19,7 +19,7 @@ use super::statements::{contains_words, words_of};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
-use crate::measure::language::{ClassifiedText, Language, WordClass};
+use crate::measure::language::{Language, ReadText, WordClass};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -179,7 +179,7 @@ fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo
     let [thing] = missing.as_slice() else { return None };
     let is_in_a_call = arguments.iter().any(|text| contains_ignoring_case(text, &thing.to_lowercase()));
     let claims = || {
-        let claims = ClassifiedText::new(lead, None, memo).claims_of_done_action();
+        let claims = ReadText::new(lead, None, memo).claims_of_done_action();
         claims.iter().any(|claim| !claim.action.is_work())
     };
     (done.len() >= MIN_CALLS && !is_in_a_call && claims()).then_some(*thing)

@@ -23,7 +23,7 @@ use crate::measure::dialogue::{Replies, is_for_reader};
 use crate::measure::excerpt::clip;
 use crate::measure::failure_origin::is_of_others;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{ClassifiedText, Readable, WordClass, classes_in, readable};
+use crate::measure::language::{ReadText, Readable, WordClass, classes_in, readable};
 use crate::measure::memo::Memo;
 use crate::measure::reasoning::invented_data::Invented;
 use crate::measure::tool_purpose::{Purpose, is_verb, purpose};
@@ -159,7 +159,7 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     if !memo.budget.spend((answer.len() + result.len() + arguments.len() + compared) / 4) {
         return false;
     }
-    let said = ClassifiedText::new(answer, None, memo);
+    let said = ReadText::new(answer, None, memo);
     let claims = || said.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
     let asks = said.ends_with_question() || is_dialogue() && !claims();
     if !asks {

@@ -14,7 +14,7 @@ use super::linked_identifiers::identifiers;
 use super::{dates_and_times, local_dates};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
-use crate::measure::language::{ClassifiedText, Language, WordClass, WordClasses, classes, names};
+use crate::measure::language::{Language, ReadText, WordClass, WordClasses, classes, names};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -48,7 +48,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
         return None;
     }
-    let read = ClassifiedText::new(answer, said.first().map(|text| &**text), memo);
+    let read = ReadText::new(answer, said.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
         && let Some(finding) = of_values(conduct, &read, &said)
     {
@@ -82,7 +82,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// The questions of a text, each in a language that it may be in.
-fn questions<'t>(read: &ClassifiedText<'t>) -> impl Iterator<Item = (Language, &'t str)> {
+fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str)> {
     read.languages().flat_map(|language| {
         let questions = read.classified(language, []).filter(|(sentence, _)| sentence.is_question);
         questions.map(move |(sentence, _)| (language, sentence.text))
@@ -91,7 +91,7 @@ fn questions<'t>(read: &ClassifiedText<'t>) -> impl Iterator<Item = (Language, &
 
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
 /// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
-fn of_values(conduct: &Conduct<'_>, read: &ClassifiedText<'_>, said: &[Text]) -> Option<Finding> {
+fn of_values(conduct: &Conduct<'_>, read: &ReadText<'_>, said: &[Text]) -> Option<Finding> {
     offered(conduct.trace, conduct.i).next()?;
     let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();

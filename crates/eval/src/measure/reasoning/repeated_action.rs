@@ -25,7 +25,7 @@ use super::missing_announced_call::instructions;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, ClassifiedText, Place, WordClass, WordClasses, classes, classes_in};
+use crate::measure::language::{Action, Place, ReadText, WordClass, WordClasses, classes, classes_in};
 use crate::measure::records::{Field, Record, Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -219,7 +219,7 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
 
 /// Whether words of a text of the user may ask for more than one.
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
-    let said = ClassifiedText::new(text, Some(task), memo);
+    let said = ReadText::new(text, Some(task), memo);
     let is_unread = !said.is_known() && said.languages().next().is_none();
     let mut places = said.languages().map(|language| language.places(text, memo));
     let names = |place: &Place| {

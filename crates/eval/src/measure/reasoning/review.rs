@@ -28,7 +28,7 @@ use super::{
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::language::{ClassifiedText, is_english};
+use crate::measure::language::{ReadText, is_english};
 use crate::measure::numbers::has_digit;
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
@@ -422,12 +422,9 @@ impl<'a> Reviewer<'a> {
             // Hedges, labels and requests for a text are recognised by English words.
             false => {
                 let asks = task.is_some_and(|task| {
-                    task.contains(['?', '？'])
-                        || ClassifiedText::new(task, None, self.memo).ends_with_question()
+                    task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
                 });
-                asks && has_values()
-                    && self.has_number()
-                    && ClassifiedText::new(answer, task, self.memo).is_known()
+                asks && has_values() && self.has_number() && ReadText::new(answer, task, self.memo).is_known()
             }
         };
         if !is_asked {

@@ -22,7 +22,7 @@ use super::conduct::Conduct;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
-    Action, ClassifiedText, Language, Place, Places, WordClass, WordClasses, classes, classes_of,
+    Action, Language, Place, Places, ReadText, WordClass, WordClasses, classes, classes_of,
 };
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{Scalar, Structure};
@@ -211,7 +211,7 @@ impl<'t> Run<'t> {
     fn has_spoken(&self, prompt: &Prompt) -> bool {
         prompt.of_user != 1
             || self.said.first().is_none_or(|task| {
-                let said = ClassifiedText::new(task, None, self.conduct.memo);
+                let said = ReadText::new(task, None, self.conduct.memo);
                 said.agrees() || said.classes(task).has_any(AGREES)
             })
     }

@@ -8,7 +8,7 @@
 use super::statements::words_of;
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{ClassifiedText, Language, WordClass, names};
+use crate::measure::language::{Language, ReadText, WordClass, names};
 use crate::recognise::Call;
 
 /// A call, the intended ends, and the passed ones.
@@ -20,7 +20,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
         calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
     (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
-    let said = ClassifiedText::new(task, None, memo);
+    let said = ReadText::new(task, None, memo);
     said.languages().find_map(|language| {
         // The prepositions among the words of ends have the value 1.
         let from = language.table().first(&asked, WordClass::Origin, 1)?;

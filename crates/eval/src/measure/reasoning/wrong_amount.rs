@@ -81,7 +81,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// An action, the intended amount, and the passed one.
-type WrongAmount<'a> = (&'a Call, String, String);
+type Mismatch<'a> = (&'a Call, String, String);
 
 struct Run<'a> {
     trace: &'a AgentTrace,
@@ -126,7 +126,7 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 
 impl<'a> Run<'a> {
     /// An action whose number has no source, where the answer has a number of the user that no action has.
-    fn other_amount(&self) -> Option<WrongAmount<'a>> {
+    fn other_amount(&self) -> Option<Mismatch<'a>> {
         let told: Vec<Number> = amounts(self.answer).collect();
         let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
         let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
         &self,
         meant: f64,
         those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>,
-    ) -> Option<WrongAmount<'a>> {
+    ) -> Option<Mismatch<'a>> {
         let mut before = Known::of(self);
         for &call in &self.actions {
             for (key, number) in those(call) {
@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
     }
 
     /// An action whose amount has no source, where the user gives one amount of money only: 340 for "3,400 euros".
-    fn other_money(&self) -> Option<WrongAmount<'a>> {
+    fn other_money(&self) -> Option<Mismatch<'a>> {
         let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
         let of_text = |text: &Text| -> Vec<Number> {
             numbers::all(text)
@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
     }
 
     /// An action for another number of a thing than the only one that the user gives for it.
-    fn other_quantity(&self) -> Option<WrongAmount<'a>> {
+    fn other_quantity(&self) -> Option<Mismatch<'a>> {
         let starts = |call: &&&Call| {
             let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))

@@ -131,11 +131,8 @@ fn of_another<'t, 'a>(
     exchange.spends_numbers().then_some(())?;
     // No other text contains the figure.
     let is_only_here = |n: &Number| {
-        let all = exchange
-            .sources
-            .records()
-            .flat_map(|(.., record)| &record.fields)
-            .filter(|field| has_number(field, n));
+        let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
+        let all = fields.filter(|field| has_number(field, n));
         let here = other.cells.iter().filter(|cell| has_number(cell, n)).count();
         let is_told =
             |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value));

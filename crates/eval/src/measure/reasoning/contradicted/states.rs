@@ -4,10 +4,11 @@
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
 //! the beginning assert what the question asks. One row refutes a statement about all ([`super::universal_claims`]).
 
+use super::clause_subject;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
-use super::{clause_subject, universal_claims};
+use super::universal_claims::{self, Row};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::statements::{contains_words, words_of};
@@ -259,14 +260,9 @@ fn exception<'f, 'a>(
     claimed: bool,
     sentence: &str,
 ) -> Option<&'f Fact<'a>> {
-    let rows: Vec<universal_claims::Row<'_>> = facts
+    let rows: Vec<Row<'_>> = facts
         .iter()
-        .map(|fact| universal_claims::Row {
-            source: fact.source,
-            at: fact.at,
-            record: fact.record,
-            holds: fact.holds,
-        })
+        .map(|fact| Row { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
         .collect();
     let at = universal_claims::exception(exchange, &rows, claimed, sentence)?;
     facts.get(at).copied()
