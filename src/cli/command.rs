@@ -1,4 +1,4 @@
-//! What commands share: the options `--config` and `--output`, results on standard output, failures.
+//! Common parts of commands: the options `--config` and `--output`, results on standard output, failures.
 //!
 //! In: options, files of text, a command's result. Out: the configuration, the printed result, and the exit
 //! code of a failure.

@@ -249,9 +249,7 @@ impl Consumer {
                     return Ok(rejected);
                 }
                 ExportResult::TooLarge(reason) => match self.requests {
-                    Requests::UpTo(_) | Requests::PiecesUpTo(_) => {
-                        (split_in_half, DropReason::Refused, reason)
-                    }
+                    Requests::UpTo(_) | Requests::PiecesUpTo(_) => (halve, DropReason::Refused, reason),
                     // Parcels are messages of their own.
                     Requests::PerBatch => (split_or_halve, DropReason::Refused, reason),
                 },
@@ -340,14 +338,11 @@ fn unsplit(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, 
 
 /// One request per parcel, or two of about half the size.
 fn split_or_halve(signal: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
-    split_by_parcel(signal, request).or_else(|request| split_in_half(signal, request))
+    split_by_parcel(signal, request).or_else(|request| halve(signal, request))
 }
 
 /// Two requests of about half the size.
-fn split_in_half(
-    signal: Signal,
-    mut request: OutgoingRequest,
-) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+fn halve(signal: Signal, mut request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
     if request.halvings >= MAX_HALVINGS {
         return Err(request);
     }

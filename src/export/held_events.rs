@@ -48,7 +48,7 @@ impl SpanDeliveries {
 pub(super) struct Holders {
     pub(super) tasks: TaskTracker,
     /// Shutdown has begun: delays end.
-    pub(super) hurry: CancellationToken,
+    pub(super) shutdown: CancellationToken,
 }
 
 impl Holders {
@@ -60,8 +60,8 @@ impl Holders {
         spans: Option<ParcelDelivery>,
         stop: &CancellationToken,
     ) {
-        let (exporter, hurry, stop) = (Arc::clone(exporter), self.hurry.clone(), stop.clone());
-        self.tasks.spawn(async move { exporter.release(job, spans, &hurry, &stop).await });
+        let (exporter, shutdown, stop) = (Arc::clone(exporter), self.shutdown.clone(), stop.clone());
+        self.tasks.spawn(async move { exporter.release(job, spans, &shutdown, &stop).await });
     }
 
     /// As [`Holders::hold`], for a parcel that waits for space first.
@@ -72,12 +72,12 @@ impl Holders {
         spans: Option<ParcelDelivery>,
         stop: &CancellationToken,
     ) -> tokio::task::JoinHandle<()> {
-        let (exporter, hurry, stop) = (Arc::clone(exporter), self.hurry.clone(), stop.clone());
+        let (exporter, shutdown, stop) = (Arc::clone(exporter), self.shutdown.clone(), stop.clone());
         let tasks = self.tasks.clone();
         self.tasks.spawn(async move {
             if let Some(job) = exporter.wait(parcel, receipt).await {
                 let held = Arc::clone(&exporter);
-                tasks.spawn(async move { held.release(job, spans, &hurry, &stop).await });
+                tasks.spawn(async move { held.release(job, spans, &shutdown, &stop).await });
             }
         })
     }
@@ -90,7 +90,7 @@ impl Exporter {
         &self,
         job: Job,
         spans: Option<ParcelDelivery>,
-        hurry: &CancellationToken,
+        shutdown: &CancellationToken,
         stop: &CancellationToken,
     ) {
         let delivered = async {
@@ -109,7 +109,7 @@ impl Exporter {
                 let delay = self.hold.as_ref().map_or(Duration::ZERO, |hold| hold.delay);
                 tokio::select! {
                     biased;
-                    () = hurry.cancelled() => {}
+                    () = shutdown.cancelled() => {}
                     () = tokio::time::sleep(delay) => {}
                 }
                 self.put(job);

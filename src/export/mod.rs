@@ -334,7 +334,7 @@ impl Exporters {
             of.for_each(|exporter| exporter.queue.close());
         };
         close(false);
-        self.holders.hurry.cancel();
+        self.holders.shutdown.cancel();
         self.holders.tasks.close();
         let sent = async {
             self.holders.tasks.wait().await;

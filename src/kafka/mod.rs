@@ -1,4 +1,4 @@
-//! What the Kafka receiver and exporter share: how a client connects.
+//! The connection of Kafka clients, for the receiver and the exporter.
 //!
 //! With the cargo feature `kafka` clients are those of librdkafka, which is C and built from the source that
 //! `rdkafka-sys` contains, with OpenSSL for TLS and SCRAM. Kerberos (`gssapi`) is left out, since it needs Cyrus

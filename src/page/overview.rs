@@ -97,9 +97,8 @@ impl Overview {
                 recurring.entry(signature).or_insert_with(first).count += 1;
             }
         }
-        out.categories = most_frequent(categories);
-        out.metrics =
-            most_frequent(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
+        out.categories = top(categories);
+        out.metrics = top(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
         [out.agents, out.tools, out.services] = [agents, tools, services].map(shares);
         out.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
         out.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
@@ -154,7 +153,7 @@ fn shares(all: BTreeMap<&str, (u64, u64)>) -> Vec<Share> {
     all
 }
 
-fn most_frequent<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
+fn top<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
     let mut all: Vec<(K, u64)> = all.into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     all.truncate(MOST);

@@ -121,12 +121,12 @@ pub enum AskOutcome {
 }
 
 impl Evaluation {
-    /// As [`Evaluation::with_extensions`], with the built-in metrics and judges alone.
+    /// As [`Evaluation::with`], with the built-in metrics and judges alone.
     ///
     /// # Errors
-    /// As [`Evaluation::with_extensions`].
+    /// As [`Evaluation::with`].
     pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, Error> {
-        Evaluation::with_extensions(config, &Extensions::default(), unix_nanos)
+        Evaluation::with(config, &Extensions::default(), unix_nanos)
     }
 
     /// With the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is the
@@ -135,19 +135,15 @@ impl Evaluation {
     /// # Errors
     /// The conventions in `verdict.recognise` contradict each other, or a task file, an added metric or a
     /// judge that a metric names cannot be used.
-    pub fn with_extensions(
-        config: &Config,
-        extensions: &Extensions,
-        unix_nanos: u64,
-    ) -> Result<Evaluation, Error> {
+    pub fn with(config: &Config, extensions: &Extensions, unix_nanos: u64) -> Result<Evaluation, Error> {
         let judges = judges(config, extensions, None, &JudgeMetrics::default())?;
         Evaluation::with_judges(config, extensions, unix_nanos, judges)
     }
 
-    /// As [`Evaluation::with_extensions`], with these judges.
+    /// As [`Evaluation::with`], with these judges.
     ///
     /// # Errors
-    /// As [`Evaluation::with_extensions`].
+    /// As [`Evaluation::with`].
     pub fn with_judges(
         config: &Config,
         extensions: &Extensions,

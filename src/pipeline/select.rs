@@ -2,7 +2,7 @@
 
 use verdict_config::matches;
 use verdict_otlp::Fields;
-use verdict_otlp::attribute_values::{attribute_values, inner, resource_attributes};
+use verdict_otlp::attribute_values::{inner, resource_attributes, values};
 use verdict_otlp::trace::{Envelope, Span};
 use verdict_telemetry::SELF_SCOPE;
 
@@ -27,10 +27,7 @@ pub(super) fn selects(select: &Select, span: &Span) -> bool {
     };
     any(&select.service, service(&span.envelope))
         && any(&select.scope, scope(&span.envelope))
-        && select
-            .attribute
-            .iter()
-            .all(|(key, wanted)| attribute_values(span, key).any(|value| matches(wanted, &value)))
+        && select.attribute.iter().all(|(key, wanted)| values(span, key).any(|value| matches(wanted, &value)))
 }
 
 /// The scope's name.

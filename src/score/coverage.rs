@@ -1,4 +1,4 @@
-//! How much of what was asked was measured, by metric.
+//! The share of measured results among those asked for, by metric.
 //!
 //! In: measurements. Out: for each metric the number of measurements with a value, and of those without one by
 //! their reason. A figure that rests on half of the spans differs from one that rests on all.

@@ -156,7 +156,7 @@ async fn custom_metrics_and_their_judge_stay_registered_after_a_reload() {
 #[tokio::test(flavor = "multi_thread")]
 async fn recordings_are_evaluated_with_custom_metrics_and_their_judge_in_async_code() {
     let provider = Arc::new(InProcess::default());
-    let mut evaluation = Evaluation::with_extensions(&config(1, ""), &extensions(&provider), 0).unwrap();
+    let mut evaluation = Evaluation::with(&config(1, ""), &extensions(&provider), 0).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: call(1).encode_to_vec().into() }).unwrap();
     let evaluating = async move {
         let mut results = Vec::new();

@@ -51,7 +51,7 @@ async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> Evaluated {
     let judges = JudgeExtensions::default().provider("own", Arc::clone(judge) as _);
     let extensions = Extensions { judges, ..Extensions::default() };
     let config: Config = load_with(&[file], &extensions).unwrap();
-    let mut evaluation = Evaluation::with_extensions(&config, &extensions, 0).unwrap();
+    let mut evaluation = Evaluation::with(&config, &extensions, 0).unwrap();
     let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/shop.json")).unwrap();
     let body: Bytes = otlp_json::decode(Signal::Traces, &recorded).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();

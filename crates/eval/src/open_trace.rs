@@ -1,4 +1,4 @@
-//! What the calls of a trace that is still open show: harmful calls, and where each run is.
+//! The calls of a trace that is still open: harmful ones, and the position of each run.
 //!
 //! In: a snapshot of an open trace. Out: alarms and the positions of runs; when the trace closes, which alarms
 //! its spans confirm.

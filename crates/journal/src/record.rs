@@ -305,12 +305,8 @@ fn request(payload: Bytes) -> Option<JournalRecord> {
     let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
     let forwarded_whole = (export == FORWARDED_WHOLE).then_some(RetainReason::Forwarded);
     let reasons = forwarded_whole.into_iter().chain(traces).collect();
-    Some(JournalRecord::Request {
-        signal,
-        reasons,
-        forwarded: export != OWED,
-        body: payload.slice_ref(head.0),
-    })
+    let body = payload.slice_ref(head.0);
+    Some(JournalRecord::Request { signal, reasons, forwarded: export != OWED, body })
 }
 
 fn verdict(payload: &[u8]) -> Option<VerdictRecord> {

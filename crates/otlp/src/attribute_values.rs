@@ -5,7 +5,7 @@ use super::trace::{Envelope, Span};
 use super::value::{Attributes, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Value};
 
 /// The scalar values of the attribute `key` on the span and on its resource.
-pub fn attribute_values<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> + 'a {
+pub fn values<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> + 'a {
     Attributes::new(&span.bytes, SPAN_ATTRIBUTES)
         .chain(resource_attributes(&span.envelope))
         .filter(move |(k, _)| *k == key)

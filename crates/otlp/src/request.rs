@@ -125,7 +125,7 @@ pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<
 
 /// A span read but not copied yet.
 struct Pending<'a> {
-    read: Read,
+    read: SpanFields,
     bytes: &'a [u8],
     group: usize,
     scope: usize,
@@ -133,7 +133,7 @@ struct Pending<'a> {
 
 /// The fields of a span that assembling needs.
 #[derive(Default)]
-struct Read {
+struct SpanFields {
     trace: TraceId,
     id: SpanId,
     parent: SpanId,
@@ -190,7 +190,7 @@ impl<'a> Splitter<'a> {
     }
 
     fn span(&mut self, encoded: &'a [u8], bad: Bad) {
-        let mut read = Read::default();
+        let mut read = SpanFields::default();
         let result = read_span(encoded, self.prefix, &mut read).map_err(|reason| (Part::Span, reason));
         if let Err((part, reason)) = bad.map_or(result, Err) {
             let id = Some(read.id).filter(|id| !id.is_zero());
@@ -238,7 +238,7 @@ const REMOTE_PARENT: u32 = 0x300;
 
 /// Validates a span and reads the fields that assembling needs. On error `read` contains the fields that
 /// were read before it.
-fn read_span(encoded: &[u8], prefix: &[u8], read: &mut Read) -> Result<(), Malformed> {
+fn read_span(encoded: &[u8], prefix: &[u8], read: &mut SpanFields) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use verdict_eval::{About, AgentTrace, EvaluatedTrace, Measurement, MetricSpec, Value, metrics};
-use verdict_otlp::attribute_values::attribute_values;
+use verdict_otlp::attribute_values::values;
 
 use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};
 use crate::cli::judge::run::JudgeRun;
@@ -160,7 +160,7 @@ fn key_of(trace: &AgentTrace, m: &Measurement) -> RunKey {
         task: m.judge.strip_prefix("task/").unwrap_or(&m.judge).to_owned(),
         agent: agent.and_then(|agent| agent.name.as_ref()).map(ToString::to_string),
         model: model.map(ToString::to_string),
-        version: span.and_then(|span| attribute_values(span, "service.version").next()),
+        version: span.and_then(|span| values(span, "service.version").next()),
     }
 }
 

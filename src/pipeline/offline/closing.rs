@@ -8,8 +8,8 @@
 //! alone would evaluate a trace in parts where a service reports late, where a root follows after a long pause, or
 //! where a file is not in order, and a recording allows better.
 //!
-//! What can be read once, such as standard input, closes by the time of its spans, as the service does by the time of
-//! their arrival ([`RecordingClock`]).
+//! In input that can be read only once, such as standard input, traces close by the time of the spans, as in the
+//! service by the time of their arrival ([`RecordingClock`]).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

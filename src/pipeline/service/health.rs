@@ -1,4 +1,4 @@
-//! What liveness and readiness depend on.
+//! The state that liveness and readiness depend on.
 //!
 //! In: the pipeline, the memory for requests, and the tasks of the service. Out: the parts that have failed for good,
 //! and the causes of an overload.

@@ -1,4 +1,4 @@
-//! What judges have spent, in a file next to the journal, so that budgets survive a restart.
+//! The spending of judges in a file next to the journal, so that budgets survive a restart.
 //!
 //! In: the current judges. Out: a file that is written when the spending has changed, and read at start.
 

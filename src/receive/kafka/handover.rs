@@ -1,4 +1,4 @@
-//! What is committed with an offset for the next owner of the partition, as the text of its metadata.
+//! The metadata that is committed with an offset for the next owner of the partition, as text.
 //!
 //! In: a [`Handover`], relative to the committed offsets. Out: text of a bounded length, and back. The text is a
 //! version, `2`, then base64 of a CRC-32 and of varints:

@@ -1,4 +1,4 @@
-//! What is known of one trace in an assignment of a partition.
+//! The state of one trace in an assignment of a partition.
 
 use std::collections::BTreeSet;
 

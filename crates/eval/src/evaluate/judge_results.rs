@@ -1,4 +1,4 @@
-//! What judges answered about a trace, and the last question to them.
+//! The answers of judges about a trace, and the last question to them.
 
 use crate::measure::ask::outcome::{OutcomeQuestion, RunOutcome};
 use crate::measure::question_rounds::Ask;
@@ -7,7 +7,7 @@ use crate::measure::{Answer, Measurement, Usage};
 /// The answers of judges about a trace.
 #[derive(Debug, Default)]
 pub struct JudgeResults {
-    /// As [`Questions::finish`] returns them.
+    /// As [`Questions::finish`](crate::Questions::finish) returns them.
     pub measurements: Vec<Measurement>,
     /// As [`OutcomeAsk::read`] returns it, if that question was asked and answered.
     pub outcome: Option<RunOutcome>,

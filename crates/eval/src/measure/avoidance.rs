@@ -17,7 +17,7 @@ mod untried_tool;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings, clip, clip_end};
-use super::language::{Kind as Statement, Said};
+use super::language::{Kind as Statement, ReadText};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
@@ -68,9 +68,9 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         None => {}
     }
     let as_answer = match answer.is_some() {
-        true if reports_own_errors(context) => As::AnswerAfterErrors,
-        true => As::Answer,
-        false => As::Step,
+        true if reports_own_errors(context) => TextRole::AnswerAfterErrors,
+        true => TextRole::Answer,
+        false => TextRole::Step,
     };
     let avoided = avoided(&said, text, as_answer);
     if context.memo.budget.is_exceeded() {
@@ -110,22 +110,22 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// The number of sentences that were compared, at least the text as one.
-fn sentences_read(said: &Said<'_>) -> usize {
+fn sentences_read(said: &ReadText<'_>) -> usize {
     let language = said.languages().next();
     language.map_or(1, |of| said.classified(of, []).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to recognise its own.
-fn read<'t>(context: &Context<'_>, text: &'t str) -> Said<'t> {
+fn read<'t>(context: &Context<'_>, text: &'t str) -> ReadText<'t> {
     context.memo.budget.spend(text.len().min(MAX_BYTES * 2) / 16);
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let task = agent.and_then(|agent| agent_index::task(context.trace, agent));
-    Said::new(text, task.map(|task| &**task), context.memo)
+    ReadText::new(text, task.map(|task| &**task), context.memo)
 }
 
 /// The role of a text for its reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum As {
+enum TextRole {
     Step,
     Answer,
     /// An answer of a run without a successful call, to a request that is not about errors: an error that it
@@ -139,7 +139,7 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
     let attempts = CallAttempts::get(context.trace, context.memo);
     let asked = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
     attempts.first_unfailed(agent.at, &agent.calls).is_none()
-        && asked.is_some_and(|task| !Said::of(task, None, context.memo).mentions_errors())
+        && asked.is_some_and(|task| !ReadText::of(task, None, context.memo).mentions_errors())
 }
 
 /// Finish reasons that mean the provider or the model refused.
@@ -171,20 +171,20 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
 }
 
 /// The kind of avoidance, with the sentence that shows it.
-fn avoided<'t>(said: &Said<'t>, text: &'t str, read_as: As) -> Option<(&'static str, &'t str)> {
+fn avoided<'t>(said: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
-        return avoided_throughout(&said.part(text), read_as);
+        return avoided_throughout(&said.part(text), role);
     }
     // A long text that begins and ends so reports a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
     let (first, last) = (text.split("\n\n").find(is_text)?, text.rsplit("\n\n").find(is_text)?);
-    let of = |paragraph: &'t str| avoided_throughout(&said.part(clip(paragraph, MAX_BYTES)), As::Step);
+    let of = |paragraph: &'t str| avoided_throughout(&said.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
     of(first).filter(|_| of(last).is_some())
 }
 
 /// As [`avoided`], for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str, &'t str)> {
+fn avoided_throughout<'t>(said: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
@@ -199,8 +199,8 @@ fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str,
         let others = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
             let label = match kind {
                 None => return true,
-                Some(Statement::Nothing) if read_as != As::Step => KNOWLEDGE,
-                Some(Statement::Error) if read_as == As::AnswerAfterErrors => KNOWLEDGE,
+                Some(Statement::Nothing) if role != TextRole::Step => KNOWLEDGE,
+                Some(Statement::Error) if role == TextRole::AnswerAfterErrors => KNOWLEDGE,
                 Some(Statement::Refusal) => POLICY,
                 Some(Statement::Inability) => KNOWLEDGE,
                 Some(Statement::Stopped) => OTHER,
@@ -221,7 +221,7 @@ fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str,
 
 /// Whether a final answer only states that there is none.
 pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
-    avoided(&Said::new(answer, None, memo), answer, As::Answer).is_some()
+    avoided(&ReadText::new(answer, None, memo), answer, TextRole::Answer).is_some()
 }
 
 /// A sentence at the beginning of `text` that states that the searched item was not found. A long report of
@@ -253,7 +253,7 @@ fn of_kinds<'t, const N: usize>(
     kinds: [Statement; N],
     memo: &Memo,
 ) -> impl Iterator<Item = Option<&'t str>> + use<'t, N> {
-    let said = Said::new(text, None, memo);
+    let said = ReadText::new(text, None, memo);
     said.languages().flat_map(move |language| {
         said.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
     })

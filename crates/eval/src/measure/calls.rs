@@ -1,4 +1,4 @@
-//! What is known of the calls of a trace, for every metric: attempts at the same call, errors, results without content.
+//! Facts about the calls of a trace, for every metric: attempts at the same call, errors, results without content.
 
 pub(crate) mod errors_as_data;
 pub(crate) mod attempts;

@@ -10,7 +10,7 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::conversation::{Turns, plain_text, writes_code};
-use super::language::Said;
+use super::language::ReadText;
 use super::memo::Memo;
 use crate::measure::agent_index;
 use crate::recognise::{Agent, AgentTrace, Message, Part, Role, SpanView, Text};
@@ -99,7 +99,8 @@ pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Te
             }
             Role::Assistant if is_for_reader(std::iter::once(message)) => {
                 let text = message.parts.iter().rev().find_map(plain_text);
-                answers_question = text.is_some_and(|text| Said::new(text, None, memo).ends_with_question());
+                answers_question =
+                    text.is_some_and(|text| ReadText::new(text, None, memo).ends_with_question());
                 // What was answered is closed.
                 if request.is_some() && !answers_question {
                     return request;

@@ -1,4 +1,4 @@
-//! Whose failure a failed call is.
+//! The party at fault for a failed call.
 //!
 //! In: a call, and how it ended. Out: whether it failed through no fault of the model.
 

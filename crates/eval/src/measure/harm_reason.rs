@@ -1,4 +1,4 @@
-//! Why a call is harmful.
+//! The reasons why a call is harmful.
 
 verdict_otlp::labelled_enum! {
     /// Why a call is harmful, as in `verdict.path.harmful_call.label`.

@@ -15,7 +15,7 @@ use verdict_otlp::trace::Kind;
 
 use super::conversation::plain_text;
 use super::defects::{Defect, Findings};
-use super::language::{Said, is_english};
+use super::language::{ReadText, is_english};
 use super::{Context, Measurement, Unmeasured};
 use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::{Agent, Message, Part, Role, SpanView};
@@ -182,7 +182,7 @@ fn check_required_tool(
     let called = |name: &str| known.first.keys().any(|n| equal_ignoring_case(n, name));
     let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
     // Who asks the reader has not answered yet.
-    let asks = || Said::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
+    let asks = || ReadText::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
     let unused = !in_prompt && !in_trace;
     if unused && asks() {
         return None;

@@ -181,7 +181,7 @@ fn scale_by_myriads(bytes: &[u8], number: &mut Number) {
 }
 
 /// The digits before the decimal point.
-struct Whole {
+struct WholeDigits {
     value: f64,
     /// Digits before the first thousands separator.
     leading: usize,
@@ -194,9 +194,9 @@ struct Whole {
     end: usize,
 }
 
-fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> Whole {
+fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
     let leading = digits(bytes, start);
-    let mut whole = Whole {
+    let mut whole = WholeDigits {
         value: append_digits(0.0, leading),
         leading: leading.len(),
         groups: 0,
@@ -235,7 +235,7 @@ struct Fraction {
     end: usize,
 }
 
-fn read_fraction(bytes: &[u8], whole: &Whole) -> Option<Fraction> {
+fn read_fraction(bytes: &[u8], whole: &WholeDigits) -> Option<Fraction> {
     // The separator of groups is no decimal point.
     let is_comma = match bytes.get(whole.end)? {
         b'.' if !whole.dotted => false,
@@ -249,7 +249,7 @@ fn read_fraction(bytes: &[u8], whole: &Whole) -> Option<Fraction> {
 }
 
 /// "1.234" may be 1234; "3,5" may be two numbers, of which this is the first.
-fn other_reading(whole: &Whole, fraction: &Fraction) -> Option<f64> {
+fn other_reading(whole: &WholeDigits, fraction: &Fraction) -> Option<f64> {
     if fraction.places == 3 && whole.groups == 0 && whole.leading <= 3 {
         return Some(whole.value * 1000.0 + fraction.digits);
     }

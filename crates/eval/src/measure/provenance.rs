@@ -1,4 +1,4 @@
-//! Where the argument values of calls came from: the user, the instructions, a result, or the model itself.
+//! The origins of argument values of calls: the user, the instructions, a result, or the model itself.
 //!
 //! In: a trace. Out: for each call, its values with their origins, and for an answer, which of its words no
 //! text of the run contains. Computed once per trace; each distinct text is read once. A value is compared by

@@ -1,4 +1,4 @@
-//! What is known of a question before it is asked: by it a cascade of judges decides which of them answer.
+//! The context of a question before it is asked, by which a cascade decides which judges answer it.
 //!
 //! In: the metric, its span and form, and the findings of the rules. Out: [`QuestionContext`], which does not depend on
 //! who is asked.

@@ -1,4 +1,4 @@
-//! What a tool does: its purpose, as a class of actions, and what it does it to.
+//! The purpose of a tool: a class of actions, and the kind of thing that they apply to.
 //!
 //! In: a tool's name and description. Out: whether it returns information or changes a state, its classes of
 //! actions, by the verbs of its name or else by the first verb of its description, and the stems of its other

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Said, WordClass, names};
+use crate::measure::language::{Action, ReadText, WordClass, names};
 use crate::measure::records::{Field, Record, Records, Scalar, Structure};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
@@ -245,7 +245,7 @@ fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
     let is_no = |value: &Value| match value {
         Value::Bool(value) => !value,
         Value::String(text) => {
-            text == "n" || text.len() <= MAX_ANSWER && Said::new(text, None, memo).withdraws()
+            text == "n" || text.len() <= MAX_ANSWER && ReadText::new(text, None, memo).withdraws()
         }
         _ => false,
     };

@@ -43,11 +43,11 @@ struct Repeat {
 }
 
 /// A repeated failure at the lowest span that has both it and what it repeats below.
-struct Meeting {
+struct CommonAncestor {
     repeat: Idx,
     /// The child of that span, or of a transparent one, that has the repeat below.
     voter: Idx,
-    /// The same of what it repeats.
+    /// Such children that have the repeated failure below.
     counted_voters: Vec<Idx>,
 }
 
@@ -55,7 +55,7 @@ struct Meeting {
 #[derive(Default)]
 pub(super) struct Repeats {
     of: BTreeMap<Idx, Repeat>,
-    meetings: HashMap<Idx, Vec<Meeting>>,
+    common_ancestors: HashMap<Idx, Vec<CommonAncestor>>,
 }
 
 impl Repeats {
@@ -68,7 +68,7 @@ impl Repeats {
         if !failing.values().flatten().any(may_repeat) {
             return Repeats::default();
         }
-        let mut repeats = Repeats { of: repeated(trace, failing, own), meetings: HashMap::default() };
+        let mut repeats = Repeats { of: repeated(trace, failing, own), common_ancestors: HashMap::default() };
         repeats.meet(trace, own);
         repeats
     }
@@ -86,9 +86,9 @@ impl Repeats {
         reports: &[FailuresBelow],
         below: &mut FailuresBelow,
     ) {
-        let Some(meetings) = self.meetings.get(&at) else { return };
+        let Some(common_ancestors) = self.common_ancestors.get(&at) else { return };
         let mut in_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
-        for Meeting { repeat, voter, counted_voters } in meetings {
+        for CommonAncestor { repeat, voter, counted_voters } in common_ancestors {
             if let Some(severity) = own.get(*repeat).and_then(|own| own.severity) {
                 let count = &mut below.by_severity[severity as usize];
                 *count = count.saturating_sub(1);
@@ -135,8 +135,8 @@ impl Repeats {
             if steps > MAX_STEPS {
                 return;
             }
-            let meeting = Meeting { repeat: at, voter: own_voter, counted_voters };
-            self.meetings.entry(meets).or_default().push(meeting);
+            let common_ancestor = CommonAncestor { repeat: at, voter: own_voter, counted_voters };
+            self.common_ancestors.entry(meets).or_default().push(common_ancestor);
         }
     }
 }

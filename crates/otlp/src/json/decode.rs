@@ -109,7 +109,7 @@ impl<'de> Visitor<'de> for Body<'_> {
                 Ok(field) => {
                     recognised |= content.is_none_or(|number| number == field.number);
                     self.target.path.push(Step::Name(field.json));
-                    map.next_value_seed(Put { target: self.target, field, place: ValuePosition::Field })?;
+                    map.next_value_seed(Seed { target: self.target, field, place: ValuePosition::Field })?;
                     self.target.path.pop();
                 }
                 Err(name) => {
@@ -181,13 +181,13 @@ enum ValuePosition {
 }
 
 /// Parses a value and encodes it as a field or as an element of a field.
-struct Put<'t> {
+struct Seed<'t> {
     target: &'t mut DecodeState,
     field: &'static Field,
     place: ValuePosition,
 }
 
-impl<'de> DeserializeSeed<'de> for Put<'_> {
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -195,7 +195,7 @@ impl<'de> DeserializeSeed<'de> for Put<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Put<'_> {
+impl<'de> Visitor<'de> for Seed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -240,7 +240,7 @@ impl<'de> Visitor<'de> for Put<'_> {
         let place = if packed { ValuePosition::Packed } else { ValuePosition::Element };
         for index in 0.. {
             self.target.path.push(Step::Index(index));
-            let put = Put { target: &mut *self.target, field: self.field, place };
+            let put = Seed { target: &mut *self.target, field: self.field, place };
             let more = seq.next_element_seed(put)?.is_some();
             self.target.path.pop();
             if !more {
@@ -276,7 +276,7 @@ impl<'de> Visitor<'de> for Put<'_> {
     }
 }
 
-impl Put<'_> {
+impl Seed<'_> {
     fn refuse<E: Error>(self, found: &str) -> Result<(), E> {
         Err(E::custom(format_args!("expected {}, found {found}", &self as &dyn serde::de::Expected)))
     }

@@ -22,8 +22,8 @@ pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8
 
 /// A field of the message being encoded.
 #[derive(Clone, Copy)]
-struct Met<'a> {
-    /// The index of the message in the table.
+struct EncodedField<'a> {
+    /// The index of the field in the table of its message.
     index: usize,
     field: &'static Field,
     payload: Payload<'a>,
@@ -36,19 +36,19 @@ fn write_message(
     depth: usize,
 ) -> Result<(), Malformed> {
     let depth = depth.checked_sub(1).ok_or(Malformed::Depth)?;
-    let mut all: Vec<Met<'_>> = Vec::new();
+    let mut all: Vec<EncodedField<'_>> = Vec::new();
     for met in Fields::new(encoded) {
         let met = met?;
         if let Some((index, field)) = message.fields.iter().enumerate().find(|(_, f)| f.number == met.number)
         {
-            all.push(Met { index, field, payload: met.payload });
+            all.push(EncodedField { index, field, payload: met.payload });
         }
     }
     keep_last_of_oneofs(&mut all);
     all.sort_by_key(|met| met.index);
     out.push(b'{');
     for same in all.chunk_by(|a, b| a.index == b.index) {
-        let Some(Met { field, .. }) = same.first() else { continue };
+        let Some(EncodedField { field, .. }) = same.first() else { continue };
         comma(out, b'{');
         out.push(b'"');
         out.extend_from_slice(field.json.as_bytes());
@@ -64,7 +64,7 @@ fn write_message(
 }
 
 /// Removes all members of a oneof except the one that was set last.
-fn keep_last_of_oneofs(all: &mut Vec<Met<'_>>) {
+fn keep_last_of_oneofs(all: &mut Vec<EncodedField<'_>>) {
     // No message of OTLP has two oneofs (an `optional` does not count).
     let mut last = None;
     let mut from = 0;
@@ -84,7 +84,7 @@ fn keep_last_of_oneofs(all: &mut Vec<Met<'_>>) {
 fn write_array(
     out: &mut Vec<u8>,
     kind: &'static Kind,
-    all: &[Met<'_>],
+    all: &[EncodedField<'_>],
     depth: usize,
 ) -> Result<(), Malformed> {
     out.push(b'[');
@@ -123,7 +123,7 @@ fn comma(out: &mut Vec<u8>, open: u8) {
 fn write_single(
     out: &mut Vec<u8>,
     kind: &'static Kind,
-    all: &[Met<'_>],
+    all: &[EncodedField<'_>],
     depth: usize,
 ) -> Result<(), Malformed> {
     match (kind, all) {

@@ -17,7 +17,7 @@ use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
 use crate::measure::calls::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES};
 use crate::measure::excerpt::around;
-use crate::measure::language::{Said, is_english};
+use crate::measure::language::{ReadText, is_english};
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::MentionFinder;
 use crate::measure::reasoning::Review;
@@ -62,7 +62,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         }
         // Who asks back has not begun.
         let asks = || {
-            let answer = agent.answer.as_deref().map(|text| Said::new(text, Some(task), context.memo));
+            let answer = agent.answer.as_deref().map(|text| ReadText::new(text, Some(task), context.memo));
             answer.is_some_and(|said| said.ends_with_question())
         };
         let expected = seen && !helpers && !context.trace.incomplete && !asks();

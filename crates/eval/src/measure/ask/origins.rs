@@ -1,4 +1,4 @@
-//! Whose content a text is.
+//! The spans to whose content a text belongs.
 //!
 //! In: a trace and a text of a span. Out: the spans whose content it is, as far as that can be told: prompts repeat
 //! what tools and models produced, and a tool may return what an agent of another service answered, so that the service

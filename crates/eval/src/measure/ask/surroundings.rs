@@ -1,4 +1,4 @@
-//! What a judge of one step sees in addition to the step.
+//! The context of a step that its judge sees.
 //!
 //! In: a model or tool call. Out: blocks: the task of its agent, the span that contains it, the steps of the agent
 //! before it, the model call that asked for it, the definition of its tool, and what followed. Steps are found by

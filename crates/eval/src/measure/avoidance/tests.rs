@@ -9,7 +9,7 @@ use crate::measure::testing::Script;
 use crate::recognise::Role;
 
 fn label(text: &str) -> &'static str {
-    avoided(&Said::new(text, None, &Memo::new()), text, As::Step).map_or(VALID, |(label, _)| label)
+    avoided(&ReadText::new(text, None, &Memo::new()), text, TextRole::Step).map_or(VALID, |(label, _)| label)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What decides about a turn before its words do: a turn that the user answered is no final answer, and a
+//! Conditions that decide about a turn before its words do: a turn that the user answered is no final answer, and a
 //! refusal by a rule of the instructions is the policy's.
 //!
 //! In: the text of a model call. Out: whether it claims an inability without a try, or is no final answer; and
@@ -9,7 +9,7 @@ use super::policy::{self, Declined};
 use super::untried_tool::untried;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, is_in_dialogue};
-use crate::measure::language::Said;
+use crate::measure::language::ReadText;
 use crate::measure::tool_purpose::offered;
 use crate::measure::{Context, Finding, agent_index};
 use crate::recognise::{SpanView, Text};
@@ -25,7 +25,7 @@ pub(super) enum Turn {
     NotFinal,
 }
 
-pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &Said<'_>) -> Option<Turn> {
+pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &ReadText<'_>) -> Option<Turn> {
     let sentences = said.languages().flat_map(|language| said.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
@@ -44,7 +44,7 @@ pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &Said<'_>) -> 
 
 /// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to
 /// do about a lack, or what is declined was looked up.
-pub(super) fn is_grounded(context: &Context<'_>, said: &Said<'_>, sentence: &str) -> bool {
+pub(super) fn is_grounded(context: &Context<'_>, said: &ReadText<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
     let declined = said.languages().find_map(|language| Declined::of(sentence, language));
@@ -65,7 +65,8 @@ pub(super) fn is_grounded(context: &Context<'_>, said: &Said<'_>, sentence: &str
 fn foresees_lack(context: &Context<'_>, instructions: &Text) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let has_tools = agent.is_some_and(|agent| offered(context.trace, agent).next().is_some());
-    (!has_tools || has_looked(context)) && !Said::of(instructions, None, context.memo).inability().is_empty()
+    (!has_tools || has_looked(context))
+        && !ReadText::of(instructions, None, context.memo).inability().is_empty()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How the answer to one question of a checklist is asked for: its prompt, form, judges and sources.
+//! The question to judges for one item of a checklist: its prompt, form, judges and sources.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ pub(crate) enum OutputRule {
     OnlyNumber,
     /// Contains a number.
     HasNumber,
-    AtMost(usize, LengthUnit),
+    AtMost(usize, Unit),
     /// Has exactly this number of bullet points.
     Bullets(usize),
     NoFence,
@@ -67,7 +67,7 @@ pub(crate) enum OutputRule {
 
 /// The unit of a length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LengthUnit {
+pub(crate) enum Unit {
     Words,
     Sentences,
     Characters,
@@ -287,9 +287,9 @@ fn number(text: &str) -> Option<usize> {
 
 fn limit(c: &Captures<'_>) -> Option<OutputRule> {
     let unit = match c.name("u")?.as_str().to_ascii_lowercase().as_bytes().first()? {
-        b'w' => LengthUnit::Words,
-        b's' => LengthUnit::Sentences,
-        _ => LengthUnit::Characters,
+        b'w' => Unit::Words,
+        b's' => Unit::Sentences,
+        _ => Unit::Characters,
     };
     Some(OutputRule::AtMost(number(c.name("n")?.as_str())?, unit))
 }

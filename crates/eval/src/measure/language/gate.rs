@@ -1,10 +1,10 @@
-//! In what language a text is read, and whether a rule can read it.
+//! The language in which a text is read, and whether a rule can read it.
 //!
 //! In: a text, perhaps with the one that it answers. Out: its language, and whether rules that have words of English
 //! only can read it. A text that cannot be read is unmeasured, or excuses a finding that its words might excuse.
 
 use super::detect::{Detected, detect};
-use super::{Language, Reading, RequestWords, Said, WordClasses, language_of};
+use super::{Language, ReadText, Reading, RequestWords, WordClasses, language_of};
 use crate::measure::Memo;
 
 impl Language {
@@ -72,7 +72,7 @@ pub(crate) fn is_english_alone(text: &str) -> bool {
 /// The closed classes that a text has words of, in any language that it may be in: that of what it answers, if its
 /// own is not recognised. `None` for a text that cannot be read: what such words would excuse is no finding.
 pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
-    let said = Said::new(text, fallback, memo);
+    let said = ReadText::new(text, fallback, memo);
     let classes = |language| said.reading.places(text, language, memo).all();
     let all = || said.languages().map(classes).fold(WordClasses::default(), WordClasses::with);
     (said.is_known || !said.languages.is_empty()).then(all)

@@ -1,4 +1,4 @@
-//! What a text says by its words, in the languages that rules read: refusals, statements of inability,
+//! Statements in texts, recognised by their words in the languages that rules read: refusals, statements of inability,
 //! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader, and
 //! the replies of a user who agrees or takes back.
 //!
@@ -75,7 +75,7 @@ impl Language {
     pub(crate) fn speaks_of_consent(self, text: &str) -> bool {
         let consent = &self.lists().consent;
         let split = Reading::default().split(text, self);
-        // As in `Said::may_match`.
+        // As in `ReadText::may_match`.
         (!self.is_spaced() || consent.any().is_match(split.words()))
             && split.sentences(text).any(|s| consent.any().is_match(s.words()) && !consent.is_limited(&s))
     }
@@ -209,7 +209,7 @@ impl Reading {
         known.unwrap_or_else(|| {
             let (claims, split) = (&language.lists().claims, self.split(text, language));
             let mut done = Vec::new();
-            // As in `Said::may_match`.
+            // As in `ReadText::may_match`.
             if !language.is_spaced() || claims.may_be_done(split.words()) {
                 for (nth, sentence) in split.sentences(text).enumerate() {
                     let mut found = Vec::new();
@@ -238,54 +238,54 @@ fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Mem
 
 /// A text in a known language, to be searched for what it says.
 #[derive(Clone, Debug)]
-pub(crate) struct Said<'t> {
+pub(crate) struct ReadText<'t> {
     text: &'t str,
     languages: &'static [Language],
     is_known: bool,
     reading: Rc<Reading>,
 }
 
-impl<'t> Said<'t> {
+impl<'t> ReadText<'t> {
     /// Reads `text`, once per trace; if its language is not recognised, in the language of `fallback`, the text that
     /// it answers.
-    pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> Said<'t> {
+    pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> ReadText<'t> {
         let reading = Reading::of(text, memo);
         let found = language_of(text, &reading, fallback, memo);
-        Said::detected(text, found, reading)
+        ReadText::detected(text, found, reading)
     }
 
-    /// As [`Said::new`], and counts the work.
-    pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> Said<'t> {
+    /// As [`ReadText::new`], and counts the work.
+    pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> ReadText<'t> {
         for text in [Some(text), fallback].into_iter().flatten() {
             memo.of(text, |text| {
                 memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16);
                 Counted
             });
         }
-        Said::new(text, fallback.map(|text| &**text), memo)
+        ReadText::new(text, fallback.map(|text| &**text), memo)
     }
 
     /// Reads a text that answers this one, in its own language or, if that is not recognised, in that of this text.
-    pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> Said<'r> {
+    pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> ReadText<'r> {
         let reading = Reading::of(reply, memo);
         match reading.language(reply) {
             detect::Detected::TooFewWords | detect::Detected::Unclear(_) | detect::Detected::NoWords
                 if !self.languages.is_empty() =>
             {
-                Said { text: reply, languages: self.languages, is_known: self.is_known, reading }
+                ReadText { text: reply, languages: self.languages, is_known: self.is_known, reading }
             }
-            found => Said::detected(reply, found, reading),
+            found => ReadText::detected(reply, found, reading),
         }
     }
 
     /// Reads a part of the text in its language.
-    pub(crate) fn part<'p>(&self, part: &'p str) -> Said<'p> {
+    pub(crate) fn part<'p>(&self, part: &'p str) -> ReadText<'p> {
         let is_whole = part.len() == self.text.len();
         let reading = if is_whole { Rc::clone(&self.reading) } else { Rc::default() };
-        Said { text: part, languages: self.languages, is_known: self.is_known, reading }
+        ReadText { text: part, languages: self.languages, is_known: self.is_known, reading }
     }
 
-    fn detected(text: &'t str, found: detect::Detected, reading: Rc<Reading>) -> Said<'t> {
+    fn detected(text: &'t str, found: detect::Detected, reading: Rc<Reading>) -> ReadText<'t> {
         let languages = match found {
             detect::Detected::In(language) => only(language),
             detect::Detected::TooFewWords | detect::Detected::Unclear(_) if text.len() <= SHORT_BYTES => {
@@ -294,7 +294,7 @@ impl<'t> Said<'t> {
             _ => &[],
         };
         let is_known = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
-        Said { text, languages, is_known, reading }
+        ReadText { text, languages, is_known, reading }
     }
 
     /// Whether the language is known. If it is not, the lack of a sentence means nothing: a rule that rests

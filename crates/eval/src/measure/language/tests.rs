@@ -28,8 +28,8 @@ fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
 }
 
 /// The text as one of this language.
-fn read(text: &str, language: Language) -> Said<'_> {
-    Said { text, languages: only(language), is_known: true, reading: Rc::default() }
+fn read(text: &str, language: Language) -> ReadText<'_> {
+    ReadText { text, languages: only(language), is_known: true, reading: Rc::default() }
 }
 
 /// What the lists find in a sentence of the section, as far as it concerns the section.
@@ -285,8 +285,8 @@ fn code_and_quotations_say_nothing() {
         "The clerk told her: \"I cannot help you with that.\" She then wrote to the bank.",
     ] {
         let text = Text::from(text);
-        assert!(Said::of(&text, None, &memo).is_known());
-        assert!(Said::of(&text, None, &memo).refusals().is_empty(), "{text}");
+        assert!(ReadText::of(&text, None, &memo).is_known());
+        assert!(ReadText::of(&text, None, &memo).refusals().is_empty(), "{text}");
     }
 }
 
@@ -296,7 +296,7 @@ fn only_the_beginning_and_the_end_of_a_long_text_are_read() {
     let memo = Memo::new();
     let text = |head: &str, tail: &str| Text::from(format!("{head} {middle}\n{tail}").as_str());
     for (head, tail) in [("I cannot help you with that.", ""), ("", "I cannot help you with that.")] {
-        assert_eq!(Said::of(&text(head, tail), None, &memo).refusals(), ["I cannot help you with that."]);
+        assert_eq!(ReadText::of(&text(head, tail), None, &memo).refusals(), ["I cannot help you with that."]);
     }
 }
 

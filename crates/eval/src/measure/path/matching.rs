@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 use verdict_config::{admits, matches};
-use verdict_otlp::attribute_values::attribute_values;
+use verdict_otlp::attribute_values::values;
 use verdict_otlp::trace::Idx;
 
 use super::prompt_pattern::PromptCaptures;
@@ -62,8 +62,7 @@ fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<PromptC
     let agent = trace.agents.get(i)?;
     let view = trace.views.get(agent.at)?;
     let span = trace.tree.spans.get(agent.at)?;
-    let has =
-        |(key, wanted): (&String, &String)| attribute_values(span, key).any(|value| matches(wanted, &value));
+    let has = |(key, wanted): (&String, &String)| values(span, key).any(|value| matches(wanted, &value));
     let name = agent.name.as_deref().or(view.agent.as_deref());
     let matches = fits_named(matching, view.service.as_deref(), name) && matching.attribute.iter().all(has);
     if !matches {

@@ -28,7 +28,7 @@ use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
-    Action, Claim, Language, Said, Tense, WordClass, WordClasses, classes, classes_in,
+    Action, Claim, Language, ReadText, Tense, WordClass, WordClasses, classes, classes_in,
 };
 use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -73,7 +73,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
-                let said = Said::new(&text, task, memo);
+                let said = ReadText::new(&text, task, memo);
                 for claim in said.claims_of_done_action() {
                     if claim.action.is_work() {
                         continue;
@@ -113,7 +113,7 @@ fn are_opposite(one: Action, other: Action) -> bool {
     makes(one) && ends(other) || ends(one) && makes(other)
 }
 
-/// Whether a text has a form of a verb of this class that ends as a participle does: "CANCELED" for cancelled.
+/// Whether a text has a participle of a verb of this class: "CANCELED" for cancelled.
 fn has_participle(text: &str, action: Action) -> bool {
     let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 3);
     let mut done = words
@@ -125,7 +125,7 @@ fn has_participle(text: &str, action: Action) -> bool {
 struct Claimed<'c, 't> {
     trace: &'c AgentTrace,
     at: Idx,
-    /// When the user last replied.
+    /// The time of the user's last reply.
     turn: u64,
     claim: Claim<'t>,
     /// The closed classes that its sentence has words of.
@@ -225,7 +225,7 @@ impl Claimed<'_, '_> {
         if !is_list || !listed.iter().any(|id| known(&id)) {
             return None;
         }
-        // A lookup may show that one of them was so before.
+        // A lookup may show that one of them was in that state before.
         let results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
         let results: Vec<&Text> = results.filter(|text| text.len() <= MAX_BYTES).collect();
         let bytes: usize = results.iter().map(|text| text.len()).sum();
@@ -302,7 +302,7 @@ impl Claimed<'_, '_> {
             || texts.iter().any(|text| has_participle(text, self.claim.action))
     }
 
-    /// Whether what is called an order is an arrangement: "ordered by price", where a result has prices.
+    /// Whether the word "order" means an arrangement: "ordered by price", where a result has prices.
     fn arranges(&self) -> bool {
         let by = self.claim.sentence.split_once(" by ").map(|(_, by)| by);
         let words =
@@ -328,13 +328,13 @@ impl Claimed<'_, '_> {
             |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| said.contains(thing));
         let of_action = self.offers.named.iter().filter(|named| named.action == action);
         let NamedTool { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
-        // Another tool that is said to have done it, or that may do anything.
+        // The claim names another tool that did it, or one that may do anything.
         let end = end_of(self.trace, self.at);
         let mut made = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
         let may_be = made.any(|(name, tool)| {
             let actions = &tool.purpose.actions;
             let things = tool.things.get_or_init(|| things(name));
-            // What makes a thing does not end one.
+            // A tool that makes a thing does not end one.
             if actions.first().is_some_and(|of| are_opposite(*of, action)) {
                 return false;
             }
@@ -351,12 +351,13 @@ impl Claimed<'_, '_> {
                 || *is_own && actions.contains(&action)
                 || things.iter().any(|thing| wanted.contains(thing))
         });
-        // What one action includes, the instructions may say.
+        // The instructions may state what one action includes.
         if may_be || *is_own && self.is_ruled(wanted) {
             return None;
         }
         let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        // What changed something may have done it on the way, by its arguments or with a file that the claim names.
+        // A call that changed something may have included the action, by its arguments or with a file that the claim
+        // names.
         let passed = |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
         let texts: Vec<Text> = made.flat_map(|call| [call.result.clone(), passed(call)]).flatten().collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();

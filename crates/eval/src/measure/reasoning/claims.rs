@@ -8,7 +8,7 @@ use foldhash::HashMap;
 
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Said;
+use crate::measure::language::ReadText;
 use crate::measure::tool_purpose::action_of;
 
 /// Least bytes of a noun that means a tool.
@@ -25,7 +25,7 @@ pub(crate) struct Claim<'t> {
 }
 
 pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<Claim<'t>> {
-    let work = Said::new(prose, None, memo).claims_of_done_action().into_iter();
+    let work = ReadText::new(prose, None, memo).claims_of_done_action().into_iter();
     let work = work.filter(|claim| claim.action.is_work());
     let mut out: Vec<Claim<'_>> = Vec::new();
     for claim in work {
@@ -76,7 +76,7 @@ impl ToolsByNoun {
         ToolsByNoun(by_noun)
     }
 
-    /// The least value of the tools that the noun means.
+    /// The least value among the tools that the noun means.
     pub(crate) fn meant_by(&self, noun: &str) -> Option<u64> {
         let plain = identifier_words(noun).concat();
         self.0.get(&plain).filter(|_| plain.len() >= MIN_NOUN).copied()

@@ -56,7 +56,7 @@ impl<'a> Conduct<'a> {
         agent_index::task(self.trace, self.i).filter(|task| task.len() <= max)
     }
 
-    /// What the user said.
+    /// The messages of the user.
     pub(super) fn said(&self) -> Vec<Text> {
         dialogue::said_by_user(self.trace, self.memo, self.i)
     }

@@ -1,7 +1,7 @@
 //! Flags of a call that contradict the request.
 //!
 //! Principle: where the request states or excludes a property ("pet-friendly hotels", "without breakfast") and a
-//! call has a flag that is named for this property, the flag says the same. Another call of the same tool with
+//! call has a flag that is named for this property, the flag has the same value. Another call of the same tool with
 //! the requested value corrects it. A tool that sets a property may set it to either value.
 //!
 //! The same holds of the flags of a thing that an action chooses by its identifier from a list of a result, if another
@@ -229,7 +229,7 @@ impl Request {
         let mut found =
             places.filter(|(_, words)| words.iter().map(|(w, _)| w.as_str()).eq(property.iter().copied()));
         let (at, _) = found.next()?;
-        // Two mentions may say different things.
+        // Two mentions may state different values.
         let stated = self.stated(at, property.len()).filter(|_| found.next().is_none())?;
         Some(stated != negated)
     }

@@ -3,7 +3,7 @@
 //! In: the user's messages and the calls of an agent. Out: findings on the model span that requested the call.
 //! The correspondence must be unambiguous: the user gives one number for the noun that the parameter is named
 //! after, or one amount of money for the only amount of the call; and the number of the call is in no message
-//! and no result before it. A later call with the user's number takes the finding back.
+//! and no result before it. A later call with the user's number removes the finding.
 
 use verdict_otlp::trace::Idx;
 
@@ -27,7 +27,7 @@ const MAX_MESSAGE: usize = 1000;
 const MAX_NUMBERS: usize = 40;
 /// Most arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
-/// Words of parameters that say nothing of their noun.
+/// Words of parameters without a meaning for their noun.
 const PLAIN: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
 
 /// Findings by agent and by the model span that requested the call.

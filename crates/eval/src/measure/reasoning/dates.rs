@@ -1,4 +1,4 @@
-//! Dates in texts, in figures or with the name of the month in English: "9 Sep 2025", and as systems write it
+//! Dates in texts, in figures or with the name of the month in English: "9 Sep 2025", and as programs print it
 //! "Sep  9 16:40:03 2025".
 
 use std::ops::Range;

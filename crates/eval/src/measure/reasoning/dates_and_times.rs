@@ -128,8 +128,8 @@ pub(super) fn days(text: &str) -> Vec<Day> {
     distinct(placed_days(text).map(|(day, _)| day))
 }
 
-/// The days that a request names, with those of "today" and "tomorrow" if today is known. None if it speaks of what is
-/// today's.
+/// The days that a request names, with those of "today" and "tomorrow" if today is known. None if it is about something
+/// that is today's.
 pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -> Option<Vec<Placed<Day>>> {
     let mut out: Vec<Placed<Day>> = placed_days(text).collect();
     let mut named = NAMED_DAY.captures_iter(text).peekable();

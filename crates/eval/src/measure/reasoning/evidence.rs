@@ -111,7 +111,7 @@ enum Unread<'a> {
     Text(&'a str, Source),
     /// A result whose columns support an answer by their sums and means.
     Columns(&'a Text, &'a Memo),
-    /// What the model wrote itself.
+    /// A text of the model itself.
     Model(&'a str),
 }
 
@@ -256,7 +256,7 @@ impl<'a> Evidence<'a> {
     /// Marks a number whose origin is an unsupported answer: an agent's report that repeats it is no
     /// evidence.
     pub(crate) fn taint(&mut self, value: f64) {
-        // What was added before is not second-hand.
+        // A number that was added before has another origin.
         self.read_numbers();
         if self.tainted.len() < MAX_VALUES && self.spend(1 + self.tainted.len() / BYTES_PER_STEP) {
             let at = self.tainted.partition_point(|known| *known < value);
@@ -321,7 +321,7 @@ impl<'a> Evidence<'a> {
         const MONTHS: f64 = 12.0;
         const UNITS: [f64; 4] = [60.0, 100.0, 1e3, 3600.0];
         let totals = self.aggregates.iter().take(MAX_AGGREGATES);
-        // What is paid by the month, by the year.
+        // An amount per month as an amount per year.
         let by_year = |total: &f64| near(total * MONTHS, value, tolerance);
         let is =
             |total: &f64| by_year(total) || UNITS.iter().any(|unit| near(total / unit, value, tolerance));

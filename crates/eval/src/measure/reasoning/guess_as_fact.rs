@@ -15,7 +15,7 @@ use super::answer_span::answered_by;
 use super::history::end_of;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
-use crate::measure::language::Said;
+use crate::measure::language::ReadText;
 use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index, numbers};
 use crate::recognise::{AgentTrace, Content, Part, Role};
@@ -47,7 +47,7 @@ fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Find
     }
     let answer = final_answer(&trace.control_tools, view)?;
     let answer = clip(&answer, MAX_ANSWER);
-    let said = Said::new(answer, Some(task), memo);
+    let said = ReadText::new(answer, Some(task), memo);
     let hedged: HashSet<&str> = said.hedges().into_iter().chain(said.inability()).collect();
     let mut stated: Vec<(f64, &str)> = Vec::new();
     for language in said.languages() {
@@ -98,7 +98,7 @@ fn guesses(
                 continue;
             }
             let text = clip(text, MAX_BYTES);
-            let hedges = numbers::has_digit(text).then(|| Said::new(text, Some(task), memo).hedges());
+            let hedges = numbers::has_digit(text).then(|| ReadText::new(text, Some(task), memo).hedges());
             for sentence in hedges.into_iter().flatten() {
                 let of = numbers::all(sentence).into_iter().filter(|n| wanted.contains(&n.value.to_bits()));
                 of.for_each(|n| _ = guesses.entry(n.value.to_bits()).or_insert((sentence.to_owned(), at)));

@@ -220,8 +220,8 @@ impl<'a> History<'a> {
     }
 }
 
-/// Whether what a tool that changes a state was given is what it brought about: a date that it booked, a text that it
-/// sent. What is written down for a reader or run as code is the model's own word.
+/// Whether the arguments of a tool that changes a state are its effect: a date that it booked, a text that it
+/// sent. A text that is stored for a reader or run as code is the model's own statement.
 fn is_carried_out(name: &str, tool: &ToolPurpose) -> bool {
     let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
     tool.actions.first().is_some_and(|action| !records(action)) && !writes_text(name)

@@ -1,6 +1,6 @@
-//! Contact details that nobody gave: a table reserved for "John Smith" with a telephone number that no text has.
+//! Contact details without a source: a table reserved for "John Smith" with a telephone number that no text has.
 //!
-//! Principle: who is to be reached, and under which number, is given and never composed. An action that passes a
+//! Principle: names and telephone numbers are copied, never composed. An action that passes a
 //! telephone number, or next to one a name of a person, needs it from the user, the instructions or a result; else it
 //! had to be asked for. Numbers are compared by their last digits, without signs and spaces. A request for examples or
 //! tests asks for made-up ones. (Addresses: `wrong_identifier`.)
@@ -27,7 +27,7 @@ const MAX_CALLS: usize = 200;
 /// Digits of a telephone number, and how many of them, the last ones, are compared.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 const COMPARED: usize = 7;
-/// Words of keys of names of persons, before "name"; alone it may name anything.
+/// Words of keys of names of persons, before "name"; alone it may be the name of anything.
 const PERSONS: [&str; 13] = [
     "first",
     "last",
@@ -61,7 +61,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let passed: Vec<(&Call, &[ArgumentValue])> =
         acting.map(|call| (call, provenance.arguments(trace, call))).collect();
     let phones = passed.iter().flat_map(|(_, values)| *values).filter(made_up).filter(|of| is_phone(of));
-    let mut given = Given::of(trace, memo, phones.filter_map(last_digits).collect())?;
+    let mut given = GivenNumbers::of(trace, memo, phones.filter_map(last_digits).collect())?;
     passed.into_iter().find_map(|(call, values)| {
         let mut phones = values.iter().filter(made_up).filter(|of| is_phone(of));
         let phone = phones.find(|of| !given.is_before(trace, memo, call, of));
@@ -78,7 +78,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
-/// Whether an argument is a telephone number, which most calls have not.
+/// Whether an argument is a telephone number; most calls have none.
 fn has_phone(call: &Call) -> bool {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let mut nested = arguments.flat_map(|(key, value)| {
@@ -114,7 +114,7 @@ fn last_digits(value: &ArgumentValue) -> Option<LastDigits> {
 }
 
 /// Which of some numbers the texts before the calls have. Each text is read once for all of them.
-struct Given {
+struct GivenNumbers {
     wanted: HashSet<LastDigits>,
     /// The start of the first call whose result has it.
     results: HashMap<LastDigits, u64>,
@@ -122,10 +122,10 @@ struct Given {
     of_text: HashMap<(usize, usize), Vec<LastDigits>>,
 }
 
-impl Given {
+impl GivenNumbers {
     /// `None` beyond the work budget.
-    fn of(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<Given> {
-        let mut given = Given { wanted, results: HashMap::default(), of_text: HashMap::default() };
+    fn of(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<GivenNumbers> {
+        let mut given = GivenNumbers { wanted, results: HashMap::default(), of_text: HashMap::default() };
         for call in trace.calls.iter().filter(|_| !given.wanted.is_empty()) {
             let Some(result) = &call.result else { continue };
             for digits in read(&given.wanted, result, memo)? {

@@ -1,7 +1,7 @@
 //! Data that the model made up by its own words, and used as data.
 //!
 //! Principle: where facts were asked for, values that the model itself calls simulated, hypothetical, mock or
-//! assumed are no facts, and later steps that rest on them are wrong. What the request allows (a simulation, an
+//! assumed are no facts, and later steps that depend on them are wrong. What the request allows (a simulation, an
 //! example, an estimate) is no invention, and an assumption that the final answer states to its reader is none either.
 //!
 //! In: the texts of models, with the comments of code that they write. Out: the first invention of each run: a
@@ -19,7 +19,7 @@ use crate::measure::calls::attempts::{Attempt, CallAttempts};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
-use crate::measure::language::{Invention, Said, WordClass, classes_in};
+use crate::measure::language::{Invention, ReadText, WordClass, classes_in};
 use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity, agent_index};
@@ -31,9 +31,9 @@ const MAX_TEXTS: usize = 2_000;
 const MAX_BYTES: usize = 16 << 10;
 /// Maximum depth of agents.
 const MAX_DEPTH: usize = 32;
-/// Most calls after an output whose results may come of its data.
+/// Most calls after an output whose results may follow from its data.
 const MAX_LATER: usize = 64;
-/// Specific values that make a statement one of data.
+/// Fewest specific values of a statement of data.
 const MIN_VALUES: usize = 2;
 /// Maximum specific values of one text that are looked for.
 const MAX_VALUES: usize = 24;
@@ -106,7 +106,9 @@ impl Invented {
                 continue;
             }
             let stated = stated.entry(run).or_default();
-            let Some(finding) = (Written { trace, memo, at, agent, run, stated }).finding() else { continue };
+            let Some(finding) = (WrittenText { trace, memo, at, agent, run, stated }).finding() else {
+                continue;
+            };
             invented.of_run.insert(run, (at, start, finding));
         }
         invented
@@ -131,7 +133,7 @@ fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
 }
 
 /// The output of one model call.
-struct Written<'t> {
+struct WrittenText<'t> {
     trace: &'t AgentTrace,
     memo: &'t Memo,
     at: Idx,
@@ -141,7 +143,7 @@ struct Written<'t> {
     stated: &'t OnceCell<bool>,
 }
 
-impl Written<'_> {
+impl WrittenText<'_> {
     fn finding(&self) -> Option<Finding> {
         let view = self.trace.views.get(self.at).filter(|view| view.kind == Kind::Llm && !view.wrapper)?;
         if view.output_content != Content::Present || view.input_content != Content::Present {
@@ -214,8 +216,8 @@ impl Written<'_> {
     }
 
     /// The text in its language, or in that of the task.
-    fn said<'p>(&self, prose: &'p str) -> Said<'p> {
-        Said::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task), self.memo)
+    fn said<'p>(&self, prose: &'p str) -> ReadText<'p> {
+        ReadText::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task), self.memo)
     }
 
     /// Whether the output is the answer of the run.
@@ -264,8 +266,8 @@ impl Written<'_> {
         Some(values)
     }
 
-    /// Whether the run's answer has one of the values, or one of a result that came of them. Data that only a test uses
-    /// reach nobody.
+    /// Whether the run's answer has one of the values, or one of a result that follows from them. Data that only a test
+    /// uses reach nobody.
     fn are_handed_on(&self, values: &[String]) -> bool {
         let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
         let Some(answer) = answer.filter(|_| !self.is_final()) else { return true };

@@ -12,7 +12,7 @@ const WINDOW: usize = 5;
 
 regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
 
-// Words before a link that say where to look, not where something was found.
+// Words before a link that point to further reading, not to the source of a fact.
 regex!(
     TO_TRY,
     r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
@@ -58,7 +58,7 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
     LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
 }
 
-/// The host of an address and its last segment, if that is the number of one thing: an address is put together from
+/// The host of an address and its last segment, if that is the number of one thing: an address is composed from
 /// both ("the pull request 4214 of ..."). Of a short number all segments.
 fn parts(bare: &str) -> Option<Vec<String>> {
     let (host, path) = bare.split_once('/')?;

@@ -14,7 +14,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::{masked, sentences};
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::language::{Action, Claim, Kind, Said, Tense};
+use crate::measure::language::{Action, Claim, Kind, ReadText, Tense};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::tool_purpose::{ToolPurpose, offered};
@@ -38,10 +38,10 @@ regex!(OBJECT, r#"^\s+(?:(?:the|my|our|an?)\s+)?[`"'*]*([A-Za-z][\w.-]*\w)"#);
 const MAX_AGENTS: usize = 512;
 /// Most outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
-/// Most bytes of a text that only promises, and of a mark around a call.
+/// Most bytes of a text that only announces, and of a mark around a call.
 const MAX_PROMISE: usize = 300;
 const MAX_MARK: usize = 24;
-/// Most words of a sentence that says nothing: "Of course!", "One moment, please."
+/// Most words of a sentence without content: "Of course!", "One moment, please."
 const FILLER: usize = 3;
 
 /// Findings by model span.
@@ -127,10 +127,10 @@ fn written_call(text: &str) -> Option<String> {
     name.as_str().map(str::to_owned)
 }
 
-/// A tool and the sentence that promises what it does, if the text only promises.
+/// A tool and the sentence that announces what it does, if the text only announces.
 fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(String, String)> {
     let task = agent_index::task(trace, i);
-    // A figure that the request has as well says nothing new: the number of an order.
+    // A figure that the request has as well is nothing new: the number of an order.
     let is_repeated = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         task.is_some_and(|task| task.contains(word))
@@ -144,14 +144,14 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
     {
         return None;
     }
-    let said = Said::new(text, task.map(|task| &**task), memo);
+    let said = ReadText::new(text, task.map(|task| &**task), memo);
     let promises: Vec<Claim<'_>> =
         said.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
     let language = said.languages().next().filter(|_| said.is_known() && !promises.is_empty())?;
     let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
     let is_filler = |sentence: &str| sentence.split_whitespace().count() <= FILLER;
     let mut sentences = said.classified(language, [Kind::Padding]);
-    // What the reader is asked for comes first.
+    // A request to the reader comes first.
     let asks = |sentence: &str| said.part(sentence).ends_with_question();
     let only_promises = sentences.all(|(sentence, padding)| {
         !asks(sentence.text) && (padding.is_some() || is_promise(sentence.text) || is_filler(sentence.text))

@@ -20,7 +20,7 @@ use crate::measure::calls::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, Said, WordClass, WordClasses, classes};
+use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo, currency};
@@ -75,12 +75,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let turns: Vec<String> = conduct.turns().collect();
     let only_agrees = |at: &Idx| {
         let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
-        Some(Said::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
+        Some(ReadText::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
     };
     if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
         return None;
     }
-    // What a lookup returns shows that a thing is there, and by the form of a verb what was done with it.
+    // The result of a lookup shows that a thing exists, and the form of a verb in it what was done with it.
     let (made, looked_up): (Vec<&Call>, Vec<&Call>) =
         trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
     let looked_up = || looked_up.iter().filter_map(|call| call.result.as_deref());
@@ -98,7 +98,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if parts.len() < 2 {
         return None;
     }
-    let said = Said::new(answer, Some(task), memo);
+    let said = ReadText::new(answer, Some(task), memo);
     let mentions =
         Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect(), memo, language };
     let missing = of_tool(trace, i, &parts, &mentions).filter(|_| language == Language::English);
@@ -198,7 +198,7 @@ fn speaks_of_amount(text: &str, language: Language) -> bool {
 }
 
 /// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
-fn explains(answer: &str, said: &Said<'_>) -> bool {
+fn explains(answer: &str, said: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
     let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
     !said.refusals().is_empty() || !said.inability().is_empty() || asks
@@ -210,8 +210,8 @@ fn mentions_action(text: &str, action: Action) -> bool {
     words.any(|word| is_form_of(&word, action))
 }
 
-/// What may mention a part: the calls of actions, their results with all texts of the agent, the answer, and what
-/// lookups returned.
+/// The texts that may mention a part: the calls of actions, their results with all texts of the agent, the answer, and
+/// what lookups returned.
 struct Mentions<'t> {
     made: &'t [&'t Call],
     texts: &'t [&'t str],

@@ -20,7 +20,7 @@ use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
-use crate::measure::language::{Language, Said, WordClass};
+use crate::measure::language::{Language, ReadText, WordClass};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -36,7 +36,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Longest name of a thing, and the shortest word that is one.
 const MAX_THING: usize = 60;
 const MIN_THING: usize = 4;
-/// Letters at the end of a word that its forms differ in.
+/// Letters at the end of a word in which its forms differ.
 const ENDING: usize = 2;
 /// Fewest calls by which things are passed one by one.
 const MIN_CALLS: usize = 2;
@@ -200,13 +200,13 @@ fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo
     let [thing] = missing.as_slice() else { return None };
     let is_in_a_call = arguments.iter().any(|text| contains_ignoring_case(text, &thing.to_lowercase()));
     let claims = || {
-        let claims = Said::new(lead, None, memo).claims_of_done_action();
+        let claims = ReadText::new(lead, None, memo).claims_of_done_action();
         claims.iter().any(|claim| !claim.action.is_work())
     };
     (done.len() >= MIN_CALLS && !is_in_a_call && claims()).then_some(*thing)
 }
 
-/// What an item of a list is, if it is nothing but the name of a thing.
+/// The thing that an item of a list names, if the item is nothing but a name.
 fn item(line: &str) -> Option<&str> {
     let marked = line.strip_prefix(['-', '*', '•']).or_else(|| {
         let (number, rest) = line.split_once(['.', ')'])?;

@@ -14,7 +14,7 @@ use super::conduct::Conduct;
 use super::linked_identifiers::{identifiers, shape};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
-use crate::measure::language::{Language, Said, WordClass, WordClasses, classes, classes_in};
+use crate::measure::language::{Language, ReadText, WordClass, WordClasses, classes, classes_in};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -67,7 +67,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let looks_up = |call: &Call| purpose(trace, memo, call) == Purpose::Query;
         left_out(trace, &names, &texts, |call| names.len() > 2 || looks_up(call))
     })?;
-    if Said::new(answer, Some(task), memo).ends_with_question() {
+    if ReadText::new(answer, Some(task), memo).ends_with_question() {
         return None;
     }
     let rationale = format!(

@@ -1,4 +1,4 @@
-//! What happened after a call failed: whether the run recovered.
+//! Whether the run recovered from a failed call.
 //!
 //! In: a trace. Out: for each failed call, whether it was recovered. A later success recovers it: of the same
 //! tool (a retry, a changed argument), of another tool that returns information after a lookup failed, or of
@@ -7,9 +7,9 @@
 //! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
 //! replaced by invented data, the invention is the failure that decides.
 //! A failure that is not the run's fault, of a call with the values that it was given, is no failure of the run if
-//! its final answer reports it: the user knows what did not happen, and nothing better could be said. An action that
-//! was refused is recovered by an answer that puts the refusal to the user: it contains what the refusal says, a value
-//! or a field that the call did not have, and leaves the next step to them.
+//! its final answer reports it: the user knows what did not happen, and no better answer was possible. An action that
+//! was refused is recovered by an answer that reports the refusal to the user: it contains what the refusal names, a
+//! value or a field that the call did not have, and leaves the next step to them.
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use crate::measure::dialogue::{Replies, is_for_reader};
 use crate::measure::excerpt::clip;
 use crate::measure::failure_origin::is_of_others;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Readable, Said, WordClass, classes_in, readable};
+use crate::measure::language::{ReadText, Readable, WordClass, classes_in, readable};
 use crate::measure::memo::Memo;
 use crate::measure::reasoning::invented_data::Invented;
 use crate::measure::tool_purpose::{Purpose, is_verb, purpose};
@@ -48,7 +48,7 @@ const FAILED_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
 /// The failed calls that were recovered.
 #[derive(Default)]
 pub(crate) struct Recoveries {
-    /// By address.
+    /// Failed calls by their address.
     recovered: HashSet<usize>,
 }
 
@@ -104,10 +104,10 @@ impl Recoveries {
     }
 }
 
-/// Whether the answer of the run, which its user reads, says that something failed or is lacking: in such words, by a
+/// Whether the answer of the run, which its user reads, states that something failed or is missing: in such words, by a
 /// mark next to an item of a list, or by any negated statement ("only the lamp in the hall does not answer"), since
-/// everything that is claimed as done is compared with the calls by other rules. Or it may say so in a language whose
-/// words are not read.
+/// everything that is claimed as done is compared with the calls by other rules. Or it may state this in a language
+/// whose words are not read.
 fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
     final_answer(trace).is_some_and(|answer| {
@@ -139,8 +139,8 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     specific_words(output).iter().any(|word| told.contains(word) && !passed.contains(word))
 }
 
-/// Whether the answer puts the refusal of an action to the user: it contains a number or names of fields that the
-/// result has and the call had not, and asks the user, or says that it still needs them.
+/// Whether the answer reports the refusal of an action to the user: it contains a number or names of fields that the
+/// result has and the call had not, and asks the user, or states that it still needs them.
 pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(result)) = (final_answer(trace), call.result.as_deref()) else { return false };
     let is_dialogue = || {
@@ -159,7 +159,7 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     if !memo.budget.spend((answer.len() + result.len() + arguments.len() + compared) / 4) {
         return false;
     }
-    let said = Said::new(answer, None, memo);
+    let said = ReadText::new(answer, None, memo);
     let claims = || said.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
     let asks = said.ends_with_question() || is_dialogue() && !claims();
     if !asks {
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(told(DOWN, "I could not move it: the delivery service is unavailable."), [true]);
         assert_eq!(told(DOWN, "Leider konnte ich die Lieferung nicht finden."), [true]);
         assert_eq!(told(DOWN, "I have moved delivery D-4471 to Friday."), [false]);
-        // What the model wrote is its own fault.
+        // The model is at fault for what it wrote.
         const WRONG: &str = "TypeError: move_delivery() got an unexpected keyword argument 'delivery'";
         assert_eq!(told(WRONG, "I could not move it: the delivery service is unavailable."), [false]);
         let invented = Script::new("Where is my delivery?").tools(&["get_delivery"]);

@@ -1,4 +1,4 @@
-//! Questions for what the user has already said: "What is the parcel number?" after "pickup for parcel JD0146002213".
+//! Questions for what the user has already stated: "What is the parcel number?" after "pickup for parcel JD0146002213".
 //!
 //! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one
 //! directly after the name of this thing, and no other one after it, and no call of the run has it. A call that had
@@ -14,19 +14,19 @@ use super::linked_identifiers::identifiers;
 use super::{dates_and_times, local_dates};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
-use crate::measure::language::{Language, Said, WordClass, WordClasses, classes, names};
+use crate::measure::language::{Language, ReadText, WordClass, WordClasses, classes, names};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Content, Text};
 
-/// Most bytes of what the user said, and of the text that asks.
+/// Most bytes of the user's messages, and of the text that asks.
 const MAX_BYTES: usize = 2_000;
 /// Most calls that are read.
 const MAX_CALLS: usize = 64;
-/// Most identifiers of what the user said: more are data.
+/// Most identifiers in the user's messages: more are data.
 const MAX_IDENTIFIERS: usize = 4;
-/// Words by which another one is asked for.
+/// Words by which a question asks for another identifier.
 const OTHERS: WordClasses = classes!(Exception Increment Repetition New);
 /// Values of units of time.
 const TIME: u8 = 3;
@@ -48,7 +48,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
         return None;
     }
-    let read = Said::new(answer, said.first().map(|text| &**text), memo);
+    let read = ReadText::new(answer, said.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
         && let Some(finding) = of_values(conduct, &read, &said)
     {
@@ -82,7 +82,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// The questions of a text, each in a language that it may be in.
-fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = (Language, &'t str)> {
+fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str)> {
     read.languages().flat_map(|language| {
         let questions = read.classified(language, []).filter(|(sentence, _)| sentence.is_question);
         questions.map(move |(sentence, _)| (language, sentence.text))
@@ -91,7 +91,7 @@ fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = (Language, &'t str)> {
 
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
 /// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
-fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Finding> {
+fn of_values(conduct: &Conduct<'_>, read: &ReadText<'_>, said: &[Text]) -> Option<Finding> {
     offered(conduct.trace, conduct.i).next()?;
     let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();

@@ -1,11 +1,11 @@
 //! Effects that were caused twice: a refund of the same amount for the same order, issued two times.
 //!
 //! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
-//! causes it again. It is meant where the request counts or asks for more, or where another action is between the
-//! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own
-//! say that there are two effects, and so does a later list with two rows for the one call: then neither a first result
-//! that was still pending nor one that timed out explains the second call. A call that takes one of them back, or an
-//! answer that names both, does.
+//! causes it again. The repetition is intended where the request counts or asks for more, or where another action is
+//! between the two calls; and a result with the same identifier shows that both were one. Two results with identifiers
+//! of their own show that there are two effects, and so does a later list with two rows for the one call: then neither
+//! a first result that was still pending nor one that timed out explains the second call. A call that undoes one of
+//! them, or an answer that names both, does.
 //!
 //! Also: an action on a thing of which a result says that it cannot be done: `refundable: false`, and a refund.
 //!
@@ -25,7 +25,7 @@ use super::missing_announced_call::instructions;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes, classes_in};
+use crate::measure::language::{Action, Place, ReadText, WordClass, WordClasses, classes, classes_in};
 use crate::measure::records::{Field, Record, Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -47,7 +47,7 @@ const MIN_VERB: usize = 5;
 /// Words by which a request asks for one thing several times.
 const SEVERAL: WordClasses = classes!(Quantifier Increment Repetition);
 regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
-// States by which systems say that an equal request was there before, or is still to be carried out.
+// States by which systems report that an equal request existed before, or is still to be carried out.
 regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
 /// The finding on an agent.
@@ -107,7 +107,7 @@ fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
             && purpose.actions.iter().any(|of| matches!(of, Book | Order | Pay | Refund))
 }
 
-/// Whether a call may make something that then exists: two of them are seen by their identifiers.
+/// Whether a call may create something, of which two are distinguished by their identifiers.
 fn makes(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
     let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
@@ -127,7 +127,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
         (is_again && call.parsed.is_some() && makes(conduct, call)).then_some((*one, *first, *call))
     });
-    let mut said: Option<Several> = None;
+    let mut said: Option<AskedRepetition> = None;
     for (one, first, call) in pairs {
         if !memo.budget.spend(1) {
             return None;
@@ -139,7 +139,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();
         let said = match &said {
             Some(said) => said,
-            None => said.insert(Several::of(&conduct.said(), task, memo)?),
+            None => said.insert(AskedRepetition::of(&conduct.said(), task, memo)?),
         };
         let is_known = call.result.as_deref().is_some_and(|text| says_known(text, task, memo));
         if is_known || said.is_asked(arguments, memo)? {
@@ -162,17 +162,17 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// What the user states about several calls.
-struct Several {
-    /// There is a word for it.
+struct AskedRepetition {
+    /// A word asks for several calls.
     by_word: bool,
     /// The numbers that may count calls.
     counts: Vec<f64>,
 }
 
-impl Several {
+impl AskedRepetition {
     /// `None` beyond the work budget.
-    fn of(said: &[Text], task: &str, memo: &Memo) -> Option<Several> {
-        let mut several = Several { by_word: false, counts: Vec::new() };
+    fn of(said: &[Text], task: &str, memo: &Memo) -> Option<AskedRepetition> {
+        let mut several = AskedRepetition { by_word: false, counts: Vec::new() };
         for text in said {
             let text = clip(text, MAX_RESULT);
             memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
@@ -219,7 +219,7 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
 
 /// Whether words of a text of the user may ask for more than one.
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
-    let said = Said::new(text, Some(task), memo);
+    let said = ReadText::new(text, Some(task), memo);
     let is_unread = !said.is_known() && said.languages().next().is_none();
     let mut places = said.languages().map(|language| language.places(text, memo));
     let names = |place: &Place| {
@@ -228,7 +228,7 @@ fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
     is_unread || places.any(|places| places.iter().any(names))
 }
 
-/// Whether a result says that it is about what was there before.
+/// Whether a result states that it is about what existed before.
 fn says_known(result: &str, task: &str, memo: &Memo) -> bool {
     let classes = classes_in(clip(result, MAX_RESULT), Some(task), memo);
     classes.is_none_or(|classes| classes.has(WordClass::Already))
@@ -264,7 +264,7 @@ fn identifying(field: &Field) -> Option<(Vec<String>, String)> {
         )
     };
     let shown = field.shown();
-    // Where the key says so, a short one is an identifier as well.
+    // A short value is an identifier where its key names it so.
     let is_called_so = field.name.last().is_some_and(|word| word == "id")
         && shown.bytes().any(|byte| byte.is_ascii_digit())
         && !shown.contains(char::is_whitespace);
@@ -312,7 +312,7 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
             .filter(is_row)
             .filter_map(|row| row.fields.iter().find_map(identifying).map(|(_, id)| id));
         let (one, two) = (ids.next()?, ids.next()?);
-        // More of them are there for other reasons.
+        // More of them exist for other reasons.
         (one != two && ids.next().is_none()).then_some([one, two])
     })
 }

@@ -29,7 +29,7 @@ use super::{
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::language::{Said, is_english};
+use crate::measure::language::{ReadText, is_english};
 use crate::measure::numbers::has_digit;
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
@@ -116,7 +116,7 @@ impl Review {
                 .chain(ON_CONDUCT.iter().flat_map(|rule| by(*rule, trace, memo, &attempts)))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
-            // What is hidden or cut off may say the opposite.
+            // Content that is hidden or cut off may state the opposite.
             for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
                 review.of_llm.entry(at).or_default().findings.push(finding);
             }
@@ -159,7 +159,7 @@ impl Review {
                 let placed = compared.findings.into_iter().map(|f| Finding { seen_in: place, ..f });
                 review.of_answer.entry(compared.agent).or_default().extend(placed);
             }
-            // The patch, or what was done, is the answer.
+            // The patch, or the action, is the answer.
             let done = contradicted_number::find(trace, memo, &attempts).into_iter();
             let done = done.chain(guess_as_fact::find(trace, memo));
             let done = done.chain(exceeded_limit::find(trace, memo, &attempts));
@@ -215,7 +215,7 @@ struct Reviewer<'a> {
     called: Option<ToolsByNoun>,
     /// By agent, its first output with code.
     first_code: HashMap<usize, Option<Idx>>,
-    /// What agents of the run wrote: in a group, it is a message of the user to the others.
+    /// Texts of agents of the run: in a group, they are messages of the user to the other agents.
     written: HashSet<&'a str>,
     answers: usize,
     review: Review,
@@ -366,7 +366,7 @@ impl<'a> Reviewer<'a> {
         if agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).any(is_shown) {
             return;
         }
-        // An executor's answer is what it executed returned.
+        // An executor's answer is the result of what it executed.
         let returned = |i: &usize| self.trace.calls.get(*i).and_then(|call| call.result.as_deref());
         let is_own = |result: &str| result.contains(answer.trim()) || answer.contains(result.trim());
         let beneath = agent_index::calls_beneath(self.trace, self.memo, i);
@@ -423,12 +423,12 @@ impl<'a> Reviewer<'a> {
                 let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
                 request.wants_found_facts() || !makes && has_values()
             }
-            // What hedges, labels and requests of a text to write are recognised by English words.
+            // Hedges, labels and requests for a text are recognised by English words.
             false => {
                 let asks = task.is_some_and(|task| {
-                    task.contains(['?', '？']) || Said::new(task, None, self.memo).ends_with_question()
+                    task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
                 });
-                asks && has_values() && self.has_number() && Said::new(answer, task, self.memo).is_known()
+                asks && has_values() && self.has_number() && ReadText::new(answer, task, self.memo).is_known()
             }
         };
         if !is_asked {
@@ -490,7 +490,7 @@ impl<'a> Reviewer<'a> {
     /// Whether every result that the model could have seen is recorded.
     fn has_all_content(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
         let Some(view) = view.filter(|view| view.input_content == Content::Present) else {
-            // What was retrieved may be shown in part, or with other documents.
+            // Retrieved content may be shown in part, or with other documents.
             return counts.unknown == 0
                 && counts.retrieved == 0
                 && agent_index::task(self.trace, agent).is_some();

@@ -1,7 +1,7 @@
 //! Answers without the lookups that they need.
 //!
 //! Principle: where an agent's own plan requires a lookup and the agent has tools, its answer follows at least
-//! one call; and where every call came back with an error or nothing, the answer says so. An answer that
+//! one call; and where every call returned an error or nothing, the answer states this. An answer that
 //! admits the lack is no defect, nor is one that needs no lookup.
 //!
 //! In: an agent's plan, all calls of the agent and its helpers, and its final answer. Out: at most one
@@ -33,7 +33,7 @@ regex!(
     RETRIEVES,
     r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\("
 );
-/// The share of an observation's words that the model wrote itself from which it is an echo.
+/// The share of an observation's words above which it only repeats the model's own text.
 const ECHO: f64 = 0.9;
 /// Most agents of a trace that are checked, outermost first: each searches the others for helpers.
 const MAX_AGENTS: usize = 512;
@@ -77,8 +77,8 @@ fn is_recorded(trace: &AgentTrace, agent: &Agent) -> bool {
     !agent.llms.is_empty() && agent.llms.iter().all(has_content)
 }
 
-/// What every result of an agent says.
-struct Lack {
+/// The words by which every result of an agent states that nothing was found.
+struct ResultWords {
     words: String,
     source: Idx,
     /// A call or a helper failed: what it would have found is not known.
@@ -138,9 +138,9 @@ impl AnswerContext<'_> {
         names.filter(|name| !self.trace.control_tools.is_control(name))
     }
 
-    /// Every result says that nothing was found, and the answer states a result.
+    /// Every result states that nothing was found, and the answer states a result.
     fn against_all_results(&self) -> Option<Finding> {
-        let Lack { words, source, failed } = self.empty_result()?;
+        let ResultWords { words, source, failed } = self.empty_result()?;
         let is_put_to_user = || {
             let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
             calls.next().is_some_and(|call| recovery::is_put_to_user(self.trace, self.memo, call))
@@ -151,7 +151,8 @@ impl AnswerContext<'_> {
         {
             return None;
         }
-        // That nothing was found may be said in any words ("you are free then"), but not with particulars of its own.
+        // An answer may state in any words that nothing was found ("you are free then"), but not with specific values
+        // of its own.
         let provenance = Provenance::of(self.trace, self.memo);
         let states =
             || provenance.unknown_particular(self.answer).filter(|word| !follows_negation(self.answer, word));
@@ -166,13 +167,13 @@ impl AnswerContext<'_> {
         Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
-    /// The last result, if there are results and all of them are errors or say that nothing was found.
-    fn empty_result(&self) -> Option<Lack> {
+    /// The last result, if there are results and all of them are errors or state that nothing was found.
+    fn empty_result(&self) -> Option<ResultWords> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let mut empty = None;
         for helper in self.trace.agents.iter().filter(|a| a.parent == Some(self.i)) {
             let words = avoidance::admits(helper.answer.as_deref()?, self.memo)?.to_owned();
-            empty = Some(Lack { words, source: helper.at, failed: true });
+            empty = Some(ResultWords { words, source: helper.at, failed: true });
         }
         for &c in &self.agent.calls {
             let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
@@ -186,14 +187,14 @@ impl AnswerContext<'_> {
                     return None;
                 }
                 let words = error_text.clone();
-                let known = empty.get_or_insert(Lack { words, source: call.at, failed: true });
+                let known = empty.get_or_insert(ResultWords { words, source: call.at, failed: true });
                 known.failed = true;
                 continue;
             }
             let none = |text| avoidance::says_none(text, self.memo).or(is_nothing(text).then_some("nothing"));
             let words = call.result.as_deref().and_then(none)?;
             let failed = empty.is_some_and(|known| known.failed);
-            empty = Some(Lack { words: words.to_owned(), source: call.at, failed });
+            empty = Some(ResultWords { words: words.to_owned(), source: call.at, failed });
         }
         empty
     }

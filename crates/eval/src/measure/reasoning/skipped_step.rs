@@ -1,10 +1,10 @@
 //! Steps that the instructions put before an action, and that the run skipped: "Before any change to a policy, call
 //! `send_otp`", and a new address without it.
 //!
-//! Principle: instructions that name a tool, and what it comes before, are about the calls that are such an action. The
-//! action needs an earlier call of the tool, with any result. A sentence with a condition or a choice is not
-//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that
-//! the step was done (`verified: true`) replaces it. A confirmation of the user is such a step as well: it needs a
+//! Principle: instructions that name a tool, and the action that it precedes, are about the calls that are such an
+//! action. The action needs an earlier call of the tool, with any result. A sentence with a condition or a choice is
+//! not compared, nor one that is about a thing that neither the call nor the user names; an earlier result that states
+//! that the step was done (`verified: true`) replaces it. A confirmation of the user is such a step as well: it needs a
 //! message of theirs before the action.
 //!
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
@@ -22,7 +22,7 @@ use super::conduct::Conduct;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
-    Action, Language, Place, Places, Said, WordClass, WordClasses, classes, classes_of,
+    Action, Language, Place, Places, ReadText, WordClass, WordClasses, classes, classes_of,
 };
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{Scalar, Structure};
@@ -41,14 +41,14 @@ const MAX_CALLS: usize = 100;
 const MAX_ORDERS: usize = 64;
 const MAX_SAID: usize = 64 << 10;
 const MAX_KEYS: usize = 64;
-/// Bytes of a word by which it is the same: "verified", `verify_otp`.
+/// Bytes at the beginning of two words by which they are the same: "verified", `verify_otp`.
 const STEM: usize = 5;
 
 /// Signs that end a clause.
 const ENDS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
 /// Most words between "only" and "after".
 const BETWEEN: usize = 3;
-/// By one of these a sentence may demand an order.
+/// Words by which a sentence may demand an order.
 const ORDERS: WordClasses = classes!(Before Restriction);
 /// Words by which a step is not always needed, besides figures.
 const CONDITION: WordClasses = classes!(
@@ -56,31 +56,31 @@ const CONDITION: WordClasses = classes!(
 );
 /// Words that make an action with a confirmation depend on something else.
 const SOMETIMES: WordClasses = classes!(Condition Exception Bound);
-/// Words that name nothing that an action is done to.
+/// Words that name no object of an action.
 const PLAIN: WordClasses = classes!(AnyAction Client);
 /// Words by which a request confirms in advance.
 const AGREES: WordClasses = classes!(AtOnce Confirmation);
 
-/// What the instructions put before what.
+/// An order that the instructions demand: steps, and an action after them.
 struct Order {
     /// The tools of the steps, in order.
     steps: Vec<String>,
-    /// The user has to confirm it.
+    /// The user has to confirm the action.
     confirms: bool,
-    /// What comes later.
+    /// The words for the action.
     later: String,
-    /// A tool is named there.
+    /// The words name a tool.
     names_tool: bool,
     /// The sentence is about any action: "make any change".
     is_any: bool,
-    /// The actions that it is.
+    /// The classes of the action.
     verbs: Vec<Action>,
-    /// The stems of what it is done to.
+    /// The stems of the words for its object.
     things: Vec<String>,
     sentence: String,
 }
 
-/// What instructions put before what, by their text and the names of the tools.
+/// The orders that instructions demand, by their text and the names of the tools.
 struct Orders(Vec<Order>);
 
 fn read_orders(text: &str, tools: Vec<&str>) -> Vec<Order> {
@@ -131,14 +131,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     orders.iter().find_map(|order| run.skipping(order))
 }
 
-/// The calls of an agent, and what was said before them.
+/// The calls of an agent, and the texts before them.
 struct Run<'t> {
     conduct: &'t Conduct<'t>,
     made: Vec<(usize, &'t Call)>,
     said: Vec<Text>,
-    /// The words of what the user said, by their roots.
+    /// The words of the user's messages, by their roots.
     words: OnceCell<HashSet<(bool, String)>>,
-    /// By model call.
+    /// The prompts by model call.
     prompts: RefCell<HashMap<Idx, Rc<Prompt>>>,
 }
 
@@ -151,7 +151,7 @@ struct Prompt {
 }
 
 impl<'t> Run<'t> {
-    /// The first call that skips what comes before it. Nothing beyond the work budget.
+    /// The first call that skips the step before it. Nothing beyond the work budget.
     fn skipping(&self, order: &Order) -> Option<(Idx, Finding)> {
         let Conduct { memo, attempts, .. } = *self.conduct;
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
@@ -189,7 +189,7 @@ impl<'t> Run<'t> {
         None
     }
 
-    /// What the prompt of a model call has, read once; `None` beyond the work budget.
+    /// The content of the prompt of a model call, read once; `None` beyond the work budget.
     fn prompt(&self, llm: Idx) -> Option<Rc<Prompt>> {
         if let Some(known) = self.prompts.borrow().get(&llm) {
             return Some(known.clone());
@@ -212,12 +212,12 @@ impl<'t> Run<'t> {
     fn has_spoken(&self, prompt: &Prompt) -> bool {
         prompt.of_user != 1
             || self.said.first().is_none_or(|task| {
-                let said = Said::new(task, None, self.conduct.memo);
+                let said = ReadText::new(task, None, self.conduct.memo);
                 said.agrees() || said.classes(task).has_any(AGREES)
             })
     }
 
-    /// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
+    /// Whether a call is the action of an order, which names its tool, or its action and the object of that.
     fn is_later(&self, call: &Call, order: &Order) -> bool {
         let name = call.name.trim();
         if order.names_tool {
@@ -256,7 +256,7 @@ impl<'t> Run<'t> {
         order.things.iter().all(is_known)
     }
 
-    /// Whether an earlier result says that the step was done; `None` beyond the work budget.
+    /// Whether an earlier result states that the step was done; `None` beyond the work budget.
     fn is_told(&self, call: &Call, step: &str) -> Option<bool> {
         let step = identifier_words(step);
         let earlier =
@@ -313,7 +313,7 @@ impl<'t> Instructions<'t> {
         Some((sentence.get(..word.at.start - start)?, sentence.get(word.at.end - start..)?))
     }
 
-    /// What a sentence puts before what; `None` without a step.
+    /// The order that a sentence demands; `None` without a step.
     fn of(&self, text: &'t str, steps: Vec<&'t str>, confirms: bool, later: &'t str) -> Option<Order> {
         (confirms || !steps.is_empty()).then_some(())?;
         let language = self.language;
@@ -350,7 +350,7 @@ impl<'t> Instructions<'t> {
             let later = ahead.rsplit(ENDS).next()?;
             (later, [ahead.get(..ahead.len() - later.len())?, rest])
         };
-        // "Never run a command before the user has approved it": what comes later is forbidden, and the step is what
+        // "Never run a command before the user has approved it": the action is forbidden, and the step is what
         // follows "before".
         let (forbidden, step) = if spaced {
             (ahead.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c)).rsplit(ENDS).next()?, rest)
@@ -367,7 +367,7 @@ impl<'t> Instructions<'t> {
             let confirms = language.speaks_of_consent(step);
             return self.of(sentence, steps, confirms, later).filter(|_| is_order);
         }
-        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no
+        // A negation means what is not needed, or what must not be done: "do not" before the action is no
         // condition. "May be called", but not "must be called".
         let has_condition = |part: &str| {
             let classes = self.classes(part);
@@ -487,7 +487,7 @@ fn verb(word: &str, language: Language) -> Option<Action> {
         .or_else(|| IMPERATIVES.iter().find_map(of_imperative))
 }
 
-/// What words have in common that are alike: their first letters if they are long, or all of them.
+/// The root of a word, by which words are compared: its first letters if it is long, or all of them.
 fn root(word: &str) -> (bool, &str) {
     let is_long = word.len() >= STEM;
     let end = if is_long { word.floor_char_boundary(STEM) } else { word.len() };

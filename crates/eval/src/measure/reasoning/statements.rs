@@ -15,7 +15,7 @@ use crate::measure::numbers::with_joined_groups;
 
 /// Most clauses of one answer.
 const MAX_CLAUSES: usize = 200;
-/// Words of a quoted text from which on it is wording and no name.
+/// Fewest words of a quoted text that is wording; shorter ones are names.
 const WORDING: usize = 4;
 
 /// A condition, an example or wording, an offer.
@@ -40,7 +40,7 @@ fn is_idle_with(sentence: &str, classes: WordClasses) -> bool {
 /// A part of a sentence with its own verb, as far as punctuation and conjunctions show.
 #[derive(Debug)]
 pub(super) struct Clause<'t> {
-    /// As written.
+    /// The clause as it is written.
     pub sentence: &'t str,
     /// In lower case, with words separated by single spaces, and a space at both ends.
     pub words: String,
@@ -74,7 +74,7 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
 /// Whether `text`, normalised by [`words_of`], contains any of these words or sequences of words.
 pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     let text = text.as_bytes();
-    // Most words of a text begin as none of them does.
+    // Most words of a text begin with other bytes than these.
     let bit = |byte: &u8| 1u32 << (byte & 31);
     let firsts =
         any.iter().filter_map(|words| words.as_bytes().first()).fold(0, |bits, byte| bits | bit(byte));

@@ -8,11 +8,11 @@
 use super::statements::words_of;
 use crate::measure::Memo;
 use crate::measure::language::names::is_of;
-use crate::measure::language::{Language, Said, WordClass};
+use crate::measure::language::{Language, ReadText, WordClass};
 use crate::measure::records::KeyNames;
 use crate::recognise::Call;
 
-/// A call, what was meant, and what it has.
+/// A call, the intended ends, and the passed ones.
 pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
@@ -22,7 +22,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
         calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
     (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
-    let said = Said::new(task, None, memo);
+    let said = ReadText::new(task, None, memo);
     said.languages().find_map(|language| {
         // The prepositions among the words of ends have the value 1.
         let from = language.table().first(&asked, WordClass::Origin, 1)?;

@@ -41,7 +41,7 @@ regex!(
 regex!(LOCAL_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])(?:[hH](?P<m>[0-5]\d)\b|\.(?P<m2>[0-5]\d) ?(?:Uhr|[hH])\b)");
 // As an answer may write them, where a known time decides: "alle 14.30".
 regex!(DOTTED_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])[.](?P<m>[0-5]\d)\b");
-// What joins the parts of one duration.
+// Words between the parts of one duration.
 regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
 
 /// The dates and times of the evidence.
@@ -178,10 +178,10 @@ impl Moments {
         CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
     }
 
-    /// Whether two moments are so far apart.
+    /// Whether two moments have this distance.
     fn differ_by(&self, duration: &Duration) -> bool {
         let differences = |known: &[i64], unit: f64| {
-            // What is counted in months and years is counted in full ones or rounded; both days may be counted.
+            // Months and years are counted in full ones or rounded; days may include both ends.
             let (less, more) = match duration.unit {
                 unit if unit >= 28.0 * DAY => (0.5, 1.0),
                 DAY => (1.0, 1.0),

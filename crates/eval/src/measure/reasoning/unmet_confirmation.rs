@@ -1,8 +1,8 @@
 //! Actions that the user confirmed and that were never carried out.
 //!
-//! In: a turn in which a model asks whether it shall do something that a tool it was offered does, and a reply
+//! In: a turn in which a model asks whether to carry out an action of an offered tool, and a reply
 //! of the user that agrees. Out: a finding on the model call after the reply if no later call does such a thing,
-//! the user does not take it back, and the model neither refuses, hands over, nor asks for more.
+//! the user does not withdraw, and the model neither refuses, hands over, nor asks for more.
 
 use verdict_otlp::trace::Idx;
 
@@ -11,7 +11,7 @@ use crate::measure::conversation::Turns;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::clip;
-use crate::measure::language::{Action, Said, Tense};
+use crate::measure::language::{Action, ReadText, Tense};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Text};
@@ -50,7 +50,7 @@ struct Dialogue<'t> {
 }
 
 impl Dialogue<'_> {
-    /// The finding on the last confirmation that was not met. Walks backwards, so that what explains an omission
+    /// The finding on the last confirmation that was not met. Walks backwards, so that the explanation of an omission
     /// is known.
     fn unmet(&self, tools: &[ToolPurpose], replies: &Replies) -> Option<(Idx, Finding)> {
         for &at in self.agent.llms.iter().rev().take(MAX_TURNS) {
@@ -58,7 +58,7 @@ impl Dialogue<'_> {
             if !self.memo.budget.spend(1 + text.len() / 4) {
                 return None;
             }
-            let said = Said::new(&text, self.task.map(|task| &**task), self.memo);
+            let said = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
                 // The run ends with a question, or with the reason why it does not act.
                 if self.explains(&said) || self.agent.llms.last() == Some(&at) && said.ends_with_question() {
@@ -83,7 +83,7 @@ impl Dialogue<'_> {
         None
     }
 
-    fn explains(&self, said: &Said<'_>) -> bool {
+    fn explains(&self, said: &ReadText<'_>) -> bool {
         !said.is_known() || !said.refusals().is_empty() || !said.inability().is_empty()
     }
 
@@ -111,7 +111,7 @@ impl Dialogue<'_> {
 }
 
 /// The action that the last sentence of a turn asks about, if a tool does it.
-fn asked(said: &Said<'_>, tools: &[ToolPurpose]) -> Option<Action> {
+fn asked(said: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
     let does = |action: &Action| tools.iter().any(|tool| tool.actions.first() == Some(action));
     let question = said.languages().find_map(|language| said.classified(language, []).last())?.0;
     let part = said.part(question.text);

@@ -11,7 +11,7 @@ use super::links_and_quotations::{PhraseFact, links, quotations};
 use super::statements::{Prose, is_idle};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
-use crate::measure::language::{Language, Said};
+use crate::measure::language::{Language, ReadText};
 use crate::measure::numbers::{self, Number};
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Category, Finding, Memo, currency};
@@ -46,7 +46,7 @@ const NAME: &str = "name";
 pub(crate) struct CallsBefore {
     /// A tool had been called.
     pub attempted: bool,
-    /// One of those calls had succeeded.
+    /// A call had succeeded.
     pub succeeded: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn check(
         evidence,
         calls,
         memory: memory.map(|found| found.as_str()),
-        reads_words: Said::new(answer, None, memo).is_known(),
+        reads_words: ReadText::new(answer, None, memo).is_known(),
         language: Language::English,
         out: FactCheck::default(),
     };

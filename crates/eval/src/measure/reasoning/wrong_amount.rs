@@ -28,7 +28,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, currency, people, without_effect};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
-/// Most bytes of what the user said and of an answer: longer texts name many things.
+/// Most bytes of the user's messages and of an answer: longer texts name many things.
 const MAX_SAID: usize = 1_500;
 const MAX_ANSWER: usize = 4_000;
 /// Most calls of an agent, and arguments of one, that are compared.
@@ -59,7 +59,7 @@ const CODES: [&str; 14] = [
 ];
 /// Into so many parts an amount may have been divided.
 const MAX_SHARES: u8 = 6;
-/// Words of names of parameters that say that something is counted.
+/// Words of names of parameters for counts.
 const COUNTING: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
 /// The thing that words for people name.
 const PERSON: &str = "person";
@@ -96,8 +96,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
-/// An action, what was meant, and what it has.
-type Other<'a> = (&'a Call, String, String);
+/// An action, the intended amount, and the passed one.
+type Mismatch<'a> = (&'a Call, String, String);
 
 struct Run<'a> {
     trace: &'a AgentTrace,
@@ -141,8 +141,8 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 }
 
 impl<'a> Run<'a> {
-    /// An action whose number nothing gives, where the answer has one of the user's that no action has.
-    fn other_amount(&self) -> Option<Other<'a>> {
+    /// An action whose number has no source, where the answer has a number of the user that no action has.
+    fn other_amount(&self) -> Option<Mismatch<'a>> {
         let told: Vec<Number> = amounts(self.answer).collect();
         let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
         let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
@@ -160,8 +160,12 @@ impl<'a> Run<'a> {
         self.unknown(*meant, |call| passed(call).filter(|(_, number)| is_other(*number)).collect())
     }
 
-    /// The first number of an action, among `those`, that nothing before it gives.
-    fn unknown(&self, meant: f64, those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>) -> Option<Other<'a>> {
+    /// The first number of an action, among `those`, without a source before it.
+    fn unknown(
+        &self,
+        meant: f64,
+        those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>,
+    ) -> Option<Mismatch<'a>> {
         let mut before = Known::of(self);
         let mut derived = None;
         for &call in &self.actions {
@@ -203,7 +207,7 @@ impl<'a> Run<'a> {
     }
 
     /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
-    fn other_money(&self) -> Option<Other<'a>> {
+    fn other_money(&self) -> Option<Mismatch<'a>> {
         let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
         let of_text = |text: &Text| -> Vec<Number> {
             numbers::all(text)
@@ -244,7 +248,7 @@ impl<'a> Run<'a> {
     }
 
     /// An action for another number of a thing than the only one that the user gives for it.
-    fn other_quantity(&self) -> Option<Other<'a>> {
+    fn other_quantity(&self) -> Option<Mismatch<'a>> {
         let starts = |call: &&&Call| {
             let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
@@ -259,12 +263,12 @@ impl<'a> Run<'a> {
         starting.iter().find_map(|call| {
             let own: Vec<(Vec<String>, f64)> = passed(call).collect();
             let of_result = self.of_result(call);
-            // What the result repeats of the arguments is the effect; other numbers of it may be what is left.
+            // Numbers of the result that repeat the arguments are the effect; others may be a remainder.
             let echoed = of_result.iter().filter(|(_, n)| own.iter().any(|(_, of)| is_near(*of, *n)));
             let mut fields = own.iter().chain(echoed);
             let (field, name, number, meant) = fields.find_map(|(field, number)| {
                 let noun = counted_by(call, field)?;
-                // "day: 12" is a place in time.
+                // "day: 12" is a point in time.
                 if names::is_of(&noun, WordClass::TimeUnit) {
                     return None;
                 }
@@ -331,7 +335,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a word names.
+/// The thing that a word names.
 fn thing(word: &str) -> Option<String> {
     match people::are_named_by(&word.to_lowercase()) {
         true => Some(PERSON.to_owned()),
@@ -423,7 +427,7 @@ impl<'r> Known<'r> {
 
     /// Whether a number is in one of the texts, or follows from their numbers.
     fn gives(&mut self, number: f64) -> bool {
-        // As it is written, so that a conversion that was rounded follows as well.
+        // The number as it is written, so that a conversion that was rounded follows as well.
         let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
         self.evidence.supports(&value, false, &[]) != Support::None
     }

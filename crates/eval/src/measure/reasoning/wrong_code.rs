@@ -23,18 +23,18 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Most bytes that the user said.
+/// Most bytes of the user's messages.
 const MAX_SAID: usize = 4_000;
 /// Most calls that are compared, and arguments of each.
 const MAX_CALLS: usize = 64;
 const MAX_ARGUMENTS: usize = 16;
-/// Shorter numbers count something.
+/// Shorter numbers are counts.
 const MIN_DIGITS: usize = 4;
-/// Shorter words of a key name nothing.
+/// Shorter words of a key are not compared.
 const MIN_NAME: usize = 3;
 /// Most bytes between a name and its number: "order no. 55218".
 const BEHIND: usize = 12;
-/// Words of keys that say only that a thing is identified.
+/// Words of keys that mean only that a thing is identified.
 const PLAIN: [&str; 5] = ["id", "number", "no", "code", "nr"];
 
 /// Words before a noun that is a verb as well: "my order 55218".
@@ -129,7 +129,7 @@ fn number_of<'s>(said: &'s str, lower: &str, key: &str, len: usize) -> Option<&'
     single(named)
 }
 
-/// The value that all are.
+/// The only value, if all are equal.
 fn single<'s>(values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
     let values: HashSet<&str> = values.collect();
     let mut values = values.into_iter();
@@ -163,7 +163,7 @@ fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> 
             return Some(false);
         }
         let structure = Structure::of(result, conduct.memo)?;
-        // What has no structure may say anything.
+        // A result without structure may state anything.
         let Structure(Some(parsed)) = &*structure else { return Some(true) };
         let has = |record: &Record, of: &str| record.fields.iter().any(|field| field.shown() == of);
         Some(parsed.records.iter().any(|record| has(record, value) && has(record, meant)))

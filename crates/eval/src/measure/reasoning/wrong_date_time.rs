@@ -67,7 +67,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if calls.is_empty() || !calls.iter().all(is_short) || !memo.budget.spend(task.len() / 4 + passed / 4) {
         return None;
     }
-    // What else the user said, and the texts that they answered.
+    // The other messages of the user, and the texts that they answered.
     let (mut said, mut proposed) = (String::from(&**task), Vec::new());
     for at in agent.llms.iter().take(MAX_CALLS) {
         if let (Some(reply), Some(view)) = (replies.to(*at), trace.views.get(*at)) {
@@ -103,23 +103,23 @@ struct Request<'a> {
 }
 
 /// The day that a request means.
-enum Meant {
+enum RequestedDay {
     Day(Day),
     Weekday(usize),
 }
 
-impl Meant {
+impl RequestedDay {
     fn is(&self, passed: Day) -> bool {
         match self {
-            Meant::Day(day) => passed.is(*day),
-            Meant::Weekday(weekday) => passed.weekday().is_none_or(|of| of == *weekday),
+            RequestedDay::Day(day) => passed.is(*day),
+            RequestedDay::Weekday(weekday) => passed.weekday().is_none_or(|of| of == *weekday),
         }
     }
 
     /// Whether a call with another day may do what is meant: it is far from it, or so many days after it as the thing
     /// lasts.
     fn allows(&self, passed: Day, lengths: &[i64]) -> bool {
-        let Meant::Day(day) = self else { return false };
+        let RequestedDay::Day(day) = self else { return false };
         let by = day.days_until(passed);
         let is_end = |minutes: &i64| (minutes / 1440 - 1..=minutes / 1440).contains(&by) && by > 0;
         by.abs() > MAX_DAYS && (day.month, day.day) != (passed.month, passed.day)
@@ -132,20 +132,20 @@ impl<'a> Request<'a> {
         if !may_name_moment(self.task) {
             return None;
         }
-        // How long something lasts is no other moment.
+        // The length of something is no other moment.
         let (asked, lengths) = without_lengths(self.task);
         if is_relative(&asked) {
             return None;
         }
         let (days, weekdays) = (days_of_request(self.task, || self.today())?, weekdays(self.task));
         let meant = match (days.as_slice(), weekdays.as_slice()) {
-            ([(day, at)], []) => Some((Meant::Day(*day), at)),
+            ([(day, at)], []) => Some((RequestedDay::Day(*day), at)),
             ([(day, at)], [(weekday, beside)]) => {
                 let gap = at.start.max(beside.start).saturating_sub(at.end.min(beside.end));
                 let is_same = day.weekday().map_or(gap <= BESIDE, |of| of == *weekday);
-                is_same.then_some((Meant::Day(*day), at))
+                is_same.then_some((RequestedDay::Day(*day), at))
             }
-            ([], [(weekday, at)]) => Some((Meant::Weekday(*weekday), at)),
+            ([], [(weekday, at)]) => Some((RequestedDay::Weekday(*weekday), at)),
             _ => None,
         };
         let of_day = || meant.and_then(|(meant, at)| self.other_day(&meant, at, &lengths));
@@ -169,14 +169,14 @@ impl<'a> Request<'a> {
         let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
         let (place, None) = (named.next()?, named.next()) else { return None };
         let weekday = usize::from(place.value).checked_sub(1)?;
-        // An answer that names the other day says what was done: "el miércoles, para que esté el viernes".
+        // An answer that names the other day states what was done: "el miércoles, para que esté el viernes".
         let answer = language.places(self.agent.answer.as_deref()?, self.memo);
         let mut said = answer.iter().filter(|of| of.classes.has(WordClass::Weekday)).peekable();
         said.peek()?;
         if said.any(|of| of.value != place.value) {
             return None;
         }
-        self.other_day(&Meant::Weekday(weekday), &place.at, &[])
+        self.other_day(&RequestedDay::Weekday(weekday), &place.at, &[])
     }
 
     /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday
@@ -209,7 +209,7 @@ impl<'a> Request<'a> {
     }
 
     /// A call with one day only, which is not the one that is meant.
-    fn other_day(&self, meant: &Meant, at: &Range<usize>, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
+    fn other_day(&self, meant: &RequestedDay, at: &Range<usize>, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
         let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         if self.calls.iter().any(|call| of(call).into_iter().any(|day| meant.is(day))) {
             return None;
@@ -228,8 +228,8 @@ impl<'a> Request<'a> {
             let shown =
                 |day: Day| format!("{} {}", day.day, MONTHS.get(day.month.wrapping_sub(1)).unwrap_or(&""));
             let expected = match meant {
-                Meant::Day(day) => shown(*day),
-                Meant::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
+                RequestedDay::Day(day) => shown(*day),
+                RequestedDay::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
             };
             Some((*call, expected, shown(*day)))
         })
@@ -266,7 +266,7 @@ impl<'a> Request<'a> {
     /// thing that is named between them.
     fn is_of(&self, call: &Call, at: &Range<usize>) -> bool {
         let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
-        // What is known today may be of an earlier day: the last price of a market.
+        // Data known today may be of an earlier day: the last price of a market.
         if purpose.is_query()
             && self.task.get(at.clone()).is_some_and(|day| day.eq_ignore_ascii_case("today"))
         {
@@ -305,7 +305,7 @@ impl<'a> Request<'a> {
     }
 
     /// Whether a query is for an interval that may contain the day that is meant.
-    fn may_contain(&self, call: &Call, meant: &Meant, passed: Day) -> bool {
+    fn may_contain(&self, call: &Call, meant: &RequestedDay, passed: Day) -> bool {
         if !ToolPurpose::of_call(self.trace, self.memo, call).is_query() {
             return false;
         }
@@ -315,12 +315,12 @@ impl<'a> Request<'a> {
         let has = |known: &[&str], word: &String| known.contains(&word.as_str());
         words.any(|word| match meant {
             // What begins after the day does not contain it.
-            Meant::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
+            RequestedDay::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
             _ => has(&BEGINS, &word) || has(&BOUNDS, &word),
         })
     }
 
-    /// Whether the result of a call says something; true beyond the work budget.
+    /// Whether the result of a call contains something; true beyond the work budget.
     fn has_result(&self, call: &Call, says: impl Fn(&str) -> bool) -> bool {
         let result = call.result.as_deref().unwrap_or_default();
         !self.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) || says(result)
@@ -336,13 +336,13 @@ impl<'a> Request<'a> {
         let is_of_day =
             |words: Vec<String>| matches!(words.last().map(String::as_str), Some("date" | "day" | "time"));
         let is_zoned = call.arguments.as_deref().is_none_or(is_zoned);
-        // What is made for a date: `create_reservation`. A "birth date" is another one.
+        // A thing that is made for a date: `create_reservation`. A "birth date" is another date.
         let makes = matches!(purpose.actions.first(), Some(Action::Create | Action::Add));
         let is_made = |words: Vec<String>| words.len() == 1 && is_of_day(words);
         !is_zoned && (is_booked || purpose.is_query() && keys.any(is_of_day) || makes && keys.any(is_made))
     }
 
-    /// Whether the instructions or an earlier result say something; true beyond the work budget.
+    /// Whether the instructions or an earlier result contain something; true beyond the work budget.
     fn is_told(&self, call: &Call, says: impl Fn(&str) -> bool) -> bool {
         let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
         let earlier = self.agent.calls.iter().filter_map(|i| self.trace.calls.get(*i));

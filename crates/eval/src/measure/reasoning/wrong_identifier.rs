@@ -27,7 +27,7 @@ const MAX_TASK: usize = 4000;
 const MAX_CALLS: usize = 200;
 /// Most identifiers of one call that are looked for in earlier results.
 const MAX_PASSED: usize = 8;
-/// Fewest digits of an identifier that is copied wrongly: of shorter ones several are alike.
+/// Fewest digits of an identifier that is copied wrongly: several shorter ones are similar.
 const MIN_DIGITS: usize = 4;
 
 /// Findings by model span.
@@ -107,7 +107,7 @@ impl<'t> Results<'t> {
     /// texts of results are searched only where there is one.
     fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
         let is_earlier = |id: &&String| self.first.get(*id).is_some_and(|start| *start < call.start);
-        // Identifiers that are in no result as a word, and like none.
+        // Identifiers that are in no result as a word, and similar to none.
         let mut others: Vec<String> = Vec::new();
         for id in identifiers(call.arguments.as_deref()?).take(MAX_PASSED) {
             let alike = self.alike.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
@@ -120,7 +120,7 @@ impl<'t> Results<'t> {
                 others.push(id);
                 continue;
             };
-            // The first one that no text has decides.
+            // The first identifier without a source decides.
             for other in std::mem::take(&mut others) {
                 if !self.has(memo, call, &other)? {
                     return None;

@@ -43,9 +43,9 @@ const MAX_VALUES: usize = 16;
 const MAX_REPLIES: usize = 3;
 /// Most rows whose words are compared with each other.
 const MAX_NAMED: usize = 40;
-/// Signs that part the words of addresses and keys.
+/// Signs between the words of addresses and keys.
 const APART: [char; 4] = ['@', '.', '_', '*'];
-/// Shorter values name nothing.
+/// Shorter values are not compared.
 const MIN_NAME: usize = 4;
 /// Words before the name of the object of a request: "please cancel my order W-1001".
 const BEFORE: usize = 4;
@@ -193,7 +193,7 @@ impl Request<'_> {
         {
             return None;
         }
-        // Of what the agent named, the user may have chosen the other.
+        // The user may have chosen the other one of those that the agent named.
         let only = |of: &HashSet<String>, not: &HashSet<String>, text: &String| {
             of.iter().any(|word| !not.contains(word) && contains_words(text, word))
         };

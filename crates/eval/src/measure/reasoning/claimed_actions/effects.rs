@@ -1,4 +1,4 @@
-//! What the calls of a trace have brought about, as claims are compared with it.
+//! The effects of the calls of a trace, with which claims are compared.
 //!
 //! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers
 //! that successful calls name.
@@ -21,27 +21,28 @@ use crate::recognise::{AgentTrace, Call, Part};
 /// Bytes of the arguments and of the result of one call that are read.
 pub(super) const MAX_BYTES: usize = 16 << 10;
 
-/// The index of a call, and the state by which it waits.
+/// The index of a call, and the state in which it waits for somebody.
 pub(super) type Awaited = (usize, String);
 
 pub(super) struct CalledTool {
     pub(super) purpose: Rc<ToolPurpose>,
     /// Start of the first call.
     pub(super) first: u64,
-    /// What its name is about, see [`things`].
+    /// The things that the name of the tool is about, see [`things`].
     pub(super) things: OnceCell<Vec<String>>,
 }
 
 /// The successful calls of a trace that change something.
 #[derive(Default)]
 pub(super) struct Effects {
-    /// By name.
+    /// Called tools by name.
     pub(super) tools: HashMap<String, CalledTool>,
-    /// By action: the start of the first call of a tool that may do it; computed for the actions that are claimed.
+    /// By action: the start of the first call of a tool that may carry it out; computed for the actions that are
+    /// claimed.
     pub(super) able: RefCell<HashMap<Action, Option<u64>>>,
     /// Starts, ascending.
     pub(super) starts: Vec<u64>,
-    /// Model spans that requested one.
+    /// Model spans that requested a call.
     pub(super) authors: HashSet<Idx>,
     /// Identifiers in arguments and results, with the start of the first call that has them.
     pub(super) identifiers: HashMap<String, u64>,
@@ -56,9 +57,9 @@ pub(super) struct Effects {
     pub(super) says_trial: RefCell<HashMap<Idx, bool>>,
     /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.
     pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
-    /// By action, the start of the first call that says that it did more than prepare it.
+    /// By action, the start of the first call whose result states that it did more than prepare the action.
     pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
-    /// By model call and action, the only call that may have done it, with the state by which it waits, see
+    /// By model call and action, the only call that may have carried it out, with the state in which it waits, see
     /// [`Claimed::awaited`](super::Claimed::awaited).
     pub(super) awaited: RefCell<HashMap<(Idx, Action), Option<Awaited>>>,
     /// By agent, whether the user asked it a question that asks for no action.

@@ -1,4 +1,4 @@
-//! Claims of an action whose call was denied, or only made what the action takes.
+//! Claims of an action whose call was denied, or only prepared the action.
 //!
 //! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool makes a thing
 //! and another one does the action with it (`create_draft` and `send_draft`), a claim of the action needs the second
@@ -45,7 +45,7 @@ impl Claimed<'_, '_> {
         let end = end_of(self.trace, self.at);
         let action = self.claim.action;
         let first = *self.effects.first_denied.borrow_mut().entry(action).or_insert_with(|| {
-            // What was done before is no lack.
+            // An action that was done before is not missing.
             let is_undone = |call: &Call| says_done(call, action, self.memo).map(|done| !done);
             let denied = self.effects.denied.get(&action)?;
             denied.iter().find_map(|i| match is_undone(self.trace.calls.get(*i)?) {
@@ -117,7 +117,7 @@ impl Claimed<'_, '_> {
             word.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with))
         };
         let mut words = answer.split(|c: char| !c.is_alphanumeric());
-        // Approval has words in every language, a place in a queue has not.
+        // There are words for approval in every language, but none for a place in a queue.
         let says = words.any(|word| begins(word, "wait") || of_state.iter().any(|of| begins(word, of)))
             || classes.has_any(classes!(Barrier Confirmation Sequence))
             || state.contains("waitlist") && !is_english(&answer, None, self.memo);
@@ -128,7 +128,7 @@ impl Claimed<'_, '_> {
     /// claim that it was sent without `send_draft`.
     pub(super) fn only_prepared(&self) -> Option<&Text> {
         let Claim { action, .. } = self.claim;
-        // What is made for a later day is scheduled, or ordered, by that.
+        // A thing that is made for a later day is thereby scheduled or ordered.
         if !matches!(action, Action::Send | Action::Submit) {
             return None;
         }
@@ -264,7 +264,7 @@ impl Claimed<'_, '_> {
     }
 }
 
-/// Whether a word says that such a thing is or was done.
+/// Whether a word states that such an action is or was done.
 pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
     let irregular = matches!(
         (word, action),

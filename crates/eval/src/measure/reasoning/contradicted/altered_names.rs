@@ -12,7 +12,7 @@ use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
 
 const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
-/// Letters by which another spelling begins.
+/// Letters that two spellings of one word share at their beginning.
 const SPELLING: usize = 3;
 /// Most values that are compared.
 const MAX_VALUES: usize = 400;

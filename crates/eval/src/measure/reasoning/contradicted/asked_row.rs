@@ -27,7 +27,7 @@ const MAX_REQUEST: usize = 600;
 const RELATES: WordClasses = classes!(Comparison Neighbour Exception);
 /// Words just before the name by which a request is for something else.
 const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
-/// Words before a name among which these are looked for.
+/// Words before a name that are searched for these.
 const WITHIN: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -129,13 +129,10 @@ fn of_another<'t, 'a>(
         return None;
     }
     exchange.spends_numbers().then_some(())?;
-    // Nothing else gives the figure.
+    // No other text contains the figure.
     let is_only_here = |n: &Number| {
-        let all = exchange
-            .sources
-            .records()
-            .flat_map(|(.., record)| &record.fields)
-            .filter(|field| has_number(field, n));
+        let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
+        let all = fields.filter(|field| has_number(field, n));
         let here = other.cells.iter().filter(|cell| has_number(cell, n)).count();
         let is_told =
             |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value));

@@ -1,8 +1,8 @@
 //! What a clause about a state is about: the things of the results, or something else.
 //!
-//! Principle: a result refutes only what is said of its own things: of "it", of a thing that the request, the call or
-//! the result names. "Its description is available on the page" says nothing of the product, and "orders are shipped
-//! within two days" or "a booking that is cancelled is charged" nothing of this order or booking, but of all.
+//! Principle: a result refutes only statements about its own things: about "it", or a thing that the request, the call
+//! or the result names. "Its description is available on the page" is not about the product, and "orders are shipped
+//! within two days" or "a booking that is cancelled is charged" not about this order or booking, but about all.
 
 use super::exchange::Exchange;
 use super::predicates::{Predicate, is_verb};

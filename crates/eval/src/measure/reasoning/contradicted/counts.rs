@@ -18,19 +18,19 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Field, List, Record, Scalar};
 use crate::pattern::contains_ignoring_case;
 
-/// Keys of lists that say nothing of their items.
+/// Keys of lists that do not describe their items.
 const GENERIC: [&str; 12] = [
     "items", "results", "data", "records", "hits", "rows", "entries", "list", "content", "values", "matches",
     "value",
 ];
-/// Keys that say that there are more items than are listed.
+/// Keys by which a result states that there are more items than it lists.
 const MORE: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
 const MAX_COUNT: usize = 1000;
 /// Most sums of which two are added.
 const MAX_SUMS: usize = 64;
 /// Fewest items next to each other whose flags are counted.
 const MIN_ITEMS: usize = 2;
-/// Words after a count among which a flag is its own.
+/// Words after a count in which a flag belongs to it.
 const FLAG_WITHIN: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -45,11 +45,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// Items next to each other of which some have a flag.
 struct Flagged<'a> {
-    /// The word of the flag, or one for its opposite: "offline" for `online: false`.
+    /// The word for the flag, or one for its opposite: "offline" for `online: false`.
     word: &'a str,
     key: &'a str,
     holds: bool,
-    /// How many have it.
+    /// The number of items with the flag.
     count: usize,
     source: &'a Source<'a>,
     /// Indexes of its items among the records of the source.

@@ -1,8 +1,8 @@
-//! Figures with their point at another place: a cost of 16,438.00, where the result has 164380 cents.
+//! Figures with a shifted decimal point: a cost of 16,438.00, where the result has 164380 cents.
 //!
 //! Principle: a number that has the digits of a field, and ten times its value or a tenth of it, is the field's value
 //! misread: no change of units but those of lengths and volumes (mm and cm, cl and dl) is by ten. Four digits that
-//! agree are no accident. An amount in hundredths or millionths, as its key says, is divided by nothing else.
+//! agree are no coincidence. An amount in hundredths or millionths, as its key says, is divided by nothing else.
 
 use super::exchange::{Exchange, Outcome};
 use super::misattributed_values::unstructured;
@@ -46,7 +46,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let is = |value: f64, factor: f64| {
             n.possible_values().any(|v| (v * factor - value).abs() <= value.abs() * EXACT)
         };
-        // As it is, or in another unit.
+        // The number itself, or in another unit.
         let is_read = |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && is(value, 10f64.powi(k)));
         let shifted = |field: &Field, value: f64| is_quantity(field) && (is(value, 10.0) || is(value, 0.1));
         let Some((field, _, source)) = fields.iter().find(|(field, value, _)| shifted(field, *value)) else {

@@ -25,12 +25,12 @@ regex!(
     r"(?i)(?P<p>\d+(?:[.,]\d+)?) ?%\s*\(\W{0,3}(?P<a>\d[\d.,' ]*\d|\d)[^\d.;!?()]{0,24}?\s(?:of|out of|von|de|di|sur)\s+\W{0,3}(?P<b>\d[\d.,' ]*\d|\d)"
 );
 
-// What leads from two amounts to their change.
+// Words between two amounts and their change.
 regex!(
     STATES_CHANGE,
     r"(?i)\b(?:which is|that is|that's|i\.e\.|an? (?:rise|increase|growth|drop|decrease|decline|fall|change|gain|reduction)|equals|also|soit|ossia|es decir|ou seja)\b|[=(+−]\s*$"
 );
-/// Most bytes between them.
+/// Most bytes between these words and the amounts.
 const BETWEEN: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -145,7 +145,7 @@ fn equation(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option
     None
 }
 
-/// What the operands give, if no reading of them gives the result.
+/// The value of the operands, if no reading of them gives the result.
 fn differs(
     sentence: &str,
     operands: &[Number],
@@ -155,7 +155,7 @@ fn differs(
 ) -> Option<f64> {
     let is_percent =
         |n: &Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
-    // What is added has one unit, and a percentage is added of something.
+    // Amounts that are added have one unit, and a percentage is added to an amount.
     let mut added =
         signs.iter().zip(operands.get(1..)?).filter(|(sign, _)| matches!(sign, Sign::Plus | Sign::Minus));
     if added.clone().next().is_some() {

@@ -15,7 +15,7 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Field, Name, Record, Scalar};
 use crate::pattern::contains_ignoring_case;
 
-/// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named
+/// Superlatives, whether they mean the smallest value, and the fields that they are about; none: the field is named
 /// after the superlative ("the least free space").
 const SUPERLATIVES: [Superlative; 31] = [
     ("cheapest", true, PRICE),
@@ -84,7 +84,7 @@ const ENDS: [&str; 26] = [
 const MAX_STATED: usize = 8;
 const MAX_COMPARED: usize = 400;
 
-/// A superlative, whether it means the least, and the fields that it is about.
+/// A superlative, whether it means the smallest value, and the fields that it is about.
 type Superlative = (&'static str, bool, &'static [&'static str]);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -92,7 +92,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let may_have = FORMS.is_match(&clause.words);
         SUPERLATIVES.into_iter().find(|(form, ..)| may_have && contains_words(&clause.words, form))
     };
-    // Several of a kind: others may be as good.
+    // Several items of a kind: others may be as good.
     let is_of_several =
         |clause: &Clause<'_>| ["some of", "one of", "among the"].iter().any(|w| clause.has(w));
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated);
@@ -120,7 +120,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
             let applied = source.call.arguments.as_deref().map(numbers::all).unwrap_or_default();
             let conditions = numbers::all(exchange.task).into_iter().map(|n| n.value);
-            // What the call was given, the tool has applied to all items.
+            // The tool has applied the arguments of the call to all items.
             let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
             let passed = source.call.arguments.as_deref().unwrap_or_default();
             let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, outcome)

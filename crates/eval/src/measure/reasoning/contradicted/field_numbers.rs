@@ -1,6 +1,6 @@
 //! Numbers next to the name of a field: "you have 9 days remaining", and `remaining_days: 7`.
 //!
-//! Principle: where a field has one value in the results, a statement that gives one number to all words of its key
+//! Principle: where a field has one value in the results, a statement that gives one number with all words of its key
 //! gives this value. It is another one if no text has the number, it does not follow from the numbers of the results,
 //! and the answer gives the field's value nowhere. A sentence that only says what the field is ("your total is 89.40")
 //! has to give the value itself, even if the number follows from others; there, too, the latest result of equal calls
@@ -32,7 +32,7 @@ const PERCENT: f64 = 100.0;
 const MIN_KEY: usize = 5;
 /// Words between a key and its number.
 const JOINS: [&str; 8] = ["is", "was", "of", "are", "at", "to", "equals", "now"];
-/// Words of a sentence that only says what a field is, besides its key, the number and a currency.
+/// Words of a sentence that only states the value of a field, besides its key, the number and a currency.
 const FRAME: [&str; 16] = [
     "your",
     "the",
@@ -154,7 +154,7 @@ fn is_key_word(name: &[String], word: &str) -> bool {
         .any(|of| of == word || word.strip_suffix('s') == Some(of) || of.strip_suffix('s') == Some(word))
 }
 
-/// Whether the sentence only says what the field is.
+/// Whether the sentence only states the value of the field.
 fn is_frame(sentence: &str, name: &[String]) -> bool {
     let long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
     if !long || !name.iter().all(|word| contains_words(sentence, word)) {
@@ -199,7 +199,7 @@ fn is_given(exchange: &Exchange<'_>, value: f64) -> bool {
         || spelled.is_some_and(|word| contains_words(&words_of(&exchange.prose), &word))
 }
 
-/// Whether the value is a year or a time since 1970, and the number what has passed since.
+/// Whether the value is a year or a time since 1970, and the number is the time that has passed since.
 fn is_elapsed(exchange: &Exchange<'_>, value: f64, number: &Number, clause: &Clause<'_>) -> bool {
     const YEARS: Range<f64> = 1500.0..2100.0;
     const SECONDS: Range<f64> = 5e8..5e9;

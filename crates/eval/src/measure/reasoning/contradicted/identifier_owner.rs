@@ -1,6 +1,6 @@
 //! Identifiers of another thing: "the tracking number of the tablet is 1944", from the result on an order of shoes.
 //!
-//! Principle: an identifier that is stated of a named thing comes from a result that names the thing. It is another
+//! Principle: an identifier that is stated for a named thing comes from a result that names the thing. It is another
 //! one's if the only result that has the identifier does not name the thing, and another result of the run does.
 
 use super::exchange::{Exchange, Outcome};

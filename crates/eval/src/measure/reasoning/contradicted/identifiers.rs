@@ -58,7 +58,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// The words of a sentence that can be identifiers.
 fn tokens(sentence: &str) -> impl Iterator<Item = &str> {
-    // From here on are the scripts that write no spaces between words.
+    // The scripts from this code point on write no spaces between words.
     const UNSPACED: char = '\u{2e80}';
     let inside = |c: char| c.is_alphanumeric() && c < UNSPACED || matches!(c, '-' | '_' | '/' | '#');
     sentence
@@ -114,7 +114,7 @@ fn shape(token: &str) -> String {
     token.chars().map(class).collect()
 }
 
-/// The identifiers of a result. Numbers count if their key or their zeros say that they are no quantities.
+/// The identifiers of a result. Numbers count if their key or their zeros show that they are no quantities.
 fn identifiers(records: &Records) -> Vec<&str> {
     const KEYS: [&str; 9] = ["id", "number", "no", "code", "reference", "ref", "tracking", "key", "sku"];
     let fields = records.records.iter().flat_map(|record| &record.fields);

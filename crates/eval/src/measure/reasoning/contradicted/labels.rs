@@ -129,7 +129,7 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// Whether a word is a value that the field may have: that of another record, or one of the same closed set. Any other
-/// word may say something of the thing, as "shipped" in "is my order shipped".
+/// word may be a property of the thing, as "shipped" in "is my order shipped".
 fn is_value_of(exchange: &Exchange<'_>, field: &Field, word: &str) -> bool {
     let of_same_name = |other: &Field| other.name == field.name && other.text() == Some(word);
     let sets = [&*NAMES_BY_VALUE, &*LEVELS_BY_VALUE].map(|sets| sets.get(field.text().unwrap_or_default()));
@@ -216,7 +216,7 @@ fn graded_otherwise<'a>(
         .filter_map(Field::text)
         .collect();
     let is_own = |clause: &Clause<'_>| own.iter().any(|form| next_to(&clause.words, form));
-    // The answer gives it, so that another degree is one of another thing.
+    // The answer gives this degree, so that another degree is of another thing.
     if exchange.clauses.iter().any(is_own) {
         outcome.examined = true;
         return None;

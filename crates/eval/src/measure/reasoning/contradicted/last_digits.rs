@@ -56,7 +56,7 @@ fn letters_and_digits(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// A masked number, a long one, or one whose key says so.
+/// Whether a field is a masked number, a long one, or one whose key names its last digits.
 fn is_named_by_its_end(field: &Field) -> bool {
     let digits = field.shown().bytes().filter(u8::is_ascii_digit).count();
     let is_masked =

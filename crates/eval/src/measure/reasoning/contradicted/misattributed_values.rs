@@ -19,7 +19,7 @@ use crate::measure::reasoning::statements::{Clause, words_of};
 use crate::measure::reasoning::time_arithmetic::Moments;
 use crate::measure::records::Field;
 
-/// Longest request that only asks.
+/// Longest request that may be only a question.
 const MAX_QUESTION: usize = 400;
 /// Beginnings of clauses that add a place or a time to the one before.
 const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
@@ -75,7 +75,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 struct Comparison<'e, 'a> {
     exchange: &'e Exchange<'a>,
     table: &'e [Row<'e>],
-    /// By clause of the answer.
+    /// The rows that each clause of the answer names.
     named: Vec<Named>,
     /// By clause that names no row, the one that it is about.
     inherited: Vec<Option<usize>>,
@@ -172,7 +172,7 @@ impl<'e> Comparison<'e, '_> {
         let is_same = |field: &&Field| has_value(field, cell);
         let all = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
         let here = self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
-        // A question whether something is in a state does not say so.
+        // A question whether something is in a state does not state it.
         let tells = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
         all == here.count()
             && !unstructured(sources).filter(tells).any(|text| Statement::of(&words_of(text)).gives(cell))
@@ -217,7 +217,7 @@ fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
         || if is_state(cell) { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
 }
 
-/// Whether a clause says a state of a row: "W-1001 is open", "the open order W-1001".
+/// Whether a clause states a state of a row: "W-1001 is open", "the open order W-1001".
 fn is_predicate(clause: &Clause<'_>, state: &str, row: &Row<'_>) -> bool {
     const BETWEEN: usize = 2;
     let is_close = |name: &RowName| {

@@ -4,7 +4,7 @@
 //! on the model span that gave the answer. A statement is compared with the field, list or identifier that
 //! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
 //! refutes it and nothing that the model had seen supports it.
-//! What a turn of a dialogue says to the user is compared in the same way, with the results before it.
+//! A text to the user in a turn of a dialogue is compared in the same way, with the results before it.
 //!
 //! | file | content |
 //! |---|---|
@@ -183,7 +183,7 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     compared.into_iter().chain(last).collect()
 }
 
-/// A text of a model for its reader.
+/// A text that a model wrote for its reader.
 struct Turn {
     agent: usize,
     at: Option<Idx>,
@@ -201,7 +201,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let task = asked.or(agent_index::task(trace, i));
     let demands = task.map(|task| TaskDemands::of(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
-    // What is written on request states nothing about results, except those of its tests.
+    // A text or program that is written on request states nothing about results, except those of its tests.
     let is_made =
         demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging));
     let answer = clip(&answer, MAX_ANSWER);

@@ -192,7 +192,7 @@ fn may_be_named(record: &Record, said: &WordSet<'_>) -> bool {
 struct WordSet<'t> {
     text: &'t str,
     runs: HashSet<&'t [u8], foldhash::fast::RandomState>,
-    /// By the first byte and the length of a run, whether there may be one: most words are looked up here only.
+    /// Whether a run with this first byte and length may occur: most words are looked up here only.
     has: [bool; 256],
 }
 
@@ -202,7 +202,7 @@ fn place(run: &[u8]) -> usize {
     usize::from(first.wrapping_mul(9).wrapping_add(run.len() as u8))
 }
 
-/// What a text has between ASCII characters that are neither letters nor digits.
+/// The runs of a text between ASCII characters that are neither letters nor digits.
 fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
     let runs = text.as_bytes().split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
     runs.filter(|run| !run.is_empty())
@@ -268,7 +268,7 @@ fn is_named_by_key(_: usize, field: &Field) -> bool {
     field.name.last().is_some_and(|word| is_name_key(word))
 }
 
-/// As by its key, or because it is the first column of texts.
+/// Whether a field names its row: by its key, or because it is the first column of texts.
 fn is_named_by_place(text: usize, field: &Field) -> bool {
     text == 1 && matches!(field.value, Scalar::Text(_)) || is_named_by_key(text, field)
 }

@@ -51,7 +51,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let numbers = wanted.iter().all(|n| given.iter().any(|passed| passed.value == n.value));
     let words =
         exchange.task.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
-    // Dates are passed as numbers.
+    // A call may pass dates as numbers.
     let is_date = |word: &&str| {
         let word = word.to_lowercase();
         names::month_of(&word).is_some() || names::weekday_of(word.trim_end_matches('s')).is_some()

@@ -1,4 +1,4 @@
-//! Totals of a part: "you have 5 overdue invoices", where the result says that there are more.
+//! Totals of a part: "you have 5 overdue invoices", where the result states that there are more.
 //!
 //! Principle: a result that says that it is a part of a list (there is another page, more items than it shows) gives
 //! neither the number nor the sum of all items. An answer to a request for them that gives the number of items shown,
@@ -103,7 +103,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 /// The field that says that a result has a part of its only list, and that list.
 fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usize)> {
     let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
-    // The root, and what it has besides the list.
+    // The root, and its fields besides the list.
     let root = parsed.records.first().filter(|root| root.list.is_none())?;
     let mut of_things = parsed.lists.iter().enumerate().filter(|(at, list)| {
         let has_items = || parsed.records.iter().any(|r| r.list == Some(*at) && is_top(r.parent));
@@ -214,7 +214,7 @@ fn totals<'a>(
     if is_given(shown as f64) || envelope.any(is_all) {
         return None;
     }
-    // Another result may be what the number is of.
+    // The number may be of another result.
     let mut others = exchange.sources.structured.iter().filter(|of| of.call.at != at);
     let others: Vec<f64> = others
         .by_ref()

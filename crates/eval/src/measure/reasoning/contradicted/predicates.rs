@@ -86,7 +86,7 @@ const SHORT: usize = 3;
 /// None of [`WORDS`] is longer.
 const LONGEST: usize = 16;
 
-/// What else is known of a thing of which the first assertion holds.
+/// Further assertions that follow from the first one.
 const ALSO: [(Assertion, &[Assertion]); 7] = [
     (("pending", true), &[("shipped", false), ("delivered", false), ("cancelled", false)]),
     (("shipped", true), &[("pending", false), ("delivered", false), ("cancelled", false)]),
@@ -102,7 +102,7 @@ pub(super) fn assertion(words: &str) -> Option<Assertion> {
     (words.len() <= LONGEST).then(|| ASSERTIONS.get(words).copied()).flatten()
 }
 
-/// All that a thing's state asserts.
+/// Every assertion that the state of a thing makes.
 pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assertion> {
     let also = ALSO.iter().filter(move |(of, _)| *of == first).flat_map(|(_, also)| also.iter().copied());
     std::iter::once(first).chain(also)
@@ -221,7 +221,7 @@ impl Predicate {
         }
     }
 
-    /// Whether a word is one of its own.
+    /// Whether a word is one of this predicate.
     pub(super) fn has_word(&self, word: &str) -> bool {
         match self {
             Predicate::Known(name) => {
@@ -232,7 +232,7 @@ impl Predicate {
         }
     }
 
-    /// Whether a tool's name says that it brings this state about.
+    /// Whether a tool is named for causing this state.
     pub(super) fn is_done_by(&self, tool: &str) -> bool {
         let tool = identifier_words(tool);
         let starts = |word: &str| {
@@ -250,7 +250,7 @@ impl Predicate {
     }
 }
 
-/// What is said of a thing that a flag is named for, if its words are the subject: " off " of "auto-renewal is off".
+/// The predicate of a clause whose subject is the thing that a flag is named for: " off " of "auto-renewal is off".
 fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
     let mut at = 0;
     let verb = clause.words.split_inclusive(' ').find_map(|word| {
@@ -264,7 +264,7 @@ fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
     is_subject.then(|| clause.words.get(end - 1..)).flatten()
 }
 
-/// Whether a complement says that something is so, or that it is not; nothing if it says neither.
+/// Whether a complement affirms something or negates it; nothing if it does neither.
 fn says_positive(complement: &str) -> Option<bool> {
     const PLAIN: [(bool, &[&str]); 2] = [(false, &["excluded"]), (true, &["included"])];
     // Before other words they are prepositions: "on the street".

@@ -1,6 +1,6 @@
 //! Amounts above the bound of the request: "a hotel under 100 EUR", and a hotel at 129 EUR.
 //!
-//! Principle: of the rows of a list, those are recommended that keep the bound, or the answer says that they do not. A
+//! Principle: an answer recommends rows of a list that keep the bound, or says that they do not. A
 //! row that the answer names with its amount breaks it if other rows keep it and the answer names none of them.
 
 use super::exchange::{Exchange, Outcome};

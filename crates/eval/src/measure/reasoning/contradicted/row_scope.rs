@@ -16,7 +16,7 @@ use crate::measure::records::Field;
 
 /// Longest label of a line.
 const MAX_LABEL: usize = 40;
-/// Shorter words of other rows say nothing.
+/// Shorter words of other rows are not compared.
 const MIN_WORD: usize = 4;
 
 /// Words of clauses that give a limit of a value, or how much more it is.

@@ -1,4 +1,4 @@
-//! What a clause or a text gives of the cells of a row.
+//! The values of a row's cells that a clause or a text gives.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ fn has_words(text: &str, of: &str) -> bool {
     })
 }
 
-/// What a clause or a text says, in lower case.
+/// A clause or a text, in lower case.
 pub(super) struct Statement<'w> {
     words: Cow<'w, str>,
     pub(super) numbers: Vec<Number>,
@@ -88,7 +88,7 @@ impl<'w> Statement<'w> {
         {
             return false;
         }
-        // A common word may be said of anything.
+        // A common word may apply to anything.
         let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_TEXT;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         if is_clock(lower) {

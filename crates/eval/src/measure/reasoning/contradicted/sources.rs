@@ -61,7 +61,7 @@ impl Source<'_> {
         let is_passed = |name: String| arguments.iter().any(|text| contains(text, &name));
         let mut stale: Vec<bool> = Vec::with_capacity(records.records.len());
         for record in &records.records {
-            // What contains it comes before it.
+            // A record comes after the one that contains it.
             let above = record.parent.and_then(|parent| stale.get(parent)).copied();
             stale.push(above.unwrap_or_default() || names_of(record).any(is_passed));
         }

@@ -2,12 +2,13 @@
 //!
 //! A flag is named by its key; a state is a field's value with a known meaning. An answer's clause asserts a
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
-//! the beginning assert what the question asks. What is said of all is refuted by one ([`super::universal_claims`]).
+//! the beginning assert what the question asks. One row refutes a statement about all ([`super::universal_claims`]).
 
+use super::clause_subject;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
-use super::{clause_subject, universal_claims};
+use super::universal_claims::{self, Row};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::statements::{contains_words, words_of};
@@ -217,7 +218,8 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
                 known.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
                     add(Predicate::Known(predicate), holds, field);
                 });
-                // What waits for a decision is not decided. An order may be confirmed while it waits to be sent.
+                // A thing that waits for a decision is not decided. An order may be confirmed while it waits to be
+                // sent.
                 if words == "pending" || words.starts_with("pending ") {
                     add(Predicate::Known("approved"), false, field);
                     if is_booking_tool(&source.call.name) {
@@ -246,7 +248,7 @@ fn flag_words(field: &Field) -> Vec<String> {
 /// What "yes" or "no" asserts if the request asks whether this predicate holds, and whether of all things.
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (yes, sentence) = exchange.yes_or_no()?;
-    // That not all have it, is said by "no".
+    // "No" states that not all have it.
     let of_all = yes && universal_claims::asks_of_all(exchange.asked());
     Some((predicate.asked_as(exchange.asked())? == yes, of_all, sentence))
 }
@@ -258,14 +260,9 @@ fn exception<'f, 'a>(
     claimed: bool,
     sentence: &str,
 ) -> Option<&'f Fact<'a>> {
-    let rows: Vec<universal_claims::Row<'_>> = facts
+    let rows: Vec<Row<'_>> = facts
         .iter()
-        .map(|fact| universal_claims::Row {
-            source: fact.source,
-            at: fact.at,
-            record: fact.record,
-            holds: fact.holds,
-        })
+        .map(|fact| Row { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
         .collect();
     let at = universal_claims::exception(exchange, &rows, claimed, sentence)?;
     facts.get(at).copied()

@@ -1,6 +1,6 @@
 //! Counts of a part of what was counted: "6 open tickets, 3 of them breached", where 2 open tickets are.
 //!
-//! Principle: what is said of "them" is counted among those counted before. It is wrong if it is the number of all rows
+//! Principle: a count of "them" is a count among the things counted before. It is wrong if it is the number of all rows
 //! of that kind, whichever they are, and another number of those counted before is of it. In the same way, a statement
 //! that gives the number of all things and a total of theirs is refuted by the table of these things below it.
 

@@ -80,7 +80,7 @@ fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<Labelled<'a>> {
 }
 
 /// Whether an amount is the value, up to rounding.
-fn equals(amount: &Number, value: f64) -> bool {
+fn eq(amount: &Number, value: f64) -> bool {
     amount
         .possible_values()
         .any(|v| (v - value.abs()).abs() <= tolerance_of(amount, v, true).max(0.006) * 1.01)
@@ -120,7 +120,7 @@ fn by_group<'a>(
         for column in fields().filter(|field| field.number().is_some()) {
             let sum = |of: &[&Record]| sum_of(of.iter().copied(), column);
             let (right, wrong): (Vec<_>, Vec<_>) =
-                named.iter().partition(|(line, of)| equals(&line.amount, sum(of)));
+                named.iter().partition(|(line, of)| eq(&line.amount, sum(of)));
             // One row alone is no sum.
             let is_sum = right.iter().any(|(_, of)| of.len() > 1);
             if !is_sum || wrong.is_empty() || wrong.len() > right.len() {
@@ -152,17 +152,14 @@ fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &F
     let numbers: Vec<f64> = group.iter().filter_map(|row| cell(row, column)?.number()).collect();
     let sum: f64 = numbers.iter().sum();
     let count = numbers.len() as f64;
-    if equals(amount, count)
-        || equals(amount, sum / count)
-        || count > 2.0 && numbers.iter().any(|n| equals(amount, *n))
-    {
+    if eq(amount, count) || eq(amount, sum / count) || count > 2.0 && numbers.iter().any(|n| eq(amount, *n)) {
         return true;
     }
     let Some(first) = group.first() else { return true };
     let others = first.fields.iter().filter(|field| field.number().is_none());
     let has_number = first.fields.iter().any(|f| {
         // Sums of another column.
-        f.number().is_some() && f.name != column.name && equals(amount, sum_of(group.iter().copied(), f))
+        f.number().is_some() && f.name != column.name && eq(amount, sum_of(group.iter().copied(), f))
     });
     has_number
         || others.take(MAX_COLUMNS).any(|by| {
@@ -175,8 +172,8 @@ fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &F
             selecting.any(|value| {
                 let with =
                     |is: bool| sum_of(group.iter().copied().filter(|row| has(row, value) == is), column);
-                equals(amount, with(false)) && !right.iter().any(|row| has(row, value))
-                    || equals(amount, with(true)) && right.iter().all(|row| has(row, value))
+                eq(amount, with(false)) && !right.iter().any(|row| has(row, value))
+                    || eq(amount, with(true)) && right.iter().all(|row| has(row, value))
             })
         })
 }
@@ -194,7 +191,7 @@ fn of_all<'a>(
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let len = rows.len() as f64;
-    // What is the same for all rows is not added up.
+    // A value that is the same for all rows is not added up.
     let varies =
         |field: &&Field| rows.iter().any(|row| cell(row, field).is_some_and(|of| of.value != field.value));
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
@@ -239,7 +236,8 @@ fn of_all<'a>(
     None
 }
 
-/// By what the column's numbers are divided to have the unit of the amount, if the clause names the unit or the column.
+/// The divisor that converts the column's numbers to the unit of the amount, if the clause names the unit or the
+/// column.
 fn scale(clause: &Clause<'_>, amount: &Number, column: &Field) -> Option<f64> {
     let after = clause.words.get(amount.end..).unwrap_or_default().trim_start();
     let unit = after.split(' ').next().unwrap_or_default();

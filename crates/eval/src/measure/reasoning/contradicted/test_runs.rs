@@ -2,7 +2,7 @@
 //!
 //! The last result that counts passed and failed tests or checks decides. An answer that mentions a failure does not
 //! claim that there is none, unless it says that as many tests pass as the last run had, of which some failed: what
-//! was mended since then was not run again.
+//! was fixed since then was not run again.
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::excerpt::around;
@@ -21,14 +21,14 @@ regex!(
     CLAIM,
     r" (?:all|every|\d+) (?:\d+ |of |the |our |unit |existing |other )*(?:tests?|checks?|specs?|suites?)(?: suites?)? (?:now |are |is |still |all |have |has )*(?:pass|passes|passed|passing|succeed|succeeds|succeeded|green) | (?:the )?(?:tests?|test suite|checks|suite) (?:now |are |is |all )*(?:pass|passes|passing|green|succeed|succeeds) | (?:no|0|zero) (?:tests? )?(?:failures|failed|failing) | none failed "
 );
-// The same, in a sentence about tests.
+// A statement that they pass, in a sentence about tests.
 regex!(
     EVERYTHING,
     r" (?:everything|they all|all of them) (?:now |still |are |is )*(?:pass|passes|passed|passing|green) "
 );
 regex!(TESTS, r"(?i)tests?\b|\bspecs?\b|\bpassed\b|\bsuites?\b");
 regex!(ADMITS, r"(?i)\bfail(?:s|ed|ing|ure|ures)?\b|\bbroken\b|\bexcept\b");
-// Where it is about tests; code that handles errors is described by this word as well.
+// Words for failures of tests; the same words describe code that handles errors.
 regex!(ERRORS, r"(?i)\berrors?\b");
 
 /// The clause that says that tests pass.

@@ -1,8 +1,8 @@
 //! Statements about all things of a list: "all flights are refundable", where one of them is not.
 //!
-//! Principle: what is said of all is refuted by one. All are the rows that the answer names, or if it names none, the
-//! whole list; then the request must have no condition that could select some of them, and the answer must count no
-//! other number of things.
+//! Principle: one counterexample refutes a statement about all. "All" are the rows that the answer names, or if it
+//! names none, the whole list; then the request must have no condition that could select some of them, and the answer
+//! must count no other number of things.
 
 use super::exchange::{Exchange, Outcome};
 use super::predicates::is_state_key;

@@ -41,7 +41,7 @@ regex!(
 );
 
 /// A date with the weekday next to it.
-struct Dated {
+struct DatedWeekday {
     year: Option<i64>,
     month: usize,
     day: usize,
@@ -105,7 +105,7 @@ fn with_figures<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
 }
 
 /// The years of a date without one: those in which texts have it, or else all of the texts and the ones after.
-fn years_of(exchange: &Exchange<'_>, dated: &Dated) -> Vec<i64> {
+fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
     if !exchange.spends_numbers() {
         return Vec::new();
     }
@@ -167,7 +167,7 @@ fn year(word: &str) -> Option<i64> {
 }
 
 /// The dates of spaced languages with a weekday next to them.
-fn with_weekday(text: &str) -> Vec<Dated> {
+fn with_weekday(text: &str) -> Vec<DatedWeekday> {
     let words = words(text);
     // Every date has a number, which is recognised faster than a name.
     let is_date = |word: &Word<'_>| day_of_month(word.text).is_some() || !figures(word.text).is_empty();
@@ -219,7 +219,7 @@ fn with_weekday(text: &str) -> Vec<Dated> {
         };
         let ends = found.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
         if let Some((start, end, weekday)) = ends {
-            out.push(Dated { year, month, day, other, weekday, start, end });
+            out.push(DatedWeekday { year, month, day, other, weekday, start, end });
         }
     }
     out
@@ -253,7 +253,7 @@ fn iso(word: &str) -> Option<Ymd> {
 }
 
 /// The dates of Japanese and Chinese with a weekday after them.
-fn in_signs(text: &str) -> impl Iterator<Item = Dated> {
+fn in_signs(text: &str) -> impl Iterator<Item = DatedWeekday> {
     CJK.captures_iter(text).filter_map(|found| {
         let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();
         let sign = found.name("ja").or_else(|| found.name("zh"))?.as_str().chars().next()?;
@@ -263,7 +263,7 @@ fn in_signs(text: &str) -> impl Iterator<Item = Dated> {
             |signs: &[char; 2]| signs.get(language) == Some(&sign) || sign == '日' && signs.contains(&sign);
         let weekday = SIGNS.iter().position(is_of)?;
         let whole = found.get(0)?;
-        Some(Dated {
+        Some(DatedWeekday {
             year: number("y").and_then(|year| i64::try_from(year).ok()),
             month: number("m").filter(|month| (1..=12).contains(month))?,
             day: number("d")?,
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn days(text: &str) -> Vec<(Option<i64>, usize, usize, usize)> {
-        let of = |d: Dated| (d.year, d.month, d.day, d.weekday);
+        let of = |d: DatedWeekday| (d.year, d.month, d.day, d.weekday);
         with_weekday(text).into_iter().chain(in_signs(text)).map(of).collect()
     }
 
