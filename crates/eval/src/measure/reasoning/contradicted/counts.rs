@@ -253,7 +253,8 @@ fn asks_for_units(asked: &str) -> bool {
     unit.is_some_and(is_unit)
 }
 
-/// Whether a value is one of some sums, two of them together, or one less the other: what is on hand less what is reserved.
+/// Whether a value is one of some sums, two of them together, or one less the other: what is on hand less what is
+/// reserved.
 fn gives(sums: &[f64], value: f64) -> bool {
     let first = sums.get(..MAX_SUMS).unwrap_or(sums);
     sums.contains(&value)
