@@ -1,9 +1,9 @@
 //! Changes in percent of the wrong amount: "from 48,000 to 56,000, an increase of 14.3 %", which are 16.7 % of 48,000.
 //!
-//! Principle: a change in percent is one of the amount before it: of the smaller of two amounts if it is an increase, of
-//! the larger one if it is a decrease. It is one of the other amount if it agrees with that, and with no change of two
-//! amounts beside it, and no text has it. What is followed by "of" is a share of something else, and
-//! so may be any percentage beside a word for a share.
+//! Principle: a change in percent is one of the amount before it: of the smaller of two amounts if it is an
+//! increase, of the larger one if it is a decrease. It is one of the other amount if it agrees with that, and with
+//! no change of two amounts beside it, and no text has it. What is followed by "of" is a share of something else,
+//! and so may be any percentage beside a word for a share.
 //!
 //! In: the sentences of an answer. Out: a contradiction for the first percentage that is one of the amount behind.
 

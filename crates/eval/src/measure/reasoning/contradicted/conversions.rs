@@ -1,9 +1,9 @@
 //! Units converted by a wrong power of ten: 3.2 m³, and an answer of 320 litres.
 //!
-//! Principle: between units of one quantity of which one is a power of ten of the other, a value has one conversion. A
-//! number of the answer that has the digits of a field and the unit of its quantity, but differs from this conversion by
-//! a power of ten, is the field's value converted wrongly, unless a text, a field or a sum gives it, or something is taken
-//! by tens.
+//! Principle: between units of one quantity of which one is a power of ten of the other, a value has one conversion.
+//! A number of the answer that has the digits of a field and the unit of its quantity, but differs from this
+//! conversion by a power of ten, is the field's value converted wrongly, unless a text, a field or a sum gives it,
+//! or something is taken by tens.
 //!
 //! In: the numbers of an answer with their units, and the fields with theirs. Out: one contradiction.
 

@@ -1,8 +1,9 @@
 //! Departures that are given as arrivals: "is due in Cork on 4 March at 18:00", where this is the `etd` of Bilbao.
 //!
-//! Principle: of the only journey of the results, an answer that gives a moment as that of the arrival gives the one of the
-//! arrival. It gives the one of the departure if it has its day, and its time or the place of the arrival, and nowhere the
-//! right day. The same holds the other way round. What the reader is asked to do at one end has its own time.
+//! Principle: of the only journey of the results, an answer that gives a moment as that of the arrival gives the one
+//! of the arrival. It gives the one of the departure if it has its day, and its time or the place of the arrival,
+//! and nowhere the right day. The same holds the other way round. What the reader is asked to do at one end has its
+//! own time.
 //!
 //! In: the clauses of an answer, and the fields of both ends by their names. Out: one contradiction.
 

@@ -1,12 +1,12 @@
 //! Rankings by another field than the one asked for: "which three have the best completion rate?", and the answer names
 //! those with the most downloads.
 //!
-//! Principle: a request for the best or the most of a named field is answered by the rows that have the best values of
-//! it. An answer that names as many rows as asked for, and others than these, ranks by something else. The request limits
-//! the rows by no value, and each row has the field.
+//! Principle: a request for the best or the most of a named field is answered by the rows that have the best values
+//! of it. An answer that names as many rows as asked for, and others than these, ranks by something else. The
+//! request limits the rows by no value, and each row has the field.
 //!
-//! In: a request with a superlative, the only list with that field, and the sentence of the answer that names rows of it.
-//! Out: one contradiction.
+//! In: a request with a superlative, the only list with that field, and the sentence of the answer that names rows
+//! of it. Out: one contradiction.
 
 use super::exchange::{Exchange, Outcome};
 use super::extremes::limits_time;

@@ -1,9 +1,9 @@
 //! Amounts of a refund: an answer of 399, where the result of the refund has `refund_fen: 34900`.
 //!
-//! Principle: where the results have one amount that is paid back, an answer that gives an amount as that of the refund
-//! gives this one. It gives another one if it has the amount of the results nowhere, and its own does not follow from that
-//! by a number of the same result or of what the user or the instructions say. A number of things paid back, as large as
-//! a list of them, is no smaller one.
+//! Principle: where the results have one amount that is paid back, an answer that gives an amount as that of the
+//! refund gives this one. It gives another one if it has the amount of the results nowhere, and its own does not
+//! follow from that by a number of the same result or of what the user or the instructions say. A number of things
+//! paid back, as large as a list of them, is no smaller one.
 //!
 //! In: the sentences of an answer, and the fields of calls that pay back. Out: one contradiction.
 
@@ -47,7 +47,8 @@ fn is_of_refund(source: &Source<'_>) -> bool {
     identifier_words(&source.call.name).iter().any(|word| vocabulary::is(word, Meaning::Refund))
 }
 
-/// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor `refundable`.
+/// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor
+/// `refundable`.
 fn is_amount_key(field: &Field, of_refund: bool) -> bool {
     let is_refund = |word: &str| vocabulary::is(word, Meaning::Refund) && word != "refundable";
     let is_amount = |word: &str| vocabulary::is(word, Meaning::Amount);

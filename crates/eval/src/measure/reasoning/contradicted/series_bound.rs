@@ -1,9 +1,10 @@
 //! Bounds of a series: "the freezer stayed below -70 °C", where one of the readings is above it.
 //!
-//! Principle: a bound that is said to hold of a whole series is refuted by one value. The series is the only list of a result
-//! whose rows have one measured number each, or the number that the sentence names; most of its values keep the bound, or
-//! all are near it and some keep it, so that both are in one unit; and the sentence has no other number, which could
-//! select a part. "No" to a question whether a bound was ever broken says that all values keep it.
+//! Principle: a bound that is said to hold of a whole series is refuted by one value. The series is the only list of
+//! a result whose rows have one measured number each, or the number that the sentence names; most of its values keep
+//! the bound, or all are near it and some keep it, so that both are in one unit; and the sentence has no other
+//! number, which could select a part. "No" to a question whether a bound was ever broken says that all values keep
+//! it.
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;

@@ -1,8 +1,9 @@
 //! Tables of an answer with a calculated column that is wrong in one row: price, pieces, and price for one piece.
 //!
-//! Principle: a column that is the product, the quotient, the sum or the difference of two others in all rows but one is
-//! calculated from them. The row that differs is wrong, unless a result or a text has its value, or another number of the
-//! row or of the results explains the difference: a discount, a fee. Rounding of the digits that are shown is allowed.
+//! Principle: a column that is the product, the quotient, the sum or the difference of two others in all rows but
+//! one is calculated from them. The row that differs is wrong, unless a result or a text has its value, or another
+//! number of the row or of the results explains the difference: a discount, a fee. Rounding of the digits that are
+//! shown is allowed.
 //!
 //! In: the tables of an answer, as lines of cells between `|`. Out: one contradiction for the first wrong cell.
 

@@ -1,9 +1,10 @@
 //! Times of day that nothing gives: "it leaves at 17:30", where the only time of the result is 17:15.
 //!
-//! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from a
-//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of the
-//! day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15. In other languages than
-//! English the sentence has to name a row with a time, and no number of minutes or hours leads from a known time to it.
+//! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from
+//! a duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its
+//! half of the day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15. In
+//! other languages than English the sentence has to name a row with a time, and no number of minutes or hours leads
+//! from a known time to it.
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;

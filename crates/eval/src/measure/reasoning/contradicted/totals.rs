@@ -1,9 +1,10 @@
 //! Totals: the answer lists parts and a total, and the parts do not add up to it.
 //!
-//! The parts are the last numbers of the lines before the total, or behind a line that announces them with it ("came to a
-//! total of 89.40:"), or in a table the numbers of its column. A total that a result gives is right, and so is one that
-//! differs by an amount or a percentage that the answer or a result mentions. Parts that are a whole column of a result
-//! are all of them: none of them explains a difference, and no result that only repeats what it was given.
+//! The parts are the last numbers of the lines before the total, or behind a line that announces them with it ("came
+//! to a total of 89.40:"), or in a table the numbers of its column. A total that a result gives is right, and so is
+//! one that differs by an amount or a percentage that the answer or a result mentions. Parts that are a whole column
+//! of a result are all of them: none of them explains a difference, and no result that only repeats what it was
+//! given.
 
 use std::ops::Range;
 
@@ -129,7 +130,8 @@ fn check_announced(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// Whether a line has one number that may be an amount. Beside a number of things, it may be the amount for one of them.
+/// Whether a line has one number that may be an amount. Beside a number of things, it may be the amount for one of
+/// them.
 fn is_alone(line: &str) -> bool {
     numbers::all(line).iter().filter(|n| !n.in_identifier && !is_in_date(line, n)).count() == 1
 }
