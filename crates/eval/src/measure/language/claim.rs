@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
 use super::sentence::Sentence;
+use super::verb_finder::VerbFinder;
 
 verdict_otlp::labelled_enum! {
     /// A class of actions. The last four are work on information, which changes nothing.
@@ -116,15 +117,16 @@ pub(super) struct Claims {
     /// The frames of done actions in any form: most sentences match none.
     done_frames: Pattern,
     prefilters: Vec<Prefilter>,
+    finder: VerbFinder,
     instrument: Pattern,
     source: Pattern,
     /// For each form of verbs, the pattern of each action.
     verbs: BTreeMap<String, Vec<(Action, Pattern)>>,
 }
 
-/// The patterns of one form of verbs with any words in place of the verb, and the verbs anywhere: both are small, and
-/// most sentences match one of them at most. A union of the patterns has every verb many times, and becomes too
-/// large for an automaton.
+/// The patterns of one form of verbs with any words in place of the verb: they are small, and most sentences match them or
+/// have a verb in that form at most. A union of the patterns has every verb many times, and becomes too large for an
+/// automaton.
 #[derive(Debug)]
 struct Prefilter {
     /// Whether the patterns are those of done actions.
@@ -132,7 +134,6 @@ struct Prefilter {
     /// The form of verbs that the patterns have.
     form: String,
     frames: Pattern,
-    verbs: Pattern,
 }
 
 #[derive(Debug)]
@@ -140,12 +141,6 @@ struct ClaimPattern {
     tense: Tense,
     form: String,
     pattern: Pattern,
-}
-
-impl Prefilter {
-    fn passes(&self, words: &str) -> bool {
-        self.verbs.is_match(words) && self.frames.is_match(words)
-    }
 }
 
 type Forms = BTreeMap<Action, BTreeMap<String, String>>;
@@ -198,14 +193,16 @@ impl Claims {
                 is_done,
                 form: form.to_owned(),
                 frames: Pattern::new(&frames.join("|")),
-                verbs: Pattern::new(&any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default()),
             };
             by_form.into_iter().map(prefilter).collect::<Vec<_>>()
         });
-        let prefilters = prefilters.collect();
+        let prefilters: Vec<Prefilter> = prefilters.collect();
+        let of_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
+        let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)))?;
         Ok(Claims {
             done_frames,
             prefilters,
+            finder,
             hypothetical,
             unless: compiler.any(&file.unless)?,
             unless_passive: compiler.any(&file.unless_passive)?,
@@ -223,26 +220,30 @@ impl Claims {
 
     /// Adds the claims of `sentence` to `out`, one for each action and tense.
     pub(super) fn find<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        self.search(sentence, self.prefilters.iter(), out);
+        self.search(sentence, |_| true, out);
     }
 
     /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
         if !sentence.is_question && self.may_be_done(sentence.words()) {
-            self.search(sentence, self.prefilters.iter().filter(|of| of.is_done), out);
+            self.search(sentence, |of| of.is_done, out);
         }
     }
 
-    fn search<'t, 'p>(
+    fn search<'t>(
         &self,
         sentence: &Sentence<'t>,
-        prefilters: impl Iterator<Item = &'p Prefilter>,
+        is_wanted: impl Fn(&Prefilter) -> bool,
         out: &mut Vec<Claim<'t>>,
     ) {
         let first = out.len();
         let words = sentence.words();
         // Most sentences pass none.
-        let passed: Vec<&Prefilter> = prefilters.filter(|prefilter| prefilter.passes(words)).collect();
+        let found = self.finder.find(words);
+        let prefilters = self.prefilters.iter().enumerate();
+        let passes =
+            |(nth, of): &(usize, &Prefilter)| is_wanted(of) && found.has(*nth) && of.frames.is_match(words);
+        let passed: Vec<&Prefilter> = prefilters.filter(passes).map(|(_, prefilter)| prefilter).collect();
         let may_match = |tense: Tense, form: &str| {
             passed.iter().any(|of| of.is_done == tense.is_done() && of.form == *form)
         };

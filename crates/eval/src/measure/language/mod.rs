@@ -17,6 +17,7 @@ mod lists;
 pub(crate) mod names;
 mod request;
 mod sentence;
+mod verb_finder;
 mod word_class;
 
 pub(crate) use claim::{Action, Claim, Tense};

@@ -1,0 +1,95 @@
+//! Finds in one pass which of several groups of verbs may be in the words of a sentence.
+//!
+//! In: for each group, a pattern of verbs. Out: the groups of which the words have the beginning of a verb, which is all of
+//! it for most. A group whose verbs have no known beginnings may always be there.
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use regex_syntax::hir::literal::Extractor;
+
+/// Most beginnings of the verbs of one group.
+const MAX_LITERALS: usize = 1000;
+
+/// The groups of some words, one bit for each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Groups(u32);
+
+impl Groups {
+    pub(super) fn has(self, group: usize) -> bool {
+        self.0.checked_shr(group as u32).is_none_or(|bits| bits & 1 == 1)
+    }
+
+    fn with(self, others: Groups) -> Groups {
+        Groups(self.0 | others.0)
+    }
+
+    /// The group alone; those beyond the bits are always there.
+    fn only(group: usize) -> Groups {
+        Groups(1u32.checked_shl(group as u32).unwrap_or_default())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct VerbFinder {
+    automaton: AhoCorasick,
+    /// By pattern of the automaton.
+    groups: Vec<Groups>,
+    /// Those whose verbs have no known beginnings.
+    always: Groups,
+    all: Groups,
+}
+
+impl VerbFinder {
+    /// # Errors
+    /// A pattern is no regular expression, or the verbs are too many for an automaton.
+    pub(super) fn new(patterns: impl Iterator<Item = String>) -> Result<VerbFinder, String> {
+        let (mut literals, mut groups) = (Vec::new(), Vec::new());
+        let (mut always, mut all) = (Groups::default(), Groups::default());
+        let mut extractor = Extractor::new();
+        extractor.limit_total(MAX_LITERALS);
+        for (nth, pattern) in patterns.enumerate() {
+            let group = Groups::only(nth);
+            all = all.with(group);
+            let hir = regex_syntax::parse(&pattern).map_err(|e| e.to_string())?;
+            match extractor.extract(&hir).literals() {
+                Some(found) if found.iter().all(|literal| !literal.is_empty()) => {
+                    literals.extend(found.iter().map(|literal| literal.as_bytes().to_vec()));
+                    groups.resize(literals.len(), group);
+                }
+                _ => always = always.with(group),
+            }
+        }
+        let kind = Some(AhoCorasickKind::DFA);
+        let automaton = AhoCorasick::builder().kind(kind).build(literals).map_err(|e| e.to_string())?;
+        Ok(VerbFinder { automaton, groups, always, all })
+    }
+
+    /// The groups that may be in `words`.
+    pub(super) fn find(&self, words: &str) -> Groups {
+        let mut found = self.always;
+        for verb in self.automaton.find_overlapping_iter(words) {
+            found = found.with(self.groups.get(verb.pattern().as_usize()).copied().unwrap_or(self.all));
+            if found == self.all {
+                break;
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_found_by_the_beginnings_of_their_verbs() {
+        let patterns =
+            ["cancell?ed|called off", "(?:full |partial )?refunds?", "[^ ]*iert", "let [^ ]+ know"];
+        let finder = VerbFinder::new(patterns.into_iter().map(str::to_owned)).unwrap();
+        let found = |words: &str| (0..4).filter(|nth| finder.find(words).has(*nth)).collect::<Vec<_>>();
+        assert_eq!(found(" i canceled it "), [0, 2]);
+        assert_eq!(found(" i called it off "), [2]);
+        assert_eq!(found(" a refund, called off "), [0, 1, 2]);
+        assert_eq!(found(" i let you know "), [2, 3]);
+        assert!(finder.find("").has(40), "beyond the bits");
+    }
+}
