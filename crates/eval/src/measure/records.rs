@@ -167,11 +167,6 @@ fn slot(key: &str) -> usize {
 }
 
 impl KeyNames {
-    /// Those of a trace.
-    pub(crate) fn shared(memo: &Memo) -> Rc<KeyNames> {
-        memo.shared()
-    }
-
     /// The words of `key`.
     pub(crate) fn of(&self, key: &str) -> Name {
         let is_same = |name: &&Name| matches!(&***name, [word] if word == key);
@@ -197,7 +192,7 @@ pub(crate) struct Structure(pub(crate) Option<Records>);
 impl Structure {
     /// The structure of a result, read once per trace; `None` if the work budget is exceeded.
     pub(crate) fn of(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
-        let read = |text: &str| Structure(Records::read(text, &KeyNames::shared(memo)));
+        let read = |text: &str| Structure(Records::read(text, &memo.shared::<KeyNames>()));
         memo.budget.spend(text.len() / 16).then(|| memo.of(text, read))
     }
 }

@@ -152,6 +152,11 @@ impl AgentTrace {
         let all = self.has_media.get_or_init(|| {
             // Every prompt repeats the results of earlier ones, each of which is one allocation.
             let mut known: HashMap<*const u8, bool> = HashMap::default();
+            if self.results == Content::Present {
+                let tools =
+                    self.views.iter().filter(|view| matches!(view.kind, Kind::Tool | Kind::Retriever));
+                known.extend(tools.filter_map(|view| Some((view.result.as_ref()?.as_ptr(), false))));
+            }
             let mut is_unread = |part: &Part| match part {
                 Part::Media => true,
                 Part::Result { content, .. } => {

@@ -2,6 +2,8 @@
 //!
 //! In: the built-in tables (`convention/*.yaml`) and the user's [`Overrides`]. Out: [`Table`].
 
+mod markers;
+
 use std::collections::{BTreeMap, HashMap};
 use std::iter::repeat;
 use std::sync::Arc;
@@ -13,7 +15,6 @@ use super::control_tools::ControlTools;
 use super::kind_rules::{KindRule, KindStatement, Order, SpanNameRule};
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Overrides, PlanMarker};
 use super::tool;
-use super::truncated_text::is_broken_json;
 use crate::pattern::contains_ignoring_case;
 
 macro_rules! built_in {
@@ -108,6 +109,8 @@ pub(crate) struct Table {
     /// Finds these words at the beginning of a JSON string; none if there are too many for it.
     redacted_strings: Option<Searcher>,
     truncated: Vec<String>,
+    /// The set of the last bytes of these markers, one bit for each; all for an empty one.
+    truncated_ends: [u64; 4],
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any plan marker; most texts contain none.
@@ -159,6 +162,12 @@ impl Table {
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
         for first in table.redacted.iter().filter_map(|word| word.bytes().next()) {
             table.redacted_begins[usize::from(first / 64)] |= 1 << (first % 64);
+        }
+        for marker in &table.truncated {
+            match marker.bytes().next_back() {
+                Some(last) => table.truncated_ends[usize::from(last / 64)] |= 1 << (last % 64),
+                None => table.truncated_ends = [u64::MAX; 4],
+            }
         }
         table.redacted_strings = Searcher::new(table.redacted.iter().map(|word| format!("\"{word}")));
         Ok(table)
@@ -285,69 +294,6 @@ impl Table {
         // Those of the configuration come first and apply to every convention.
         let words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
         value.is_empty() || words.into_iter().any(|word| word == value)
-    }
-
-    /// Whether the value replaces content: a marker, asterisks, or a hash, as processors of a Collector write it.
-    pub(crate) fn is_hidden(&self, value: &str) -> bool {
-        let bytes = value.as_bytes();
-        self.is_redacted(value)
-            || match bytes.first() {
-                Some(b'*') => bytes.len() >= 3 && bytes.iter().all(|b| *b == b'*'),
-                Some(b) if b.is_ascii_hexdigit() => {
-                    matches!(bytes.len(), 40 | 64 | 128) && bytes.iter().all(u8::is_ascii_hexdigit)
-                }
-                _ => false,
-            }
-    }
-
-    /// Whether the JSON `text` has a hidden value.
-    pub(crate) fn has_hidden_value(&self, text: &str) -> bool {
-        if !text.starts_with(['{', '[']) {
-            return false;
-        }
-        if let Some(searcher) = &self.redacted_strings {
-            return searcher.find(text).is_some();
-        }
-        memchr::memchr_iter(b'"', text.as_bytes()).any(|quote| {
-            let string = text.as_bytes().get(quote + 1..).unwrap_or_default();
-            self.may_begin_redacted(string.first())
-                && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
-        })
-    }
-
-    /// Whether an instrumentation cut the text off and wrote so at its end.
-    pub(crate) fn is_marked_as_cut(&self, text: &str) -> bool {
-        if !matches!(text.as_bytes().last(), Some(b']' | b'>' | b')' | b'.' | b'"')) {
-            return false;
-        }
-        let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
-        let last = text.as_bytes().last().map(u8::to_ascii_lowercase);
-        let same_end = |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
-        self.truncated.iter().filter(same_end).any(|marker| {
-            let Some(at) = text.len().checked_sub(marker.len()) else { return false };
-            let is_marker = text.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
-            is_marker && text.get(..at).is_some_and(|before| before.is_empty() || is_broken_json(before))
-        })
-    }
-
-    /// Whether a word of `redacted` begins with this byte.
-    fn may_begin_redacted(&self, first: Option<&u8>) -> bool {
-        first.is_some_and(|first| self.redacted_begins[usize::from(first / 64)] >> (first % 64) & 1 == 1)
-    }
-
-    /// Whether the value replaces content that was removed.
-    pub(crate) fn is_redacted(&self, value: &str) -> bool {
-        // Called for every text. Few begin with the first byte of a marker.
-        let is_quote = |byte: Option<&u8>| byte == Some(&b'"');
-        let quoted = is_quote(value.as_bytes().first()) || is_quote(value.as_bytes().last());
-        let value = if quoted { value.trim_matches('"') } else { value };
-        let first = value.as_bytes().first();
-        let same = |word: &&String| word.as_bytes().first() == first;
-        (first.is_none() || self.may_begin_redacted(first))
-            && self.redacted.iter().filter(same).any(|word| match word.ends_with([']', '>', '_']) {
-                true => value == word,
-                false => value.starts_with(word.as_str()),
-            })
     }
 }
 

@@ -12,7 +12,9 @@
 //! "with" or "only"; a question about a property ("is it available?") states nothing.
 
 use std::cell::OnceCell;
+use std::convert::Infallible;
 
+use memchr::memmem::Finder;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
@@ -26,6 +28,9 @@ use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Call, Text, json_keys};
+
+regex!(TRUE: Finder<'static> = Ok::<_, Infallible>(Finder::new("true")));
+regex!(FALSE: Finder<'static> = Ok::<_, Infallible>(Finder::new("false")));
 
 /// Words of a flag's name that name no property.
 const PLAIN: [&str; 16] = [
@@ -158,7 +163,8 @@ fn results_with_flags<'t>(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> 
     let calls = agent.calls.iter().take(MAX_STEPS).filter_map(|at| trace.calls.get(*at));
     let results = calls.filter_map(|call| Some((call.start, call.result.as_ref()?)));
     let within = results.take_while(|(_, result)| memo.budget.spend(1 + result.len() / BYTES_PER_STEP));
-    within.filter(|(_, result)| result.contains("true") && result.contains("false")).collect()
+    let has = |text: &Text, value: &Finder<'_>| value.find(text.as_bytes()).is_some();
+    within.filter(|(_, result)| has(result, &TRUE) && has(result, &FALSE)).collect()
 }
 
 /// The flags of the thing in a list of an earlier result that an action names, those in which another thing of the list

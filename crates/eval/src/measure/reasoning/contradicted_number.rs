@@ -62,7 +62,7 @@ fn of_call(
     let from_user: Vec<&Text> =
         users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
-    let keys = KeyNames::shared(memo);
+    let keys = memo.shared::<KeyNames>();
     let is_money = |key: &str| names::has(&keys.of(key), WordClass::Amount);
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();

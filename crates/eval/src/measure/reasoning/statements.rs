@@ -194,6 +194,11 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Whether a quotation mark or a brace may begin with this byte.
+fn may_be_mark(byte: u8) -> bool {
+    matches!(byte, b'"' | b'{' | b'}' | 0xc2 | 0xe2)
+}
+
 /// Byte ranges of quoted lines, of braces, and of quotations of several words, in order.
 fn quoted_ranges(text: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
@@ -206,7 +211,11 @@ fn quoted_ranges(text: &str) -> Vec<(usize, usize)> {
             continue;
         }
         let mut open: Option<(usize, char)> = None;
-        for (at, c) in line.char_indices() {
+        let mut rest = 0;
+        while let Some(found) = line.bytes().skip(rest).position(may_be_mark) {
+            let at = rest + found;
+            let Some(c) = line.get(at..).and_then(|rest| rest.chars().next()) else { break };
+            rest = at + c.len_utf8();
             match (c, open) {
                 ('"', Some((begin, '"')))
                 | ('”', Some((begin, '“')))

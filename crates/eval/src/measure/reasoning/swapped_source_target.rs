@@ -17,7 +17,7 @@ pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
 pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<SwappedEnds<'a>> {
-    let names = KeyNames::shared(memo);
+    let names = memo.shared::<KeyNames>();
     let made: Vec<(&Call, (&str, &str))> =
         calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
     (!made.is_empty()).then_some(())?;

@@ -1,0 +1,82 @@
+//! Markers that replace content which was removed, or that say that a text was cut off.
+
+use super::Table;
+use crate::recognise::truncated_text::is_broken_json;
+
+impl Table {
+    /// Whether the value replaces content: a marker, asterisks, or a hash, as processors of a Collector write it.
+    pub(crate) fn is_hidden(&self, value: &str) -> bool {
+        let bytes = value.as_bytes();
+        self.is_redacted(value)
+            || match bytes.first() {
+                Some(b'*') => bytes.len() >= 3 && bytes.iter().all(|b| *b == b'*'),
+                Some(b) if b.is_ascii_hexdigit() => {
+                    matches!(bytes.len(), 40 | 64 | 128) && bytes.iter().all(u8::is_ascii_hexdigit)
+                }
+                _ => false,
+            }
+    }
+
+    /// Whether the JSON `text` has a hidden value.
+    pub(crate) fn has_hidden_value(&self, text: &str) -> bool {
+        if !text.starts_with(['{', '[']) {
+            return false;
+        }
+        if let Some(searcher) = &self.redacted_strings {
+            return searcher.find(text).is_some();
+        }
+        memchr::memchr_iter(b'"', text.as_bytes()).any(|quote| {
+            let string = text.as_bytes().get(quote + 1..).unwrap_or_default();
+            self.may_begin_redacted(string.first())
+                && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
+        })
+    }
+
+    /// Whether an instrumentation cut the text off and wrote so at its end.
+    pub(crate) fn is_marked_as_cut(&self, text: &str) -> bool {
+        if !matches!(text.as_bytes().last(), Some(b']' | b'>' | b')' | b'.' | b'"')) {
+            return false;
+        }
+        let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
+        let last = text.as_bytes().last().map(u8::to_ascii_lowercase);
+        if last.is_some_and(|last| self.truncated_ends[usize::from(last / 64)] >> (last % 64) & 1 == 0) {
+            return false;
+        }
+        let same_end = |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
+        self.truncated.iter().filter(same_end).any(|marker| {
+            let Some(at) = text.len().checked_sub(marker.len()) else { return false };
+            let is_marker = text.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
+            is_marker && text.get(..at).is_some_and(|before| before.is_empty() || is_broken_json(before))
+        })
+    }
+
+    /// Whether a word of `redacted` begins with this byte.
+    #[inline]
+    fn may_begin_redacted(&self, first: Option<&u8>) -> bool {
+        first.is_some_and(|first| self.redacted_begins[usize::from(first / 64)] >> (first % 64) & 1 == 1)
+    }
+
+    /// Whether the value replaces content that was removed.
+    #[inline]
+    pub(crate) fn is_redacted(&self, value: &str) -> bool {
+        // Called for every text. Few begin with the first byte of a marker, or are quoted.
+        let bytes = value.as_bytes();
+        let is_plain =
+            bytes.first().is_some_and(|first| *first != b'"' && !self.may_begin_redacted(Some(first)))
+                && bytes.last() != Some(&b'"');
+        !is_plain && self.is_marker_of_redaction(value)
+    }
+
+    fn is_marker_of_redaction(&self, value: &str) -> bool {
+        let is_quote = |byte: Option<&u8>| byte == Some(&b'"');
+        let quoted = is_quote(value.as_bytes().first()) || is_quote(value.as_bytes().last());
+        let value = if quoted { value.trim_matches('"') } else { value };
+        let first = value.as_bytes().first();
+        let same = |word: &&String| word.as_bytes().first() == first;
+        (first.is_none() || self.may_begin_redacted(first))
+            && self.redacted.iter().filter(same).any(|word| match word.ends_with([']', '>', '_']) {
+                true => value == word,
+                false => value.starts_with(word.as_str()),
+            })
+    }
+}
