@@ -43,14 +43,15 @@ settings! {
         /// spans are known as such, at some 14 bytes. If the records do not fit, a new owner evaluates the latest
         /// traces again.
         offset_metadata_max_bytes: u32 = 4096,
-        /// Default 1000000. Records of a partition from the first that is needed to the last that was read; above it the
-        /// partition is paused until traces close. It bounds what a new owner reads.
+        /// Default 1000000. Records of a partition from the first that is needed to the last that was read; above it
+        /// the partition is paused until traces close. It bounds what a new owner reads.
         max_uncommitted_records: u64 = 1_000_000,
-        /// Default 16MiB. Messages that are fetched ahead, in addition to `memory.budget`. One fetch takes at least 1 MB.
+        /// Default 16MiB. Messages that are fetched ahead, in addition to `memory.budget`. One fetch takes at least 1
+        /// MB.
         prefetch: Size = Size(16 << 20),
-        /// Default 64MiB. Largest message. A larger one is left out, and counted. A response of a broker may be as large,
-        /// or as `prefetch` if that is larger, and 1 MiB; at a batch of messages above that the partition stops, and the
-        /// log says so.
+        /// Default 64MiB. Largest message. A larger one is left out, and counted. A response of a broker may be as
+        /// large, or as `prefetch` if that is larger, and 1 MiB; at a batch of messages above that the partition
+        /// stops, and the log says so.
         max_message_size: Size = Size(64 << 20),
         /// Default none: connections are not encrypted. `tls: {}` uses TLS with the system's authorities.
         #[serde(skip_serializing_if = "Option::is_none")]

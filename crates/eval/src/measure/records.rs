@@ -3,6 +3,8 @@
 //! In: the text of a result: JSON, also inside strings and envelopes, a table, or lines of `key: value`.
 //! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
 
+mod key_names;
+
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -11,6 +13,8 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+
+pub(crate) use key_names::KeyNames;
 
 use crate::measure::Memo;
 use crate::measure::excerpt::lowercase;
@@ -149,41 +153,6 @@ struct Summary {
     values: Vec<f64>,
     /// The lengths of groups of rows.
     lengths: Vec<usize>,
-}
-
-/// The words of the keys of a trace's results, which often have the same ones.
-#[derive(Default)]
-pub(crate) struct KeyNames {
-    known: RefCell<HashMap<String, Name>>,
-    /// Names of one word that were asked for last, see [`slot`].
-    recent: RefCell<[Option<Name>; SLOTS]>,
-}
-
-/// Places of [`KeyNames::recent`].
-const SLOTS: usize = 16;
-
-fn slot(key: &str) -> usize {
-    (key.len() + key.bytes().next_back().map_or(0, usize::from)) % SLOTS
-}
-
-impl KeyNames {
-    /// The words of `key`.
-    pub(crate) fn of(&self, key: &str) -> Name {
-        let is_same = |name: &&Name| matches!(&***name, [word] if word == key);
-        if let Some(name) = self.recent.borrow()[slot(key)].as_ref().filter(is_same) {
-            return Rc::clone(name);
-        }
-        let mut known = self.known.borrow_mut();
-        let name = known.get(key).cloned().unwrap_or_else(|| {
-            let name: Name = identifier_words(key).into();
-            if known.len() < MAX_FIELDS {
-                known.insert(key.to_owned(), Rc::clone(&name));
-            }
-            name
-        });
-        self.recent.borrow_mut()[slot(key)] = Some(Rc::clone(&name));
-        name
-    }
 }
 
 /// The structure of a text, if it has one.

@@ -35,8 +35,8 @@ settings! {
         /// (000, section 4.1). A rubric of `verdict.rubrics` has none but those of `verdict.instructions`.
         examples: bool = true,
         /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
-        /// the end of a name matches any rest. A text that a span of another service repeats is withheld as well, and so is
-        /// one of which it cannot be told whose content it is, if the trace has such a service.
+        /// the end of a name matches any rest. A text that a span of another service repeats is withheld as well, and
+        /// so is one of which it cannot be told whose content it is, if the trace has such a service.
         withhold: Vec<String>,
     }
 

@@ -124,9 +124,9 @@ pub(super) struct Claims {
     verbs: BTreeMap<String, Vec<(Action, Pattern)>>,
 }
 
-/// The patterns of one form of verbs with any words in place of the verb: they are small, and most sentences match them or
-/// have a verb in that form at most. A union of the patterns has every verb many times, and becomes too large for an
-/// automaton.
+/// The patterns of one form of verbs with any words in place of the verb: they are small, and most sentences match
+/// them or have a verb in that form at most. A union of the patterns has every verb many times, and becomes too large
+/// for an automaton.
 #[derive(Debug)]
 struct Prefilter {
     /// Whether the patterns are those of done actions.

@@ -15,6 +15,7 @@
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
 //! | `sentence` | the sentences of a text, as words |
 //! | `claim`, `request` | claims of actions and work; words of instructions |
+//! | `verb_finder` | which forms of verbs a sentence may have |
 
 mod claim;
 mod compiler;

@@ -1,7 +1,7 @@
 //! Finds in one pass which of several groups of verbs may be in the words of a sentence.
 //!
-//! In: for each group, a pattern of verbs. Out: the groups of which the words have the beginning of a verb, which is all of
-//! it for most. A group whose verbs have no known beginnings may always be there.
+//! In: for each group, a pattern of verbs. Out: the groups of which the words have the beginning of a verb, which is
+//! all of it for most. A group whose verbs have no known beginnings may always be there.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex_syntax::hir::literal::Extractor;

@@ -155,6 +155,9 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
     is_product || is_share || is_quotient || is_percentage
 }
 
+/// What sums of binary numbers are away from decimal ones.
+const EXACT: f64 = 1e-9;
+
 /// Whether three of `pool` give `value` by adding and subtracting. What is shown with two digits is near some
 /// difference of any three numbers, so that it has to be their sum.
 pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
@@ -162,8 +165,10 @@ pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     pool.iter().enumerate().any(|(i, a)| {
         pool.iter().skip(i).any(|b| {
             let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
-            hit(value - a - b)
-                || !is_coarse && (hit(a + b - value) || hit(value + a - b) || hit(value - a + b))
+            // A number with a fraction is not met exactly by chance.
+            let exact = |rest: f64| value.fract() != 0.0 && within(pool, rest - EXACT, rest + EXACT);
+            let hits = |rest: f64| if is_coarse { exact(rest) } else { hit(rest) };
+            hit(value - a - b) || hits(a + b - value) || hits(value + a - b) || hits(value - a + b)
         })
     })
 }

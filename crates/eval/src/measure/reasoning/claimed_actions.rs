@@ -604,6 +604,17 @@ mod tests {
     }
 
     #[test]
+    fn list_that_a_tool_without_a_verb_returned_is_no_action() {
+        let run = |result: &str| {
+            let run = asked(&["seat_map", "change_seat"]).calls("", &[("seat_map", r#"{"flight":"BA117"}"#)]);
+            unsupported(run.returns(result).answers("I've moved you to aisle seat 36C.")).len()
+        };
+        assert_eq!(run(r#"{"free":[{"seat":"36C"},{"seat":"41D"}]}"#), 1);
+        assert_eq!(run(r#"{"seat":"36C","passengers":[{"name":"Ana"},{"name":"Bo"}]}"#), 0);
+        assert_eq!(run(r#"{"ok":true}"#), 0);
+    }
+
+    #[test]
     fn names_of_called_tools_are_read_once_for_all_claims() {
         const CALLS: usize = 100;
         let mut script = asked(&["write_file", "run_tests"]);

@@ -20,8 +20,8 @@ pub(super) fn is_share(number: f64, of: f64) -> bool {
     parts.any(|n| is_rounded(of / n, number) || is_rounded(of - of / n, number))
 }
 
-/// What follows from up to three numbers of a request, of which one may be a rate of the instructions, or a half. Nothing
-/// if the request has many numbers.
+/// What follows from up to three numbers of a request, of which one may be a rate of the instructions, or a half.
+/// Nothing if the request has many numbers.
 pub(super) fn combined(said: &[f64], rules: &[f64]) -> Vec<f64> {
     let mut out = Vec::new();
     if said.len() > MAX_COMBINED {

@@ -1,11 +1,11 @@
 //! E-mail addresses and telephone numbers of an answer that no text gave: "appeals go to appeals@board.example".
 //!
-//! Principle: where somebody can be reached is given and never composed. An address or a number that an answer states needs
-//! a message, an instruction or a result that has it. Telephone numbers are compared by their last digits, without signs and
-//! spaces. A request for a text, an example or a test may be answered by made-up ones.
+//! Principle: where somebody can be reached is given and never composed. An address or a number that an answer states
+//! needs a message, an instruction or a result that has it. Telephone numbers are compared by their last digits,
+//! without signs and spaces. A request for a text, an example or a test may be answered by made-up ones.
 //!
-//! In: the answer of an outermost agent with tools, its prompts and all results. Out: one finding, on the model span that
-//! gave the answer.
+//! In: the answer of an outermost agent with tools, its prompts and all results. Out: one finding, on the model span
+//! that gave the answer.
 
 use verdict_otlp::trace::Idx;
 

@@ -1,13 +1,13 @@
 //! Things that an action chooses from a list although another one has what the request names.
 //!
 //! Principle: an action names one thing of a list that a result returned. If another thing of that list has every value
-//! that the request names of the chosen one, and one more, the request means the other: two customers with the same name,
-//! the request names the town of the second, and the first one is changed. It is no finding if actions name several things
-//! of the list, a word that excludes or compares stands before the value, the user answered a text that names the
-//! chosen thing, or the answer states the value that it has instead.
+//! that the request names of the chosen one, and one more, the request means the other: two customers with the same
+//! name, the request names the town of the second, and the first one is changed. It is no finding if actions name
+//! several things of the list, a word that excludes or compares stands before the value, the user answered a text that
+//! names the chosen thing, or the answer states the value that it has instead.
 //!
-//! In: what the user said, the results of an agent's calls, and its successful actions. Out: one finding for each agent, on
-//! the model span that wrote the call.
+//! In: what the user said, the results of an agent's calls, and its successful actions. Out: one finding for each
+//! agent, on the model span that wrote the call.
 
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -194,8 +194,8 @@ where
     Ok(found)
 }
 
-/// The value that the request names of another row than the chosen one, and the chosen one's value in its place; if that
-/// row has all that the request names of the chosen one.
+/// The value that the request names of another row than the chosen one, and the chosen one's value in its place; if
+/// that row has all that the request names of the chosen one.
 fn better<'r>(
     request: &Request,
     chosen: &'r Record,

@@ -116,8 +116,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
 }
 
-/// A part that asks for an action of an offered tool, if no call was one of it, and neither a call, a result nor an answer
-/// mentions the action or the own words of the part.
+/// A part that asks for an action of an offered tool, if no call was one of it, and neither a call, a result nor an
+/// answer mentions the action or the own words of the part.
 fn of_action<'p>(
     trace: &AgentTrace,
     agent: usize,
@@ -175,10 +175,13 @@ impl Mentions<'_> {
     }
 }
 
-/// Whether an action that was carried out is another one than the one that is asked for, although tools of both are alike.
+/// Whether an action that was carried out is another one than the one that is asked for, although tools of both are
+/// alike.
 fn are_distinct(made: Action, asked: Action) -> bool {
-    use Action::{Book, Cancel, Order, Refund, Return, Schedule, Update};
+    use Action::{Book, Cancel, Notify, Order, Refund, Return, Schedule, Send, Update};
     match asked {
+        // What a change includes is in its arguments or its result.
+        Send | Notify => made == Update,
         Refund => matches!(made, Cancel | Return | Update),
         Order => matches!(made, Book | Schedule | Update),
         Cancel => made == Update,
@@ -381,6 +384,10 @@ mod tests {
         let with = ("cancel_booking", r#"{"status":"cancelled","refund":"in 5 days"}"#);
         assert_eq!(found(task, tools, &[with], "Your booking QX71 has been cancelled."), 0);
         assert_eq!(found(task, tools, &[none], "It is cancelled, and you get 184 EUR back."), 0);
+        let incident = &["rollback", "slack_post"][..];
+        let back = ("rollback", r#"{"status":"complete"}"#);
+        let both = "Roll back payments to the previous version and post a note in #incidents.";
+        assert_eq!(found(both, incident, &[back], "payments is back on 4.12.0."), 1);
         // A booking may be paid with the card that it is given.
         let paid = "Book flight TP 442 and pay it with my company card.";
         let booked = ("book_flight", r#"{"booking":"BX-8"}"#);

@@ -1,11 +1,12 @@
-//! Things that a request lists and that the run leaves out: "the stock in Oslo, Bergen and Tromsø", and only two lookups.
+//! Things that a request lists and that the run leaves out: "the stock in Oslo, Bergen and Tromsø", and only two
+//! lookups.
 //!
-//! Principle: of things that the request lists, by identifiers of one form or by names, each has to be in a call, a result or
-//! a text of the agent, if another one of the list was acted on or looked up. Names of two things may be those of one
-//! action ("a table for Ana and Bo"), so that only lookups need both.
+//! Principle: of things that the request lists, by identifiers of one form or by names, each has to be in a call, a
+//! result or a text of the agent, if another one of the list was acted on or looked up. Names of two things may be
+//! those of one action ("a table for Ana and Bo"), so that only lookups need both.
 //!
-//! In: the request of an outermost agent, all calls, its texts and the answer. Out: one finding, on the model span that gave
-//! the answer.
+//! In: the request of an outermost agent, all calls, its texts and the answer. Out: one finding, on the model span
+//! that gave the answer.
 
 use verdict_otlp::trace::Idx;
 

@@ -10,12 +10,16 @@
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
 //! model span that wrote the call.
 
+mod request_verbs;
+
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
+
+pub(super) use request_verbs::verbs;
 
 use super::answer::sentences;
 use super::conduct::Conduct;
@@ -87,7 +91,7 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<Order> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
-    let needs = || words.all().has(WordClass::Obligation) && language.speaks_of_consent(text);
+    let needs = || words.all().has_any(classes!(Obligation Negation)) && language.speaks_of_consent(text);
     if !words.all().has_any(ORDERS) && !needs()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
@@ -319,7 +323,8 @@ impl<'t> Instructions<'t> {
         let language = self.language;
         let words = language.content_words(later);
         let names = words.iter().filter(|word| !language.classes(word).has_any(PLAIN));
-        let things = names.flat_map(|word| stems(word)).filter(|word| verb(word, language).is_none());
+        let things =
+            names.flat_map(|word| stems(word)).filter(|word| request_verbs::verb(word, language).is_none());
         let things: Vec<String> = things.collect();
         let is_any = things.is_empty() && self.classes(later).has(WordClass::AnyAction);
         let names_tool = self.tools.iter().any(|tool| later.contains(tool));
@@ -340,7 +345,8 @@ impl<'t> Instructions<'t> {
         }
         let mut words = self.words(sentence).iter();
         let Some(before) = words.find(|place| place.classes.has(WordClass::Before)) else {
-            return self.needs_consent(sentence).filter(|_| spaced);
+            let order = || self.without_consent(sentence).or_else(|| self.needs_consent(sentence));
+            return spaced.then(order).flatten();
         };
         let (ahead, rest) = self.around(sentence, before)?;
         let (later, around) = if spaced {
@@ -415,6 +421,21 @@ impl<'t> Instructions<'t> {
         self.of(sentence, Vec::new(), true, self.last_verb(clause(later)))
     }
 
+    /// "Never cancel an order without the consent of the customer": the action is between the two negations.
+    fn without_consent(&self, sentence: &'t str) -> Option<Order> {
+        let mut negations =
+            self.words(sentence).iter().filter(|place| place.classes.has(WordClass::Negation));
+        let (never, without) = (negations.next()?, negations.next()?);
+        let (_, behind) = self.around(sentence, never)?;
+        let (_, step) = self.around(sentence, without)?;
+        let later = behind.get(..behind.len() - step.len() - without.at.len())?;
+        let is_order = !self.depends(step, SOMETIMES)
+            && !self.depends(later, CONDITION)
+            && self.language.speaks_of_consent(step);
+        let order = self.of(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+        (order.names_tool || order.is_any || !order.verbs.is_empty()).then_some(order)
+    }
+
     /// "Cancellations need the customer's consent": what needs it comes before the word for that.
     fn needs_consent(&self, sentence: &'t str) -> Option<Order> {
         let mut words = self.words(sentence).iter();
@@ -431,60 +452,13 @@ impl<'t> Instructions<'t> {
             .then_some(order)
     }
 
-    /// The part of a clause behind its last conjunction, if it has an action of its own: "present the offer and apply it".
+    /// The part of a clause behind its last conjunction, if it has an action of its own: "present the offer and apply
+    /// it".
     fn last_verb(&self, clause: &'t str) -> &'t str {
         let conjunction = self.words(clause).iter().rfind(|of| of.classes.has(WordClass::Conjunction));
         let behind = conjunction.and_then(|of| Some(self.around(clause, of)?.1));
         behind.filter(|behind| !verbs(behind, self.language).is_empty()).unwrap_or(clause)
     }
-}
-
-/// The actions of the verbs of a text, and of their nouns: "cancellation".
-pub(super) fn verbs(text: &str, language: Language) -> Vec<Action> {
-    if language.is_spaced() {
-        return stems(text).filter_map(|word| verb(&word, language)).collect();
-    }
-    let chars: Vec<char> = text.chars().collect();
-    let words = (2..=3).flat_map(|length| chars.windows(length));
-    words.filter_map(|word| language.action_of(&String::from_iter(word))).collect()
-}
-
-fn verb(word: &str, language: Language) -> Option<Action> {
-    // "Removal", "stopping", "started", "Änderungen".
-    const ENDINGS: [(&str, &[&str]); 9] = [
-        ("lation", &["", "e", "te"]),
-        ("ation", &["", "e", "te"]),
-        ("tion", &["", "e", "te"]),
-        ("ment", &["", "e", "te"]),
-        ("al", &["", "e", "te"]),
-        ("ing", &["", "e"]),
-        ("ed", &["", "e"]),
-        ("ungen", &["n", "en"]),
-        ("ung", &["n", "en"]),
-    ];
-    let of_language = |word: &str| language.action_of(word).filter(|_| language != Language::English);
-    let known = |word: &str| action_of(word).or_else(|| of_language(word));
-    let of_root = |(ending, more): &(&str, &[&str])| {
-        let root = word.strip_suffix(ending)?;
-        let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
-        more.iter().find_map(|end| known(&format!("{root}{end}"))).or(doubled.and_then(known))
-    };
-    // The imperative of a verb that is listed by its infinitive: "avisa", "commandez", "prenoti", "storniere".
-    const IMPERATIVES: [(&str, &[&str]); 6] = [
-        ("", &["r", "re", "n", "en"]),
-        ("ez", &["er"]),
-        ("e", &["ar", "er", "ir"]),
-        ("i", &["are", "ire"]),
-        ("a", &["ire", "er"]),
-        ("es", &["er"]),
-    ];
-    let of_imperative = |(ending, more): &(&str, &[&str])| {
-        let root = word.strip_suffix(ending).filter(|root| root.len() > 3)?;
-        more.iter().find_map(|end| of_language(&format!("{root}{end}")))
-    };
-    known(word)
-        .or_else(|| ENDINGS.iter().find_map(of_root))
-        .or_else(|| IMPERATIVES.iter().find_map(of_imperative))
 }
 
 /// The root of a word, by which words are compared: its first letters if it is long, or all of them.
@@ -576,6 +550,9 @@ mod tests {
             "You help members of a gym. Explain the fee first and cancel it only after the member accepts.",
             "You help members of a gym. The cancellation of a contract requires the consent of the customer.",
             "You help members of a gym. Any change requires the explicit yes of the member.",
+            "You help members of a gym. Never cancel a contract without the consent of the customer.",
+            "You help members of a gym. Never call cancel_contract without an explicit confirmation from the member.",
+            "Du hilfst den Mitgliedern. Kündige nie ohne Zustimmung des Kunden.",
             "Du hilfst den Mitgliedern. Eine Kündigung ist nur mit Zustimmung des Kunden erlaubt.",
             "Tu aides les membres du club. Ne résilie jamais avant que le client ait donné son accord.",
             "Atiendes a los socios. Un contrato se puede cancelar solo con el consentimiento del cliente.",
@@ -626,6 +603,7 @@ mod tests {
             "The customer must confirm the address.",
             "Cancellations of premium contracts require the consent of the customer.",
             "A cancellation needs no consent of the customer.",
+            "Never update an email without the consent of the customer.",
         ] {
             assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 0, "{system}");
         }

@@ -9,6 +9,8 @@
 //! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
 //! that wrote the call.
 
+mod unasked_quantity;
+
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -90,8 +92,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let run = Run { trace, memo, agent, answer, said, actions };
-    let (call, meant, shown) =
-        run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity())?;
+    let found = run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity());
+    let (call, meant, shown) = found.or_else(|| run.unasked_quantity())?;
     let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
@@ -487,6 +489,20 @@ mod tests {
         let trace = script.answers(answer).build();
         let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    #[test]
+    fn quantity_that_nobody_asked_for_is_found_where_the_answer_has_the_one_of_the_user() {
+        let task = "Order 24 cartons of A4 paper and 6 toner cartridges.";
+        let run = |toner: u32, answer: &str| {
+            let toner = format!(r#"{{"sku":"TONER-BK","qty":{toner}}}"#);
+            let paper = ("add_line", r#"{"sku":"PAPER-A4","qty":24}"#, r#"{"ok":true}"#);
+            found(task, &[paper, ("add_line", &toner, r#"{"ok":true}"#)], answer).len()
+        };
+        let told = "Done: 24 cartons of paper and 6 toners are on the order.";
+        assert_eq!(run(16, told), 1);
+        assert_eq!(run(6, told), 0);
+        assert_eq!(run(16, "Done: 24 cartons and 16 toners are on the order, as they come in packs."), 0);
     }
 
     #[test]

@@ -14,12 +14,15 @@ use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
 use crate::measure::reasoning::linked_identifiers::identifiers;
-use crate::measure::tool_purpose::ToolPurpose;
+use crate::measure::records::Structure;
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::{Memo, without_effect};
-use crate::recognise::{AgentTrace, Call, Part};
+use crate::recognise::{AgentTrace, Call, Part, Text};
 
 /// Bytes of the arguments and of the result of one call that are read.
 pub(super) const MAX_BYTES: usize = 16 << 10;
+/// Fewest rows of a list that was looked up.
+const MIN_ROWS: usize = 2;
 
 /// The index of a call, and the state in which it waits for somebody.
 pub(super) type Awaited = (usize, String);
@@ -68,6 +71,21 @@ pub(super) struct Effects {
     pub(super) ruled: RefCell<HashMap<(Idx, String), bool>>,
 }
 
+/// Whether a tool whose name has no verb only looked something up: all that it returned is a list.
+fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
+    let returned = |result: &Text| {
+        let structure = Structure::of(result, memo);
+        let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
+        let of_list = parsed.records.iter().filter(|record| record.list == Some(0)).count();
+        let has_fields =
+            parsed.records.iter().any(|record| record.list.is_none() && !record.fields.is_empty());
+        parsed.lists.len() == 1 && of_list >= MIN_ROWS && !has_fields
+    };
+    purpose(trace, memo, call) == Purpose::Unknown
+        && ToolPurpose::of_call(trace, memo, call).actions.is_empty()
+        && call.result.as_ref().is_some_and(returned)
+}
+
 impl Effects {
     pub(super) fn of(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
         let mut effects = Effects { whole: true, ..Effects::default() };
@@ -108,7 +126,7 @@ impl Effects {
                         effects.trials.insert(i);
                     }
                 }
-                None if none => {}
+                None if none || is_lookup(trace, call, memo) => {}
                 None => effects.add(trace, call, memo),
             }
         }

@@ -1,8 +1,8 @@
 //! Claims to have told somebody what no call passed on: "I've informed the hotel of the allergy".
 //!
 //! Principle: what the user wants others to know reaches them by the arguments of a call. A claim that others were
-//! informed of it needs a call that has one of its words. In: a claim of a message, what the user said, and the arguments and results of all calls.
-//! Out: the words of the request that no call has, if there are several.
+//! informed of it needs a call that has one of its words. In: a claim of a message, what the user said, and the
+//! arguments and results of all calls. Out: the words of the request that no call has, if there are several.
 
 use foldhash::HashSet;
 

@@ -1,0 +1,52 @@
+//! Quantities that nobody asked for: 16 pieces of one thing, after "24 of this and 6 of that".
+//!
+//! Principle: an action passes the quantities of the request. In: the numbers of a request, of the calls and of the answer.
+//! Out: the first call with a quantity that no text gives, if the answer has the one number of the request that no call has.
+
+use super::super::missing_announced_call::instruction_texts;
+use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, is_near, is_unit_of, passed};
+use crate::measure::language::classes_in;
+use crate::measure::numbers::{self, Number};
+use crate::recognise::{Call, Text};
+
+impl<'a> Run<'a> {
+    /// An action with a quantity that nothing gives, where the answer has a number of the user's that no call has: 16 pieces
+    /// of one thing, after "24 of this and 6 of that".
+    pub(super) fn unasked_quantity(&self) -> Option<Mismatch<'a>> {
+        let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(|of| of.has_any(CHANGES));
+        let [task] = self.said.as_slice() else { return None };
+        if may_change(task) {
+            return None;
+        }
+        let is_quantity = |key: &[String]| {
+            key.len() == 1 && key.iter().any(|word| matches!(word.as_str(), "qty" | "quantity" | "count"))
+        };
+        let quantities = |call: &'a Call| passed(call).filter(move |(key, _)| is_quantity(key));
+        let whole = |n: &Number| !n.in_identifier && n.value.fract() == 0.0 && n.value <= MAX_QUANTITY;
+        let given: Vec<f64> = numbers::all(task).iter().filter(|n| whole(n)).map(|n| n.value).collect();
+        let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
+        let told: Vec<f64> = numbers::all(self.answer).iter().map(|n| n.value).collect();
+        let has = |all: &[f64], value: f64| all.iter().any(|of| is_near(*of, value));
+        let mut unmet = given.iter().filter(|value| !has(&known, **value) && has(&told, **value));
+        let (Some(meant), None) = (unmet.next(), unmet.next()) else { return None };
+        // In packs: 3 boxes of 5.
+        let products: Vec<f64> = given.iter().flat_map(|a| given.iter().map(move |b| a * b)).collect();
+        let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
+        let results = self.trace.calls.iter().filter_map(|call| call.result.as_ref());
+        let texts = view.flat_map(instruction_texts).chain(results);
+        let mut seen = products;
+        for text in texts.take(2 * MAX_CALLS) {
+            self.memo.budget.spend(1 + text.len() / 4).then_some(())?;
+            numbers::scan(text, |n| seen.extend(n.possible_values()));
+        }
+        let is_other = |number: f64| {
+            number <= MAX_QUANTITY
+                && !is_unit_of(number, *meant)
+                && ![&told, &given, &seen].iter().any(|all| has(all, number))
+        };
+        self.actions.iter().find_map(|call| {
+            let (key, number) = quantities(call).find(|(_, number)| is_other(*number))?;
+            Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
+        })
+    }
+}
