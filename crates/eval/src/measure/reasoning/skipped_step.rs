@@ -426,9 +426,11 @@ impl<'t> Instructions<'t> {
         let mut negations =
             self.words(sentence).iter().filter(|place| place.classes.has(WordClass::Negation));
         let (never, without) = (negations.next()?, negations.next()?);
-        let (_, behind) = self.around(sentence, never)?;
+        let (ahead, behind) = self.around(sentence, never)?;
         let (_, step) = self.around(sentence, without)?;
-        let later = behind.get(..behind.len() - step.len() - without.at.len())?;
+        let between = behind.get(..behind.len() - step.len() - without.at.len())?;
+        // A verb may be before the negation: "kündige nie ohne".
+        let later = if between.trim().is_empty() { ahead } else { between };
         let is_order = !self.depends(step, SOMETIMES)
             && !self.depends(later, CONDITION)
             && self.language.speaks_of_consent(step);
