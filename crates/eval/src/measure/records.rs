@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 
-pub(crate) use key_names::KeyNames;
+pub(crate) use key_names::{KeyNames, Name};
 
 use crate::measure::Memo;
 use crate::measure::excerpt::lowercase;
@@ -76,9 +76,6 @@ impl PartialEq for CellText {
         **self == **other
     }
 }
-
-/// The words of a key, shared by all values that have it.
-pub(crate) type Name = Rc<[String]>;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Field {

@@ -7,8 +7,13 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use super::{MAX_FIELDS, Name};
 use crate::measure::identifier::identifier_words;
+
+/// Most keys that are kept.
+const MAX_KEYS: usize = 10_000;
+
+/// The words of a key, shared by all values that have it.
+pub(crate) type Name = Rc<[String]>;
 
 /// The words of the keys of a trace's results, which often have the same ones.
 #[derive(Default)]
@@ -35,7 +40,7 @@ impl KeyNames {
         let mut known = self.known.borrow_mut();
         let name = known.get(key).cloned().unwrap_or_else(|| {
             let name: Name = identifier_words(key).into();
-            if known.len() < MAX_FIELDS {
+            if known.len() < MAX_KEYS {
                 known.insert(key.to_owned(), Rc::clone(&name));
             }
             name

@@ -1,17 +1,18 @@
 //! Quantities that nobody asked for: 16 pieces of one thing, after "24 of this and 6 of that".
 //!
-//! Principle: an action passes the quantities of the request. In: the numbers of a request, of the calls and of the answer.
-//! Out: the first call with a quantity that no text gives, if the answer has the one number of the request that no call has.
+//! Principle: an action passes the quantities of the request. In: the numbers of a request, of the calls and of the
+//! answer. Out: the first call with a quantity that no text gives, if the answer has the one number of the request
+//! that no call has.
 
 use super::super::missing_announced_call::instruction_texts;
-use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, is_near, is_unit_of, passed};
-use crate::measure::language::classes_in;
-use crate::measure::numbers::{self, Number};
+use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, counted, is_near, is_unit_of, passed};
+use crate::measure::language::{classes, classes_in};
+use crate::measure::numbers;
 use crate::recognise::{Call, Text};
 
 impl<'a> Run<'a> {
-    /// An action with a quantity that nothing gives, where the answer has a number of the user's that no call has: 16 pieces
-    /// of one thing, after "24 of this and 6 of that".
+    /// An action with a quantity that nothing gives, where the answer has a number of the user's that no call has: 16
+    /// pieces of one thing, after "24 of this and 6 of that".
     pub(super) fn unasked_quantity(&self) -> Option<Mismatch<'a>> {
         let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(|of| of.has_any(CHANGES));
         let [task] = self.said.as_slice() else { return None };
@@ -19,11 +20,18 @@ impl<'a> Run<'a> {
             return None;
         }
         let is_quantity = |key: &[String]| {
-            key.len() == 1 && key.iter().any(|word| matches!(word.as_str(), "qty" | "quantity" | "count"))
+            key.len() == 1 && key.iter().any(|word| matches!(word.as_str(), "qty" | "quantity"))
         };
         let quantities = |call: &'a Call| passed(call).filter(move |(key, _)| is_quantity(key));
-        let whole = |n: &Number| !n.in_identifier && n.value.fract() == 0.0 && n.value <= MAX_QUANTITY;
-        let given: Vec<f64> = numbers::all(task).iter().filter(|n| whole(n)).map(|n| n.value).collect();
+        // "21 May" is a day.
+        let names_thing = |noun: &str| {
+            let of = classes_in(noun, Some(task), self.memo);
+            !of.is_none_or(|of| of.has_any(classes!(Month TimeUnit Weekday)))
+        };
+        let things = counted(task, self.memo).filter(|(_, noun)| names_thing(noun));
+        let mut given: Vec<f64> = things.map(|(number, _)| number).collect();
+        given.sort_by(f64::total_cmp);
+        given.dedup();
         let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
         let told: Vec<f64> = numbers::all(self.answer).iter().map(|n| n.value).collect();
         let has = |all: &[f64], value: f64| all.iter().any(|of| is_near(*of, value));
