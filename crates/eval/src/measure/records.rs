@@ -6,7 +6,7 @@
 mod key_names;
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::ops::Deref;
@@ -18,7 +18,6 @@ pub(crate) use key_names::{KeyNames, Name};
 
 use crate::measure::Memo;
 use crate::measure::excerpt::lowercase;
-use crate::measure::identifier::identifier_words;
 use crate::measure::tables::{self, Row};
 use crate::recognise::{Node, Text};
 

@@ -30,7 +30,7 @@ use crate::measure::language::{
 };
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{Scalar, Structure};
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, is_of_kind, offered, purpose, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
