@@ -23,6 +23,8 @@ const MAX_CELLS: usize = 24;
 const MAX_LEVELS: usize = 8;
 /// Longer words are not looked up.
 const LONGEST_WORD: usize = 32;
+/// Shorter common words name no row.
+const MIN_ASKED: usize = 4;
 /// Shorter values name no row.
 const MIN_NAME: usize = 3;
 
@@ -79,6 +81,15 @@ impl<'a> Row<'a> {
         self.cells.iter().copied().skip(own).filter(|field| is_child_name(field))
     }
 
+    /// Accepts a name that is a common word if the request asks for it: "what does the lamp cost?"
+    fn accept_asked(&mut self, asked: &str) {
+        for name in &mut self.names {
+            if name.words.len() >= MIN_ASKED && contains_words(asked, &name.words) {
+                name.written = None;
+            }
+        }
+    }
+
     pub(super) fn is_named_in(&self, clause: &Clause<'_>) -> bool {
         self.names.iter().any(|name| name.is_in(clause.sentence, &clause.words))
     }
@@ -107,6 +118,8 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
         name_by_children(rows, said);
     }
     tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, said)));
+    let asked = words_of(exchange.task);
+    tables.iter_mut().flatten().for_each(|row| row.accept_asked(&asked));
     tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
     tables.truncate(MAX_TABLES);
     Some(tables)

@@ -27,6 +27,25 @@ pub(super) fn check(task: &str, calls: &[(&str, &str, &str)], wrong: &[&str], ri
 }
 
 #[test]
+fn row_named_by_a_common_word_of_the_request_is_compared() {
+    let items = r#"{"items":[{"name":"lamp","price":40.5,"days":3},{"name":"chair","price":90.5,"days":9}]}"#;
+    let calls = [("get_items", "{}", items)];
+    check(
+        "What does the lamp cost?",
+        &calls,
+        &["The lamp costs 90.50 euros.", "The price of the lamp is 90.50."],
+        &[
+            "The lamp costs 40.50 euros.",
+            "Two lamps cost 81.00, and the lamp alone 40.50.",
+            "The lamp costs 40.50, 50.00 less than the chair.",
+        ],
+    );
+    let plans = r#"{"plans":[{"plan":"monthly","price":35.0},{"plan":"annual","price":378.0}]}"#;
+    let right = "The annual plan costs 378, which is 31.50 a month, and the monthly plan 35.";
+    check("Which plan is cheaper, monthly or annual?", &[("get_plans", "{}", plans)], &[], &[right]);
+}
+
+#[test]
 fn last_digits_are_read_in_every_language() {
     let cards = [("list_cards", "{}", r#"{"cards":[{"id":"crd_a81","number":"5243 88** **** 4417"}]}"#)];
     for answer in [
