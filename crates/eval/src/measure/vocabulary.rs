@@ -67,6 +67,8 @@ struct Words {
     automaton: AhoCorasick,
     /// By word, its meanings; without those behind which letters may follow.
     exact: HashMap<&'static str, Vec<Meaning>>,
+    /// By meaning, the beginnings of words behind which letters may follow.
+    open: Vec<Vec<&'static str>>,
 }
 
 regex!(WORDS: Words = words());
@@ -89,14 +91,19 @@ fn words() -> Result<Words, String> {
     for entry in entries.iter().filter(|entry| !entry.open) {
         exact.entry(entry.word).or_default().push(entry.meaning);
     }
-    Ok(Words { entries, automaton: automaton.map_err(|e| e.to_string())?, exact })
+    let open = Meaning::ALL.iter().map(|meaning| {
+        let of = entries.iter().filter(|entry| entry.open && entry.meaning == *meaning);
+        of.map(|entry| entry.word).collect()
+    });
+    let open = open.collect();
+    Ok(Words { entries, automaton: automaton.map_err(|e| e.to_string())?, exact, open })
 }
 
 /// A word of a meaning, and its bytes in the text.
-pub(crate) type ReadText = (Meaning, Range<usize>);
+pub(crate) type Found = (Meaning, Range<usize>);
 
 /// The words of these meanings in a text, in the order of their ends.
-pub(crate) fn find(text: &str, meanings: &[Meaning]) -> Vec<ReadText> {
+pub(crate) fn find(text: &str, meanings: &[Meaning]) -> Vec<Found> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let found = WORDS.automaton.find_overlapping_iter(text).filter_map(|found| {
@@ -117,8 +124,8 @@ pub(crate) fn has(text: &str, meaning: Meaning) -> bool {
 
 /// Whether a text in lower case is a word of the meaning.
 pub(crate) fn is(word: &str, meaning: Meaning) -> bool {
-    let begins = |entry: &Entry| entry.open && entry.meaning == meaning && word.starts_with(entry.word);
-    WORDS.exact.get(word).is_some_and(|of| of.contains(&meaning)) || WORDS.entries.iter().any(begins)
+    let mut open = WORDS.open.get(meaning as usize).into_iter().flatten();
+    open.any(|begin| word.starts_with(begin)) || WORDS.exact.get(word).is_some_and(|of| of.contains(&meaning))
 }
 
 /// Whether a text has no words but those of these meanings and of currencies.
