@@ -92,13 +92,6 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let mut request = None;
     lists.find_map(|list| {
         let result = list.result.as_ref()?;
-        // Most results have nothing that an action names.
-        let values = named.iter().flat_map(|(_, values)| values).filter(|value| !value.is_empty());
-        let bytes = values.clone().count() * (1 + result.len() / BYTES_PER_STEP);
-        let mut later = values.filter(|value| result.contains(value.as_str()));
-        if !memo.budget.spend(bytes) || later.next().is_none() {
-            return None;
-        }
         let structure = Structure::of(result, memo)?;
         let Structure(Some(parsed)) = &*structure else { return None };
         (0..parsed.lists.len()).find_map(|of| {
