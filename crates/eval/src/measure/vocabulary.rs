@@ -100,10 +100,10 @@ fn words() -> Result<Words, String> {
 }
 
 /// A word of a meaning, and its bytes in the text.
-pub(crate) type Found = (Meaning, Range<usize>);
+pub(crate) type Occurrence = (Meaning, Range<usize>);
 
 /// The words of these meanings in a text, in the order of their ends.
-pub(crate) fn find(text: &str, meanings: &[Meaning]) -> Vec<Found> {
+pub(crate) fn find(text: &str, meanings: &[Meaning]) -> Vec<Occurrence> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let found = WORDS.automaton.find_overlapping_iter(text).filter_map(|found| {

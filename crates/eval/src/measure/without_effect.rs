@@ -91,7 +91,9 @@ const COUNT_EFFECTS: [&str; 17] = [
 const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
 /// Flags of a trial, without the signs between their words.
-const TRIALS: [&str; 4] = ["dryrun", "dry_run", "simulated", "simulation"];
+const TRIALS: [&str; 3] = ["dryrun", "simulated", "simulation"];
+/// What texts with such a flag contain.
+const TRIAL_STEMS: [&str; 2] = ["dry", "simulat"];
 
 /// Words of a state that waits for a decision: one of each, `pending_approval`, `AWAITING_REVIEW`, `approval required`.
 const WAITING: [&str; 8] =
@@ -118,18 +120,20 @@ const MAX_ANSWER: usize = 12;
 
 /// Whether the result of a call reports that it had no effect.
 pub(crate) fn reports_none(call: &Call, memo: &Memo) -> bool {
+    denies(call, memo) || is_trial(call, memo)
+}
+
+/// Whether the result of a call reports that its action was refused, or changed nothing.
+pub(crate) fn denies(call: &Call, memo: &Memo) -> bool {
     call.result.as_ref().is_some_and(|result| {
-        counts_nothing(result, memo)
-            || is_refused(call, result, memo)
-            || is_denied(call, result, memo)
-            || is_trial(call, memo)
+        counts_nothing(result, memo) || is_refused(call, result, memo) || is_denied(call, result, memo)
     })
 }
 
 /// Whether a flag in the result of a call says that it was only a trial: `dry_run: true`.
 pub(crate) fn is_trial(call: &Call, memo: &Memo) -> bool {
     let is_short = |text: &&Text| {
-        text.len() <= MAX_DENIAL && TRIALS.iter().any(|trial| contains_ignoring_case(text, trial))
+        text.len() <= MAX_DENIAL && TRIAL_STEMS.iter().any(|stem| contains_ignoring_case(text, stem))
     };
     let structure = call.result.as_ref().filter(is_short).and_then(|result| Structure::of(result, memo));
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };

@@ -2,12 +2,24 @@
 //!
 //! In: the numbers of a request, and those of the instructions. Out: their combinations, and whether an amount is one.
 
+use crate::measure::numbers;
+use crate::recognise::Text;
+
 /// The largest denominator of a fraction in words.
 const MAX_FRACTION: u8 = 12;
 /// Most numbers of a request that are combined.
 const MAX_COMBINED: usize = 6;
 /// Half of a cent, and what a sum in binary numbers is away from it.
 const CENT: f64 = 0.0051;
+
+/// The numbers of texts that may be combined, at most so many of each.
+pub(super) fn combinable<'t>(texts: impl IntoIterator<Item = &'t Text>, max: usize) -> Vec<f64> {
+    let of_text = |text: &Text| {
+        let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
+        numbers.map(|n| n.value).take(max).collect::<Vec<f64>>()
+    };
+    texts.into_iter().flat_map(of_text).collect()
+}
 
 /// Whether an amount is another one, rounded to cents.
 pub(super) fn is_rounded(exact: f64, shown: f64) -> bool {

@@ -8,7 +8,7 @@
 use verdict_otlp::trace::Idx;
 
 use super::arithmetic::{near, pair_gives};
-use super::combined_amounts::{combined, is_rounded, is_share};
+use super::combined_amounts::{combinable, combined, is_rounded, is_share};
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::conversation::{plain_text, prompt_texts};
 use crate::measure::defects::Defect;
@@ -118,17 +118,11 @@ fn of_call(
     Some(out)
 }
 
-/// The numbers of messages of the user.
+/// The numbers of messages, at most [`MAX_NUMBERS`] of them.
 fn numbers_of(texts: &[&Text]) -> Vec<f64> {
-    let mut found = Vec::new();
-    for text in texts {
-        numbers::scan(text, |n| {
-            if !n.in_identifier && found.len() < MAX_NUMBERS {
-                found.push(n.value);
-            }
-        });
-    }
-    found
+    let mut numbers = combinable(texts.iter().copied(), MAX_NUMBERS);
+    numbers.truncate(MAX_NUMBERS);
+    numbers
 }
 
 /// What follows from several of these numbers, and from rates of the instructions; nothing beyond the work budget.

@@ -159,7 +159,7 @@ fn chosen<'c, 'r>(
         return None;
     }
     let after = || named.iter().filter(|(call, _)| call.start > list.start);
-    // An identifier tells which row is meant where the call has the values of another one as well.
+    // An identifier names the row where the call has the values of another one as well.
     let is_id = |value: &&String| has_digit(value) || value.contains('@');
     let (call, row, value) = match only_row(after(), &rows, is_id) {
         Ok(None) => only_row(after(), &rows, |_| true).ok()??,

@@ -72,6 +72,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     {
         return None;
     }
+    // Nothing is omitted where every tool was called.
+    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) {
+        return None;
+    }
     let turns: Vec<String> = conduct.turns().collect();
     let only_agrees = |at: &Idx| {
         let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
@@ -88,9 +92,6 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
     let bytes: usize = looked_up().chain(texts.iter().copied()).map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
-        return None;
-    }
-    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) {
         return None;
     }
     let language = Language::detected(task, None, memo).filter(|language| language.is_spaced())?;

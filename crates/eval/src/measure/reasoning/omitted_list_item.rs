@@ -49,8 +49,11 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let has_failed = |i: usize| attempts.at(i).is_some_and(|a| !a.is_control && a.failed());
     let is_read = (1..=MAX_CALLS).contains(&trace.calls.len()) && !(0..trace.calls.len()).any(has_failed);
+    if !is_read {
+        return None;
+    }
     let (ids, names) = (listed_ids(task), listed_names(task, memo));
-    if !is_read || ids.is_empty() && names.is_empty() || excepts(task, memo) {
+    if ids.is_empty() && names.is_empty() || excepts(task, memo) {
         return None;
     }
     // In a dialogue the user may have agreed to less.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-use super::combined_amounts::{combined, is_rounded, is_share};
+use super::combined_amounts::{combinable, combined, is_rounded, is_share};
 use super::conduct::Conduct;
 use super::evidence::{Evidence, Source, Support};
 use super::missing_announced_call::instruction_texts;
@@ -196,13 +196,9 @@ impl<'a> Run<'a> {
     /// What follows from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more, 17.5 hours
     /// at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
     fn derived(&self) -> Option<Vec<f64>> {
-        let of_text = |text: &Text| -> Vec<f64> {
-            let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
-            numbers.map(|n| n.value).take(MAX_ARGUMENTS).collect()
-        };
-        let said: Vec<f64> = self.said.iter().flat_map(of_text).collect();
+        let said = combinable(&self.said, MAX_ARGUMENTS);
         let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
-        let rules: Vec<f64> = view.flat_map(instruction_texts).flat_map(of_text).collect();
+        let rules = combinable(view.flat_map(instruction_texts), MAX_ARGUMENTS);
         let (own, all) = (said.len(), said.len() + rules.len());
         let is_read = all <= MAX_ARGUMENTS && self.memo.budget.spend(own * all * (own + 1));
         is_read.then(|| combined(&said, &rules))

@@ -114,7 +114,8 @@ impl Effects {
             if !has_run {
                 continue;
             }
-            let none = without_effect::reports_none(call, memo);
+            let is_trial = without_effect::is_trial(call, memo);
+            let none = is_trial || without_effect::denies(call, memo);
             let purpose = none.then(|| ToolPurpose::of_call(trace, memo, call));
             let action = purpose.and_then(|of| of.actions.first().copied().filter(|_| !of.is_query()));
             match action {
@@ -122,7 +123,7 @@ impl Effects {
                 Some(Action::Execute) => effects.add(trace, call, memo),
                 Some(action) => {
                     effects.denied.entry(action).or_default().push(i);
-                    if without_effect::is_trial(call, memo) {
+                    if is_trial {
                         effects.trials.insert(i);
                     }
                 }

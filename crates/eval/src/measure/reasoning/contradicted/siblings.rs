@@ -114,7 +114,7 @@ fn of_objects<'a>(
     None
 }
 
-/// Whether a value tells objects apart: a name, a code or a number that is no small one.
+/// Whether a value distinguishes objects: a name, a code or a number that is no small one.
 fn is_telling(field: &Field) -> bool {
     match &field.value {
         Scalar::Text(text) => text.len() >= MIN_TEXT && text.contains(char::is_alphanumeric),

@@ -6,28 +6,28 @@
 
 use super::super::missing_announced_call::instruction_texts;
 use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, counted, is_near, is_unit_of, passed};
-use crate::measure::language::{classes, classes_in};
+use crate::measure::language::{Language, classes};
 use crate::measure::numbers;
-use crate::recognise::{Call, Text};
+use crate::recognise::Call;
 
 impl<'a> Run<'a> {
     /// An action with a quantity that nothing gives, where the answer has a number of the user's that no call has: 16
     /// pieces of one thing, after "24 of this and 6 of that".
     pub(super) fn unasked_quantity(&self) -> Option<Mismatch<'a>> {
-        let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(|of| of.has_any(CHANGES));
-        let [task] = self.said.as_slice() else { return None };
-        if may_change(task) {
-            return None;
-        }
         let is_quantity = |key: &[String]| {
             key.len() == 1 && key.iter().any(|word| matches!(word.as_str(), "qty" | "quantity"))
         };
         let quantities = |call: &'a Call| passed(call).filter(move |(key, _)| is_quantity(key));
+        if !self.actions.iter().any(|call| quantities(call).next().is_some()) {
+            return None;
+        }
+        let [task] = self.said.as_slice() else { return None };
+        let language = Language::detected(task, None, self.memo)?;
+        if language.places(task, self.memo).all().has_any(CHANGES) {
+            return None;
+        }
         // "21 May" is a day.
-        let names_thing = |noun: &str| {
-            let of = classes_in(noun, Some(task), self.memo);
-            !of.is_none_or(|of| of.has_any(classes!(Month TimeUnit Weekday)))
-        };
+        let names_thing = |noun: &str| !language.classes(noun).has_any(classes!(Month TimeUnit Weekday));
         let things = counted(task, self.memo).filter(|(_, noun)| names_thing(noun));
         let mut given: Vec<f64> = things.map(|(number, _)| number).collect();
         given.sort_by(f64::total_cmp);
