@@ -10,8 +10,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use verdict_otlp::trace::{Attached, ById, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
+use verdict_otlp::trace::{Attached, ById, CloseReason, ClosedTrace, Envelope, PriorVerdict, Span, TraceId};
 
+mod compressed;
 mod config;
 mod idle;
 mod open;
@@ -20,7 +21,7 @@ mod tests;
 
 pub use config::{Close, Override};
 use idle::IdleTraces;
-use open::{Added, Open};
+use open::{Added, Open, listed};
 pub(crate) use open::{SPAN_OVERHEAD, envelope_bytes};
 
 /// Time without new spans before a preview: SDKs send batches that belong together closely.
@@ -41,7 +42,11 @@ pub struct Tally {
 #[derive(Clone, Debug)]
 pub struct OpenSummary<'a> {
     pub trace: TraceId,
-    pub spans: &'a [Span],
+    /// The beginning of the name of a root, or of the first span that arrived.
+    pub name: String,
+    /// Resource and scope of the same span.
+    pub envelope: Option<&'a Envelope>,
+    pub spans: usize,
     pub bytes: usize,
     /// Since the first span arrived.
     pub age: Duration,
@@ -78,6 +83,12 @@ pub struct Assembler {
 impl Assembler {
     pub fn new(close: Close) -> Assembler {
         Assembler { close, ..Assembler::default() }
+    }
+
+    /// An assembler whose [`Assembler::compress_idle`] is called.
+    pub fn with_compression(mut self) -> Assembler {
+        self.idle.note_waiting();
+        self
     }
 
     /// Changes times and caps. Open traces keep the times with which they were opened; caps and
@@ -214,7 +225,9 @@ impl Assembler {
             let (closes, reason) = open.deadline();
             out.push(OpenSummary {
                 trace,
-                spans: &open.spans,
+                name: open.name(),
+                envelope: listed(&open.spans).map(|span| &*span.envelope),
+                spans: open.spans.len(),
                 bytes: open.bytes,
                 age: now.saturating_duration_since(open.first),
                 idle: now.saturating_duration_since(last),
@@ -241,9 +254,10 @@ impl Assembler {
         self.closed.get(&trace).copied()
     }
 
-    /// The earliest time at which a trace may close.
+    /// The earliest time at which a trace may close, or be compressed.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.filed.first().map(|&(at, _)| at)
+        let closes = self.filed.first().map(|&(at, _)| at);
+        closes.into_iter().chain(self.idle.waits_until()).min()
     }
 
     /// Closes all traces: at shutdown, or at the end of offline input.
@@ -273,6 +287,23 @@ impl Assembler {
             self.close_trace(trace, CloseReason::Pressure);
         }
         std::mem::take(&mut self.ready)
+    }
+
+    /// Compresses the spans of traces that have waited for some time and do not close soon, of about `most` bytes.
+    /// [`Assembler::next_deadline`] is now if more are left.
+    pub fn compress_idle(&mut self, most: usize, now: Instant) {
+        let mut done = 0;
+        while let Some(trace) = self.idle.next_waiting(&self.open, now) {
+            let Some(open) = self.open.get_mut(&trace) else { continue };
+            if open.deadline().0.saturating_duration_since(now) <= compressed::CLOSES_SOON {
+                continue;
+            }
+            done += open.compress(most.saturating_sub(done));
+            if done >= most {
+                // It may have more.
+                return self.idle.return_to_waiting(trace, now);
+            }
+        }
     }
 
     /// Remembers a closed trace's verdict for late spans.
@@ -377,20 +408,14 @@ impl Assembler {
         }
         let incomplete = open.incomplete();
         self.remember(trace, PriorVerdict::default());
-        self.ready.push(ClosedTrace {
-            trace,
-            spans: open.spans,
-            logs: open.logs,
-            bytes: open.bytes,
-            reason,
-            incomplete,
-            before: None,
-        });
+        let bytes = open.bytes;
+        let (spans, logs) = open.into_parts();
+        self.ready.push(ClosedTrace { trace, spans, logs, bytes, reason, incomplete, before: None });
     }
 }
 
 fn snapshot_of(trace: TraceId, open: &Open) -> ClosedTrace {
-    let (spans, logs) = (open.spans.clone(), open.logs.clone());
+    let (spans, logs) = (open.read_spans(), open.logs.clone());
     let (_, reason) = open.deadline();
     ClosedTrace { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use verdict_otlp::Fields;
 use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
 
+use super::compressed::Compressed;
 use super::config::Times;
 
 /// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
@@ -20,6 +22,11 @@ const EXPECTED: usize = 4;
 const MAX_INITIAL: usize = 64;
 /// A full vector grows by a quarter and this many spans.
 const MIN_GROWTH: usize = 4;
+
+/// Longest name in bytes.
+const MAX_NAME: usize = 200;
+/// The number of the name in `Span`.
+const SPAN_NAME: u32 = 5;
 
 /// The state of a span id.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +75,11 @@ pub(crate) fn envelope_bytes(spans: &[Span]) -> usize {
 
 #[derive(Debug)]
 pub(super) struct Open {
+    /// Without the bytes of those that are in `compressed`.
     pub spans: Vec<Span>,
+    compressed: Compressed,
+    /// The name by which it is listed while its spans are compressed.
+    name: Option<Box<str>>,
     pub logs: Vec<Attached>,
     pub bytes: usize,
     pub first: Instant,
@@ -107,6 +118,8 @@ impl Open {
         let capacity = first.saturating_mul(EXPECTED).min(MAX_INITIAL);
         Open {
             spans: Vec::with_capacity(capacity),
+            compressed: Compressed::default(),
+            name: None,
             logs: Vec::new(),
             bytes: 0,
             first: now,
@@ -139,6 +152,9 @@ impl Open {
                     known.insert(present);
                 }
                 IdState::Present(first) => {
+                    if self.compressed.has(first as usize) {
+                        self.compressed.expand(&mut self.spans);
+                    }
                     let same = |s: &Span| s.bytes == span.bytes && s.envelope == span.envelope;
                     let entry = || (span.bytes.clone(), Arc::clone(&span.envelope));
                     if self.spans.get(first as usize).is_some_and(same) || !self.same_id.insert(entry()) {
@@ -177,6 +193,30 @@ impl Open {
         self.logs.push(log);
     }
 
+    /// Compresses the bytes of about `most` bytes of spans, and returns how many were compressed.
+    pub(super) fn compress(&mut self, most: usize) -> usize {
+        if let Some(name) = listed(&self.spans).filter(|span| !span.bytes.is_empty()).map(name_of) {
+            self.name = Some(name.into());
+        }
+        self.compressed.compress(&mut self.spans, most)
+    }
+
+    /// The name of the span by which the trace is listed.
+    pub(super) fn name(&self) -> String {
+        let span = listed(&self.spans).filter(|span| !span.bytes.is_empty());
+        span.map(name_of).or_else(|| self.name.as_deref().map(str::to_owned)).unwrap_or_default()
+    }
+
+    /// The spans with their bytes, in order of arrival.
+    pub(super) fn read_spans(&self) -> Vec<Span> {
+        self.compressed.restore(self.spans.clone())
+    }
+
+    /// The spans with their bytes, and the log records.
+    pub(super) fn into_parts(self) -> (Vec<Span>, Vec<Attached>) {
+        (self.compressed.restore(self.spans), self.logs)
+    }
+
     /// Whether it has grown by a quarter since its last preview.
     pub(super) fn has_grown(&self) -> bool {
         self.spans.len() > self.previewed_spans + self.previewed_spans / 4
@@ -200,6 +240,19 @@ impl Open {
         let by_wait = after(self.last, wait);
         if by_age < by_wait { (by_age, CloseReason::MaxAge) } else { (by_wait, reason) }
     }
+}
+
+/// The span by which a trace is listed: a root, or the first one that arrived.
+pub(super) fn listed(spans: &[Span]) -> Option<&Span> {
+    spans.iter().find(|span| span.parent.is_zero()).or_else(|| spans.first())
+}
+
+/// The beginning of a span's name, without control characters.
+fn name_of(span: &Span) -> String {
+    let name = Fields::new(&span.bytes).contents(SPAN_NAME).last();
+    let name = name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
+    let name = name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or_default();
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// `from` plus `wait`; plus a year if the sum exceeds what an [`Instant`] holds.

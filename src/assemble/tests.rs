@@ -394,3 +394,95 @@ fn previews_take_a_few_of_many_traces_and_none_twice() {
     let closed = assembler.close_all(CloseReason::Shutdown);
     assert_eq!((closed.len(), assembler.traces_to_preview(start + secs(9), 9).len()), (9, 0));
 }
+
+/// A trace without its root whose two spans have a conversation and the same again; and the time from which it is
+/// compressed.
+fn waiting_trace(close: Close) -> (Bench, Vec<Bytes>, u64) {
+    let mut bench = Bench { assembler: Assembler::new(close).with_compression(), start: Instant::now() };
+    let name = b"\x2a\x04chat";
+    let conversation: Vec<u8> = (0..10_000u32).flat_map(u32::to_le_bytes).collect();
+    let spans = [2, 3].map(|id| {
+        let bytes = Bytes::from([&name[..], &[0x32, 0xc0, 0xb8, 0x02], &conversation, &[id]].concat());
+        Span { bytes, ..span(id, 1) }
+    });
+    let bytes = spans.iter().map(|span| span.bytes.clone()).collect();
+    bench.add(0, spans);
+    bench.poll(2);
+    (bench, bytes, compressed::IDLE.as_secs() + 1)
+}
+
+impl Bench {
+    fn compress(&mut self, at: u64) -> usize {
+        self.assembler.compress_idle(1 << 20, self.start + secs(at));
+        self.held()
+    }
+
+    /// Bytes of the open trace's spans that are not compressed.
+    fn held(&self) -> usize {
+        self.assembler
+            .open
+            .get(&T)
+            .into_iter()
+            .flat_map(|open| &open.spans)
+            .map(|span| span.bytes.len())
+            .sum()
+    }
+}
+
+#[test]
+fn a_waiting_trace_is_compressed_and_closes_with_the_same_bytes() {
+    let (mut bench, expected, at) = waiting_trace(Close::default());
+    let (charged, of) =
+        (bench.assembler.bytes(), |spans: Vec<Span>| spans.into_iter().map(|s| s.bytes).collect());
+    let all: usize = expected.iter().map(Bytes::len).sum();
+    assert_eq!(bench.compress(at - 2), all);
+    assert_eq!(bench.compress(at), 0);
+    assert_eq!(bench.assembler.bytes(), charged);
+    let listed = bench.assembler.latest(1, bench.start + secs(at));
+    assert_eq!((listed[0].name.as_str(), listed[0].spans), ("chat", 2));
+    let snapshot: Vec<Bytes> = of(bench.assembler.snapshot(T).unwrap().spans);
+    assert_eq!(snapshot, expected);
+    assert_eq!(bench.held(), 0);
+    bench.add(at, [span(1, 0)]);
+    let closed: Vec<Bytes> = of(bench.assembler.poll(bench.start + secs(at + 10)).remove(0).spans);
+    assert_eq!(closed[..2], expected[..]);
+    assert_eq!((closed[2].as_ref(), bench.assembler.bytes()), (&[1, 0][..], 0));
+}
+
+#[test]
+fn a_resend_of_a_compressed_span_is_dropped() {
+    let (mut bench, expected, at) = waiting_trace(Close::default());
+    bench.compress(at);
+    let resent = Span { bytes: expected[1].clone(), ..span(3, 1) };
+    assert_eq!(bench.add(at, [resent]).duplicates, 1);
+    assert_eq!(bench.add(at, [span(3, 1)]).kept, 1);
+    assert_eq!(
+        bench.assembler.snapshot(T).unwrap().spans.iter().map(|s| s.bytes.clone()).collect::<Vec<_>>()[..2],
+        expected[..]
+    );
+}
+
+#[test]
+fn a_trace_that_closes_soon_or_is_busy_is_not_compressed() {
+    let (mut bench, expected, at) = waiting_trace(Close { idle: Period::secs(15), ..Close::default() });
+    let all: usize = expected.iter().map(Bytes::len).sum();
+    assert_eq!(bench.compress(at), all);
+    let (mut bench, _, at) = waiting_trace(Close::default());
+    bench.add(at - 3, [span(4, 1)]);
+    bench.poll(at);
+    assert_eq!(bench.compress(at), all + 2);
+    bench.poll(at + 8);
+    assert_eq!(bench.compress(at + 8), 0);
+}
+
+#[test]
+fn compression_goes_on_with_the_next_poll_and_is_due_until_it_is_done() {
+    let (mut bench, expected, at) = waiting_trace(Close::default());
+    let now = bench.start + secs(at);
+    assert!(bench.assembler.next_deadline() < Some(now));
+    bench.assembler.compress_idle(1, now);
+    assert_eq!((bench.held(), bench.assembler.next_deadline()), (0, Some(now)));
+    bench.assembler.compress_idle(1, now);
+    assert!(bench.assembler.next_deadline() > Some(now));
+    assert_eq!(bench.assembler.close_all(CloseReason::Shutdown)[0].spans[1].bytes, expected[1]);
+}

@@ -42,6 +42,8 @@ const YIELD_AFTER: usize = 16;
 const UNGAUGED_BYTES: usize = 64 << 10;
 /// The longest sleep: traces of other shards can make memory scarce.
 const IDLE: Duration = Duration::from_secs(1);
+/// Bytes of idle traces that are compressed before spans are taken again: a few milliseconds.
+const COMPRESSED_AT_ONCE: usize = 1 << 20;
 /// The interval at which unused records are released: each time all records are examined.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -90,7 +92,7 @@ impl Shard {
     pub(super) fn new(shared: Arc<Shared>) -> Shard {
         let config = shared.config.load_full();
         Shard {
-            assembler: Assembler::new(config.close.clone()),
+            assembler: Assembler::new(config.close.clone()).with_compression(),
             schedule: Schedule::new(Arc::clone(&shared)),
             shared,
             config,
@@ -176,6 +178,7 @@ impl Shard {
             self.schedule.flush_batch().await;
             self.gauge();
             self.close_early().await;
+            self.assembler.compress_idle(COMPRESSED_AT_ONCE, now);
             if self.released.elapsed() >= RELEASE_INTERVAL {
                 self.release_unused();
             }

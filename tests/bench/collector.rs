@@ -4,8 +4,8 @@
 //! same load over gRPC and groups it by trace (`groupbytrace`, with its batch processor behind it off and on, and
 //! `tail_sampling` that keeps everything); otel-verdict runs without metrics, with all rules, and with a journal.
 //! All send to the same destination, without compression. The processes are measured in turn, several times, and
-//! medians are compared: CPU seconds per million spans, resident bytes of an open span with its payload and beyond it,
-//! and the latency that each adds to a pass-through, which is measured in each turn as well. The two processors of the
+//! medians are compared: resident bytes of an open span with its payload, beyond it, and after traces have waited for
+//! some time (`-- collector memory` measures these alone), CPU seconds per million spans, and the latency that each adds to a pass-through, which is measured in each turn as well. The two processors of the
 //! Collector hold a trace for a fixed time, which their latency includes. otel-verdict closes a trace with its root
 //! (`quiet: 0s`); it is measured without metrics also with the time of the Collector.
 
@@ -15,6 +15,8 @@ use super::*;
 const TURNS: usize = 5;
 /// How long the Collector holds a trace: the default of `groupbytrace`.
 const HOLD: &str = "1s";
+/// More than the time after which otel-verdict compresses traces without new spans.
+pub const WAITS: Duration = Duration::from_secs(12);
 /// Share of one core that the rules use while latency is measured.
 const BUSY: f64 = 0.6;
 
@@ -117,42 +119,63 @@ fn median(mut all: Vec<f64>) -> f64 {
 }
 
 /// Prints the figures of one corpus.
-pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
+pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32, memory_alone: bool) {
     let collector = std::env::var("OTEL_VERDICT_COLLECTOR");
     let collector = collector.expect("OTEL_VERDICT_COLLECTOR must name a Collector");
+    memory_beside(sink, corpus, &collector).await;
+    if !memory_alone {
+        let rules = time_beside(sink, corpus, &collector, rounds).await;
+        latency_beside(sink, corpus, &collector, BUSY * 1e6 / rules).await;
+    }
+}
+
+/// Resident bytes of an open span: soon after it has arrived, and after traces have waited.
+async fn memory_beside(sink: &Sink, corpus: &Corpus, collector: &str) {
+    let mut bytes: Vec<[Vec<f64>; 2]> = vec![Default::default(); Measured::ALL.len()];
+    for _ in 0..TURNS {
+        for (measured, bytes) in Measured::ALL.into_iter().zip(&mut bytes) {
+            let target = measured.start(collector, sink, "1h").await;
+            let found = open_span(&target, corpus).await;
+            bytes.iter_mut().zip(found).for_each(|(bytes, found)| bytes.push(found));
+        }
+    }
+    let payload = corpus.payload as f64 / corpus.spans as f64;
+    println!(
+        "{:<20} {:>12} {:>14} {:>15} {:>14} {:>14}",
+        "", "B/open span", "groupbytrace/x", "without payload", "after waiting", "groupbytrace/x"
+    );
+    let all: Vec<[f64; 2]> = bytes.into_iter().map(|of| of.map(median)).collect();
+    let [space, waited] = all[0];
+    for (measured, [now, later]) in Measured::ALL.into_iter().zip(all) {
+        println!(
+            "{:<20} {now:>12.0} {:>14.2} {:>15.2} {later:>14.0} {:>14.2}",
+            measured.name(),
+            space / now,
+            (space - payload) / (now - payload),
+            waited / later
+        );
+    }
+}
+
+/// CPU seconds per million spans. Returns those of all rules.
+async fn time_beside(sink: &Sink, corpus: &Corpus, collector: &str, rounds: u32) -> f64 {
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
     for _ in 0..TURNS {
         for (measured, times) in Measured::ALL.into_iter().zip(&mut times) {
-            let target = measured.start(&collector, sink, HOLD).await;
+            let target = measured.start(collector, sink, HOLD).await;
             times.push(throughput(&target, sink, corpus, rounds).await.1);
         }
     }
-    let mut bytes: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
-    for _ in 0..TURNS {
-        for (measured, bytes) in Measured::ALL.into_iter().zip(&mut bytes) {
-            bytes.push(open_span(&measured.start(&collector, sink, "1h").await, corpus).await);
-        }
+    let all: Vec<(Measured, f64)> = Measured::ALL.into_iter().zip(times.into_iter().map(median)).collect();
+    println!("\n{:<20} {:>14} {:>14}", "", "CPU s/million", "groupbytrace/x");
+    for (measured, time) in &all {
+        println!("{:<20} {time:>14.2} {:>14.2}", measured.name(), all[0].1 / time);
     }
-    let (times, bytes) = (times.into_iter().map(median), bytes.into_iter().map(median));
-    let all: Vec<(Measured, f64, f64)> =
-        Measured::ALL.into_iter().zip(times).zip(bytes).map(|((m, t), b)| (m, t, b)).collect();
-    let (_, time, space) = all[0];
-    let payload = corpus.payload as f64 / corpus.spans as f64;
-    println!(
-        "{:<20} {:>14} {:>14} {:>12} {:>14} {:>15}",
-        "", "CPU s/million", "groupbytrace/x", "B/open span", "groupbytrace/x", "without payload"
-    );
-    for (measured, t, s) in &all {
-        let beyond = (space - payload) / (s - payload);
-        println!(
-            "{:<20} {t:>14.2} {:>14.2} {s:>12.0} {:>14.2} {beyond:>15.2}",
-            measured.name(),
-            time / t,
-            space / s
-        );
-    }
-    let rules = all.iter().find(|(measured, ..)| *measured == Measured::AllRules).unwrap().1;
-    let pace = BUSY * 1e6 / rules;
+    all.iter().find(|(measured, _)| *measured == Measured::AllRules).unwrap().1
+}
+
+/// Latency at `pace` spans a second.
+async fn latency_beside(sink: &Sink, corpus: &Corpus, collector: &str, pace: f64) {
     println!("\nat {pace:.0} spans/s, where all rules use {BUSY} of a core");
     // The pass-through first, with which the others are compared in each turn.
     let mut latencies: Vec<Vec<Latency>> = Vec::new();
@@ -162,7 +185,7 @@ pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
         latencies[0].push(latency(&through, sink, corpus, pace).await);
         drop(through);
         for (measured, latencies) in Measured::ALL.into_iter().zip(&mut latencies[1..]) {
-            let target = measured.start(&collector, sink, HOLD).await;
+            let target = measured.start(collector, sink, HOLD).await;
             latencies.push(latency(&target, sink, corpus, pace).await);
         }
     }
@@ -189,15 +212,18 @@ pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
     }
 }
 
-/// Resident bytes of an open span, with its payload.
-async fn open_span(target: &Target, corpus: &Corpus) -> f64 {
+/// Resident bytes of an open span, with its payload, five seconds after the last one and when traces have waited.
+async fn open_span(target: &Target, corpus: &Corpus) -> [f64; 2] {
     target.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
     let rounds: u32 = if corpus.payload / corpus.spans > 1_000 { 4 } else { 20 };
     let before = target.resident();
     for round in 0..rounds {
         target.send(&corpus.renewed(round).requests).await;
     }
+    let resident = || (target.resident() - before) / (rounds as usize * corpus.spans) as f64;
     // A collector of garbage has run again by then.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    (target.resident() - before) / (rounds as usize * corpus.spans) as f64
+    let soon = resident();
+    tokio::time::sleep(WAITS).await;
+    [soon, resident()]
 }

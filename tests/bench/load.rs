@@ -73,7 +73,7 @@ async fn run() {
             continue;
         }
         if arguments.iter().any(|argument| argument == "collector") {
-            collector::beside(&sink, &corpus, rounds / 4).await;
+            collector::beside(&sink, &corpus, rounds / 4, memory_alone).await;
             continue;
         }
         if !memory_alone {
@@ -434,7 +434,7 @@ async fn latency(target: &Target, sink: &Sink, corpus: &Corpus, pace: f64) -> La
     }
 }
 
-/// Resident bytes of a buffered span: with every trace open, and with 1 in 16 open.
+/// Resident bytes of a buffered span: with every trace open, soon and after waiting, and with 1 in 16 open.
 async fn memory(sink: &Sink, corpus: &Corpus) {
     let payload = corpus.payload as f64 / corpus.spans as f64;
     let row = |name: &str, resident: f64, spans: f64| {
@@ -454,6 +454,8 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     row("all open", target.resident() - before, (rounds as usize * corpus.spans) as f64);
+    tokio::time::sleep(collector::WAITS).await;
+    row("all open, after waiting", target.resident() - before, (rounds as usize * corpus.spans) as f64);
     drop(target);
 
     let target = Target::start(Kind::WithoutMetrics, sink, "0s").await;

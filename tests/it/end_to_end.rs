@@ -228,6 +228,37 @@ async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
     assert_eq!(got.len(), whole.concat().iter().collect::<std::collections::BTreeSet<_>>().len());
 }
 
+/// Spans of a trace that waits for some seconds are compressed.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_wait_are_exported_unchanged_with_the_same_verdicts() {
+    let captures: Vec<Case> =
+        shipped().into_iter().filter(|c| c.requests.iter().all(|r| r.signal == Signal::Traces)).collect();
+    let process = Process::start("verdict: { close: { quiet: 5m } }").await;
+    let mut client = process.client();
+    let mut last = Vec::new();
+    for case in &captures {
+        let mut spans = one_by_one(case, 0);
+        last.extend(spans.pop());
+        let first = spans.into_iter().flat_map(|request| request.resource_spans).collect();
+        client.spans(ExportTraceServiceRequest { resource_spans: first }).await;
+    }
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    for request in last {
+        client.spans(request).await;
+    }
+    process.service.flush().await;
+    let waited = process.stop().await;
+    let out = sorted(waited.spans().into_iter().map(unannotated));
+    assert_eq!(out, sorted(captures.iter().flat_map(sent)), "every span is exported unchanged");
+
+    let at_once = Process::start("verdict: { close: { quiet: 5m } }").await;
+    for request in captures.iter().flat_map(|case| &case.requests) {
+        at_once.client().send(request).await;
+    }
+    at_once.service.flush().await;
+    assert_eq!(verdicts(&waited.requests()), verdicts(&at_once.stop().await.requests()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn shadow_mode_exports_spans_unchanged_and_verdicts_as_events() {
     let case = shipped_case("vercelai-e");

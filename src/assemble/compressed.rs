@@ -1,0 +1,271 @@
+//! Spans of idle traces, compressed.
+//!
+//! An agent's model calls repeat the conversation so far, so that most bytes of an open run occur in it several times.
+//! A trace without spans for [`IDLE`] that does not close soon is kept as zstd blocks. Its spans get the same bytes
+//! back when they are read: when the trace closes, is previewed, or receives a span whose id is known. The memory
+//! budget is charged as if nothing were compressed, since all open traces may close at once.
+//!
+//! In: the spans of one trace, in order of arrival. Out: the same spans without their bytes, and blocks.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use verdict_otlp::trace::Span;
+
+/// Time without spans: twice the time for which SDKs batch.
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+/// A trace that closes within this time if nothing arrives is not compressed.
+pub(super) const CLOSES_SOON: Duration = Duration::from_secs(10);
+/// Most bytes of a block, which take some milliseconds. A larger span is not compressed.
+const MAX_BLOCK: usize = 1 << 20;
+/// Fewer bytes are not compressed.
+const MIN_BLOCK: usize = 4 << 10;
+/// The last block is compressed again with new spans that have one part in so many of its bytes: a long run is
+/// compressed a few times in all, and not with each of its spans.
+const GROWTH: usize = 4;
+/// The fastest level whose window contains the conversation of an earlier call.
+const LEVEL: i32 = 1;
+/// Bytes of a length in a block.
+const LENGTH: usize = size_of::<u32>();
+
+/// The bytes of consecutive spans.
+#[derive(Debug)]
+struct Block {
+    spans: usize,
+    /// The lengths of the messages, and then the messages; `None` for a span that is not compressed.
+    compressed: Option<Box<[u8]>>,
+    /// Size of what is compressed.
+    size: usize,
+}
+
+/// The bytes of the first spans of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Compressed {
+    blocks: Vec<Block>,
+    /// Spans of all blocks.
+    spans: usize,
+}
+
+/// A block that cannot be read: memory was damaged, or there is a bug.
+#[derive(Debug, thiserror::Error)]
+#[error("a block is damaged")]
+struct Damaged;
+
+impl Compressed {
+    /// Whether this span is in a block.
+    pub(super) fn has(&self, span: usize) -> bool {
+        span < self.spans
+    }
+
+    /// Compresses spans of about `most` bytes that are in no block yet, and returns how many bytes were compressed:
+    /// fewer if no more are left.
+    pub(super) fn compress(&mut self, spans: &mut [Span], most: usize) -> usize {
+        let mut done = 0;
+        while done < most
+            && let Some(size) = self.add_block(spans)
+        {
+            done += size;
+        }
+        done
+    }
+
+    /// Adds a block of the next spans, or adds them to the last block, and returns the bytes that were compressed;
+    /// `None` if too few are left.
+    fn add_block(&mut self, spans: &mut [Span]) -> Option<usize> {
+        let waiting = spans.get_mut(self.spans..)?;
+        let (mut size, mut count) = (0, 0);
+        for span in &*waiting {
+            let length = span.bytes.len() + LENGTH;
+            if size + length > MAX_BLOCK {
+                break;
+            }
+            size += length;
+            count += 1;
+        }
+        if count == 0 && !waiting.is_empty() {
+            self.blocks.push(Block { spans: 1, compressed: None, size: 0 });
+            self.spans += 1;
+            return Some(0);
+        }
+        let last =
+            self.blocks.last().filter(|last| last.compressed.is_some() && last.size + size <= MAX_BLOCK);
+        let (before, mut raw) = match last {
+            Some(last) if size < last.size / GROWTH => return None,
+            Some(last) => (last.spans, last.read().ok()?),
+            None if size < MIN_BLOCK => return None,
+            None => (0, Vec::with_capacity(size)),
+        };
+        let added = waiting.get_mut(..count)?;
+        let place = before * LENGTH;
+        raw.splice(place..place, added.iter().flat_map(|span| (span.bytes.len() as u32).to_le_bytes()));
+        added.iter().for_each(|span| raw.extend_from_slice(&span.bytes));
+        // Without memory for it the spans remain as they are.
+        let compressed = zstd::bulk::compress(&raw, LEVEL).ok()?.into_boxed_slice();
+        if before > 0 {
+            self.blocks.pop();
+        }
+        self.blocks.push(Block { spans: before + count, compressed: Some(compressed), size: raw.len() });
+        self.spans += count;
+        added.iter_mut().for_each(|span| span.bytes = Bytes::new());
+        Some(raw.len())
+    }
+
+    /// Gives all spans their bytes back.
+    pub(super) fn expand(&mut self, spans: &mut [Span]) {
+        if self.fill(spans).is_ok() {
+            *self = Compressed::default();
+        }
+    }
+
+    /// The spans with their bytes.
+    pub(super) fn restore(&self, mut spans: Vec<Span>) -> Vec<Span> {
+        if let Err(error) = self.fill(&mut spans) {
+            spans.retain(|span| !span.bytes.is_empty());
+            tracing::error!(%error, "spans of an open trace cannot be decompressed and are lost. This is a bug");
+        }
+        spans
+    }
+
+    fn fill(&self, spans: &mut [Span]) -> Result<(), Damaged> {
+        let mut rest = spans;
+        for block in &self.blocks {
+            let (of_block, after) = rest.split_at_mut_checked(block.spans).ok_or(Damaged)?;
+            rest = after;
+            if block.compressed.is_none() {
+                continue;
+            }
+            let raw = Bytes::from(block.read()?);
+            let mut at = block.spans * LENGTH;
+            for (span, length) in of_block.iter_mut().zip(raw.chunks_exact(LENGTH)) {
+                let length: [u8; LENGTH] = length.try_into().map_err(|_| Damaged)?;
+                let end = at.saturating_add(u32::from_le_bytes(length) as usize);
+                if end > raw.len() {
+                    return Err(Damaged);
+                }
+                span.bytes = raw.slice(at..end);
+                at = end;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Block {
+    fn read(&self) -> Result<Vec<u8>, Damaged> {
+        let compressed = self.compressed.as_deref().unwrap_or_default();
+        let raw = zstd::bulk::decompress(compressed, self.size).map_err(|_| Damaged)?;
+        if raw.len() == self.size { Ok(raw) } else { Err(Damaged) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use verdict_otlp::trace::{Envelope, SpanId, Status};
+
+    use super::*;
+
+    fn span(bytes: Vec<u8>) -> Span {
+        Span {
+            id: SpanId([1; 8]),
+            parent: SpanId::default(),
+            start: 1,
+            end: 2,
+            status: Status::Unset,
+            remote_parent: false,
+            has_verdict: false,
+            forwarded: false,
+            skew: 0,
+            bytes: bytes.into(),
+            envelope: Arc::new(Envelope::default()),
+        }
+    }
+
+    fn contents(spans: &[Span]) -> Vec<Bytes> {
+        spans.iter().map(|span| span.bytes.clone()).collect()
+    }
+
+    /// Bytes that do not repeat.
+    fn noise(seed: u64, length: usize) -> Vec<u8> {
+        let next =
+            |state: &u64| Some(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f));
+        std::iter::successors(Some(seed), next).map(|state| (state >> 56) as u8).take(length).collect()
+    }
+
+    #[test]
+    fn a_growing_conversation_takes_little_and_is_compressed_few_times() {
+        let mut spans: Vec<Span> = Vec::new();
+        let (mut compressed, mut work) = (Compressed::default(), 0);
+        let mut conversation = Vec::new();
+        for call in 0..60 {
+            conversation.extend(noise(call, 1_000));
+            spans.push(span(conversation.clone()));
+            work += compressed.compress(&mut spans, usize::MAX);
+        }
+        let all: usize = (1..=60).map(|calls| calls * 1_000).sum();
+        let kept: usize =
+            compressed.blocks.iter().filter_map(|block| Some(block.compressed.as_ref()?.len())).sum();
+        let waiting: usize = spans.iter().map(|span| span.bytes.len()).sum();
+        assert!(kept * 8 < all && waiting * GROWTH < all, "{kept} and {waiting} of {all}");
+        assert!(work < (GROWTH + 2) * all, "{work}");
+    }
+
+    #[test]
+    fn small_traces_and_huge_spans_remain_as_they_are() {
+        let mut spans = vec![span(vec![1; 100])];
+        let mut compressed = Compressed::default();
+        assert_eq!(compressed.compress(&mut spans, usize::MAX), 0);
+        assert!(!compressed.has(0) && spans[0].bytes.len() == 100);
+        let mut spans = vec![span(vec![1; 10_000]), span(vec![2; MAX_BLOCK]), span(vec![3; 10_000])];
+        let before = contents(&spans);
+        compressed.compress(&mut spans, usize::MAX);
+        assert_eq!(contents(&spans).iter().map(Bytes::len).collect::<Vec<_>>(), [0, MAX_BLOCK, 0]);
+        assert_eq!(contents(&compressed.restore(spans)), before);
+    }
+
+    #[test]
+    fn work_at_once_is_bounded() {
+        let mut spans: Vec<Span> = (0..64).map(|n| span(noise(n, 100_000))).collect();
+        let mut compressed = Compressed::default();
+        let done = compressed.compress(&mut spans, MAX_BLOCK);
+        assert!(done < 2 * MAX_BLOCK, "{done}");
+        assert!(compressed.has(0) && !compressed.has(40));
+    }
+
+    #[test]
+    fn a_damaged_block_loses_its_spans_and_no_other_one() {
+        let mut spans = vec![span(vec![1; 10_000])];
+        let mut compressed = Compressed::default();
+        compressed.compress(&mut spans, usize::MAX);
+        spans.push(span(vec![2; 10]));
+        compressed.blocks[0].compressed = Some(Box::new([1, 2, 3]));
+        compressed.expand(&mut spans);
+        assert!(compressed.has(0));
+        assert_eq!(contents(&compressed.restore(spans)), [Bytes::from(vec![2; 10])]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Spans that arrive and are compressed in any order keep their bytes.
+        #[test]
+        fn spans_get_their_bytes_back(steps in prop::collection::vec((0usize..40_000, 0u64..4, any::<bool>()), 1..40)) {
+            let (mut spans, mut expected) = (Vec::new(), Vec::new());
+            let mut compressed = Compressed::default();
+            for (length, seed, compresses) in steps {
+                let bytes = noise(seed, length + 1);
+                expected.push(Bytes::from(bytes.clone()));
+                spans.push(span(bytes));
+                if compresses {
+                    compressed.compress(&mut spans, 1 << 16);
+                }
+            }
+            prop_assert_eq!(&contents(&compressed.restore(spans.clone())), &expected);
+            compressed.expand(&mut spans);
+            prop_assert!(!compressed.has(0));
+            prop_assert_eq!(contents(&spans), expected);
+        }
+    }
+}
