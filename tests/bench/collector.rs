@@ -5,9 +5,10 @@
 //! `tail_sampling` that keeps everything); otel-verdict runs without metrics, with all rules, and with a journal.
 //! All send to the same destination, without compression. The processes are measured in turn, several times, and
 //! medians are compared: resident bytes of an open span with its payload, beyond it, and after traces have waited for
-//! some time (`-- collector memory` measures these alone), CPU seconds per million spans, and the latency that each adds to a pass-through, which is measured in each turn as well. The two processors of the
-//! Collector hold a trace for a fixed time, which their latency includes. otel-verdict closes a trace with its root
-//! (`quiet: 0s`); it is measured without metrics also with the time of the Collector.
+//! some time (`-- collector memory` measures these alone), CPU seconds per million spans, and the latency that each
+//! adds to a pass-through, which is measured in each turn as well. The two processors of the Collector hold a trace for
+//! a fixed time, which their latency includes. otel-verdict closes a trace with its root (`quiet: 0s`); it is measured
+//! without metrics also with the time of the Collector.
 
 use super::*;
 

@@ -1,9 +1,10 @@
 //! Times and durations as values, where the figures of an answer follow from them and not from the digits.
 //!
 //! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of
-//! two dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another
-//! one, or the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number. Where
-//! the words are not read, the unit is not known: a difference in minutes, hours or days supports the number.
+//! two dates or times in its unit ("47 minutes", "32 years"), the sum of the times of a text as durations (7:50 and
+//! 8:25), a time of day that is a known duration away from another one, or the total of a duration in two units ("6
+//! hours 35 minutes"), which the caller compares as one number. Where the words are not read, the unit is not known: a
+//! difference in minutes, hours or days supports the number.
 
 use std::ops::Range;
 
@@ -59,6 +60,8 @@ pub(super) struct Moments {
     stamped: Vec<i64>,
     /// Minutes between times that are near each other in a text.
     near: Vec<i64>,
+    /// Minutes of all times of a text, which may be durations, added up.
+    sums: Vec<i64>,
     /// Whole numbers that are in no date and no time: durations and terms.
     numbers: Vec<i64>,
 }
@@ -85,6 +88,9 @@ impl Moments {
         }
         let times: Vec<i64> =
             CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS).collect();
+        if times.len() > 1 {
+            add(&mut self.sums, times.iter().sum());
+        }
         let local = LOCAL_CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS);
         for (at, time) in times.iter().enumerate() {
             add(&mut self.times, *time);
@@ -178,9 +184,9 @@ impl Moments {
         CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
     }
 
-    /// Whether two moments have this distance.
+    /// Whether two moments have this distance, or the times of a text this sum.
     fn differ_by(&self, duration: &Duration) -> bool {
-        let differences = |known: &[i64], unit: f64| {
+        let has = |unit: f64| {
             // Months and years are counted in full ones or rounded; days may include both ends.
             let (less, more) = match duration.unit {
                 unit if unit >= 28.0 * DAY => (0.5, 1.0),
@@ -189,11 +195,14 @@ impl Moments {
             };
             let (low, high) =
                 (duration.seconds - less * duration.unit, duration.seconds + more * duration.unit);
-            pairs(known).any(|by| (low..=high).contains(&(by as f64 * unit)))
+            move |by: i64| (low..=high).contains(&(by as f64 * unit))
         };
         match duration.unit < DAY {
-            true => differences(&self.instants, MINUTE) || differences(&self.times, MINUTE),
-            false => differences(&self.days, DAY),
+            true => {
+                let differences = pairs(&self.instants).chain(pairs(&self.times));
+                differences.chain(self.sums.iter().copied()).any(has(MINUTE))
+            }
+            false => pairs(&self.days).any(has(DAY)),
         }
     }
 
