@@ -67,6 +67,31 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
     }
 }
 
+/// Whether the digits are a group of an account number: "DE89 3704 0044".
+fn is_in_account_number(bytes: &[u8], start: usize, end: usize) -> bool {
+    /// Bytes of a group with the space behind it, and most groups.
+    const GROUP: usize = 5;
+    const MAX_GROUPS: usize = 8;
+    let mut at = start;
+    for _ in 0..MAX_GROUPS {
+        let Some(begin) = at.checked_sub(GROUP).filter(|_| end - start < GROUP) else { return false };
+        match bytes.get(begin..at) {
+            Some([a, b, c, d, b' ']) if [a, b].iter().all(|of| of.is_ascii_uppercase()) => {
+                let is_first =
+                    begin.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|of| !is_word(*of));
+                return is_first && c.is_ascii_digit() && d.is_ascii_digit();
+            }
+            Some([group @ .., b' '])
+                if group.iter().all(|of| of.is_ascii_digit() || of.is_ascii_uppercase()) =>
+            {
+                at = begin;
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// Whether the digits at `start` are those of a version: "v2.0". A text may leave out the letter.
 fn is_version(bytes: &[u8], start: usize) -> bool {
     let Some(before) = start.checked_sub(1) else { return false };
@@ -270,6 +295,9 @@ fn separator(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 fn is_in_identifier(bytes: &[u8], start: usize, end: usize) -> bool {
+    if is_in_account_number(bytes, start, end) {
+        return true;
+    }
     let before = |back: usize| start.checked_sub(back).and_then(|i| bytes.get(i)).copied();
     let joined = match before(1) {
         Some(b'-' | b'.' | b'/' | b':' | b'+') => before(2).is_some_and(|b| b.is_ascii_alphabetic()),

@@ -79,6 +79,11 @@ impl Day {
         number(other) - number(self)
     }
 
+    /// "16 Jun"
+    pub(super) fn shown(self) -> String {
+        format!("{} {}", self.day, MONTHS.get(self.month.wrapping_sub(1)).unwrap_or(&""))
+    }
+
     fn next(self) -> Option<Day> {
         let (year, month) = (self.year?, self.month);
         let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };

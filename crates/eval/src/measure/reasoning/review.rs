@@ -23,8 +23,8 @@ use super::{
     claimed_actions, contradicted, contradicted_flag, contradicted_number, exceeded_limit,
     executed_placeholder, guess_as_fact, invented_address, invented_contact, invented_patch_context,
     less_fitting_choice, missing_announced_call, omitted_action, omitted_item, omitted_list_item,
-    redundant_question, repeated_action, skipped_lookups, skipped_step, unmet_confirmation, wrong_amount,
-    wrong_code, wrong_date_time, wrong_identifier, wrong_row,
+    redundant_question, repeated_action, reported_day, skipped_lookups, skipped_step, undone_action,
+    unmet_confirmation, wrong_amount, wrong_code, wrong_date_time, wrong_identifier, wrong_row,
 };
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
@@ -45,7 +45,7 @@ const MAX_RETURNED: usize = 8;
 const MAX_CITED: usize = 4;
 
 /// Rules on the conduct of an agent, in the order in which findings on one span are reported.
-const ON_CONDUCT: [ConductRule; 12] = [
+const ON_CONDUCT: [ConductRule; 14] = [
     wrong_date_time::check,
     wrong_code::check,
     less_fitting_choice::check,
@@ -58,6 +58,8 @@ const ON_CONDUCT: [ConductRule; 12] = [
     omitted_action::check,
     omitted_list_item::check,
     omitted_item::check,
+    undone_action::check,
+    reported_day::check,
 ];
 
 /// The result for one LLM span.

@@ -17,8 +17,8 @@ use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::dates_and_times::{
-    Clock, Day, MONTHS, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment,
-    placed_clocks, today, weekdays, without_lengths,
+    Clock, Day, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment, placed_clocks,
+    today, weekdays, without_lengths,
 };
 pub(super) use super::dates_and_times::{days, is_relative, is_zoned, times};
 use super::missing_announced_call::instructions;
@@ -196,8 +196,7 @@ impl<'a> Request<'a> {
             if is_told || self.calls.iter().any(in_another) {
                 return None;
             }
-            let month = MONTHS.get(other.month.wrapping_sub(1)).unwrap_or(&"");
-            Some((*call, format!("a {}day", WEEKDAYS.get(missing)?), format!("{} {month}", other.day)))
+            Some((*call, format!("a {}day", WEEKDAYS.get(missing)?), other.shown()))
         })
     }
 
@@ -225,13 +224,11 @@ impl<'a> Request<'a> {
             {
                 return None;
             }
-            let shown =
-                |day: Day| format!("{} {}", day.day, MONTHS.get(day.month.wrapping_sub(1)).unwrap_or(&""));
             let expected = match meant {
-                RequestedDay::Day(day) => shown(*day),
+                RequestedDay::Day(day) => day.shown(),
                 RequestedDay::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
             };
-            Some((*call, expected, shown(*day)))
+            Some((*call, expected, day.shown()))
         })
     }
 

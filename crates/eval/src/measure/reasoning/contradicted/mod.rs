@@ -10,11 +10,11 @@
 //! |---|---|
 //! | `exchange`, `sources` | an answer with what it is compared with; the results before it |
 //! | `clause_subject`, `predicates` | what a clause is about; what a flag or a state asserts |
-//! | `states`, `labels` | flags and states; values of a closed set |
+//! | `states`, `denied_flags`, `labels` | flags and states; flags in other languages; values of a closed set |
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
 //! | `counts`, `subset_counts` | counts of things, and of a part of them |
 //! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
-//! | `extremes`, `ranking` | the cheapest or largest thing; the best ones by the field that the request names |
+//! | `extremes`, `extreme_field`, `ranking` | the cheapest or largest thing; the highest value of an object; the best ones by the field that the request names |
 //! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
 //! | `identifiers`, `last_digits`, `identifier_owner` | identifiers, their last digits, and the thing that they belong to |
 //! | `altered_names` | names that differ by one word |
@@ -38,6 +38,8 @@ mod counts;
 mod last_digits;
 mod equations;
 mod exchange;
+mod denied_flags;
+mod extreme_field;
 mod extremes;
 mod identifiers;
 mod field_numbers;
@@ -93,18 +95,20 @@ use sources::Sources;
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// The first checks of the list, whose findings are all kept; those after them may find the same.
-const OF_THEIR_OWN: usize = 25;
+const OF_THEIR_OWN: usize = 27;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
 /// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
 /// only what has a digit.
-const CHECKS: [(Check, bool, bool); 34] = [
+const CHECKS: [(Check, bool, bool); 36] = [
     (states::check, true, false),
     (labels::check, true, false),
     (identifier_owner::check, true, true),
     (counts::check, false, false),
     (totals::check, false, false),
     (extremes::check, true, false),
+    (extreme_field::check, true, true),
+    (denied_flags::check, false, false),
     (nothing_found::check, true, false),
     (identifiers::check, false, true),
     (last_digits::check, false, true),

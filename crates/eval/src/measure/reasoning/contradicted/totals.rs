@@ -13,7 +13,7 @@ use crate::measure::defects::Defect;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::records::Record;
+use crate::measure::records::{Field, Record};
 use crate::measure::vocabulary::{self, Meaning};
 use crate::measure::{Finding, currency};
 use crate::recognise::Text;
@@ -159,6 +159,13 @@ fn is_money(text: &str, n: &Number) -> bool {
 /// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
 /// decimals: other numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    check_listed(exchange, outcome);
+    if outcome.findings.is_empty() {
+        check_behind(exchange, outcome);
+    }
+}
+
+fn check_behind(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.grouped();
     let is_english = exchange.language == Language::English;
     let words = |text: &str| -> Vec<Range<usize>> {
@@ -198,6 +205,58 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
         }
     }
+}
+
+/// An amount above the parts that its sentence lists behind a colon: "the budget is 1,893.30: hall 1,240.00, cake 385.50,
+/// flowers 97.80". They are all values of one field of the results.
+fn check_listed(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = &*exchange.grouped();
+    if !prose.contains(": ") || !exchange.spends(1 + prose.len() / 32) {
+        return;
+    }
+    for (start, end) in sentences(prose) {
+        let Some((before, list)) = prose.get(start..end).and_then(|sentence| sentence.split_once(": "))
+        else {
+            continue;
+        };
+        let amounts = |text: &str| -> Option<Vec<Number>> {
+            let numbers: Vec<Number> = numbers::all(text).into_iter().filter(|n| !n.in_identifier).collect();
+            numbers.iter().all(|n| is_money(text, n) && !is_in_date(text, n)).then_some(numbers)
+        };
+        let (Some(total), Some(parts)) = (amounts(before), amounts(list)) else { continue };
+        let [total] = total.as_slice() else { continue };
+        let is_near = before.get(total.end..).is_some_and(|text| text.len() <= MAX_BETWEEN);
+        let is_less = parts.iter().any(|part| part.value >= total.value);
+        let are_parts = (3..=MAX_PARTS).contains(&parts.len()) && !is_less && !is_multiple(&parts, total);
+        if is_near && are_parts && are_of_one_field(exchange, &parts) {
+            outcome.examined = true;
+            if !adds_up(exchange, &parts, total) {
+                outcome
+                    .findings
+                    .push((wrong_total(&parts, total, prose.get(start..end).unwrap_or_default()), None));
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the parts are all values of one field of the results.
+fn are_of_one_field(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
+    if !exchange.spends(exchange.sources.fields() * 2) {
+        return false;
+    }
+    let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
+    let of_first = fields().filter(|f| parts.first().is_some_and(|part| f.number() == Some(part.value)));
+    of_first.take(MAX_COLUMNS).any(|of| {
+        let values: Vec<f64> =
+            fields().filter(|f| f.name == of.name).filter_map(Field::number).take(MAX_PARTS + 1).collect();
+        sorted(values) == sorted(parts.iter().map(|part| part.value).collect())
+    })
+}
+
+fn sorted(mut numbers: Vec<f64>) -> Vec<f64> {
+    numbers.sort_by(f64::total_cmp);
+    numbers
 }
 
 /// The amounts before the words for a total, and the one behind them, if it can be their sum. The numbers are none of
@@ -369,10 +428,6 @@ fn multiplies(parts: &[Number], near: &impl Fn(f64) -> bool) -> bool {
 
 /// Whether the parts are the numbers of a whole column of a result.
 fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
-    let sorted = |mut numbers: Vec<f64>| {
-        numbers.sort_by(f64::total_cmp);
-        numbers
-    };
     let wanted: Vec<f64> = sorted(parts.iter().map(|part| part.value).collect());
     exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref()).any(|parsed| {
         let lists = parsed.lists.iter().enumerate().filter(|(_, list)| list.len == parts.len());

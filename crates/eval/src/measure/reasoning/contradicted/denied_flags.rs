@@ -1,0 +1,71 @@
+//! Flags in languages besides English: "la confirmation vient d'être envoyée", and the result has
+//! `confirmation_envoyee: false`.
+//!
+//! Principle: what a flag is named for is not so if the flag is false. A statement denies the flag if it has all words of
+//! its name, of which there are at least two, in any gender and number, and nothing that negates or limits it. States and
+//! flags in English are read word by word (`states`).
+//!
+//! In: the statements of an answer, and the flags of results. Out: one contradiction.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::language::{Language, WordClasses, classes};
+use crate::measure::records::{Field, Scalar};
+
+/// Shorter words are found by chance.
+const MIN_WORD: usize = 4;
+/// Most flags that are compared.
+const MAX_FLAGS: usize = 200;
+/// Words of statements that do not hold of the thing, or not yet.
+const LIMITS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if exchange.language == Language::English || exchange.clauses.is_empty() {
+        return;
+    }
+    let is_name =
+        |field: &Field| field.name.len() > 1 && field.name.iter().all(|word| word.len() >= MIN_WORD);
+    let records = exchange.sources.records();
+    let all = records.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, field)));
+    let flags =
+        all.filter(|(_, field)| matches!(field.value, Scalar::Bool(_)) && is_name(field)).take(MAX_FLAGS);
+    let flags: Vec<_> = flags.collect();
+    if flags.is_empty() || !exchange.spends(flags.len() * (1 + exchange.answer.len() / 8)) {
+        return;
+    }
+    let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.classes.has_any(LIMITS));
+    let stated: Vec<(&str, Vec<String>)> =
+        stated.map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect())).collect();
+    for (source, field) in &flags {
+        let name: Vec<String> = field.name.iter().map(|word| stem(word)).collect();
+        let said = stated.iter().find(|(_, words)| name.iter().all(|of| words.contains(of)));
+        let Some((sentence, _)) = said else { continue };
+        outcome.examined = true;
+        // Another thing may have the flag.
+        let holds = |(_, of): &(_, &Field)| of.name == field.name && of.value == Scalar::Bool(true);
+        if field.value == Scalar::Bool(false) && !flags.iter().any(holds) {
+            let returned = format!("{}: false", field.name.join(" "));
+            outcome.contradicts(&returned, source.call, sentence.trim());
+            return;
+        }
+    }
+}
+
+/// A word without accents and without the endings of gender and number.
+fn stem(word: &str) -> String {
+    let plain: String = word.chars().map(without_accent).collect();
+    let plain = plain.rsplit('\'').next().unwrap_or_default();
+    plain.trim_end_matches(['e', 's', 'a', 'o', 'i', 'n', 't']).to_owned()
+}
+
+fn without_accent(c: char) -> char {
+    match c {
+        'à' | 'á' | 'â' | 'ã' | 'ä' => 'a',
+        'ç' => 'c',
+        'è' | 'é' | 'ê' | 'ë' => 'e',
+        'ì' | 'í' | 'î' | 'ï' => 'i',
+        'ñ' => 'n',
+        'ò' | 'ó' | 'ô' | 'õ' | 'ö' => 'o',
+        'ù' | 'ú' | 'û' | 'ü' => 'u',
+        c => c,
+    }
+}

@@ -1,0 +1,75 @@
+//! The highest or lowest value of an object of statistics: "the highest load was 81.3 %", which is its `p95`, and `max` is
+//! 97.9.
+//!
+//! Principle: where a result has one object with a field for the highest (or lowest) value besides others, an answer to a
+//! request for that value gives it. It gives another one if a statement with a word for it has the value of another field
+//! of the object, and the answer has the right one nowhere.
+//!
+//! In: the request, the statements of an answer, and the objects of results. Out: one contradiction.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::statements::contains_any;
+use crate::measure::records::Field;
+
+/// Words of requests and statements, and the keys of the value that they ask for.
+type Extreme = (&'static [&'static str], &'static [&'static str]);
+const EXTREMES: [Extreme; 2] = [
+    (
+        &["highest", "maximum", "max", "peak", "peaked", "largest", "greatest"],
+        &["max", "maximum", "peak", "highest"],
+    ),
+    (&["lowest", "minimum", "min", "smallest"], &["min", "minimum", "lowest"]),
+];
+/// Most objects that are compared.
+const MAX_RECORDS: usize = 400;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    for (words, keys) in EXTREMES {
+        if contains_any(exchange.asked(), words) {
+            check_one(exchange, words, keys, outcome);
+        }
+    }
+}
+
+fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &mut Outcome) {
+    if !exchange.spends(1 + exchange.sources.fields()) {
+        return;
+    }
+    let is_extreme = |field: &&Field| matches!(&*field.name, [key] if keys.contains(&key.as_str()));
+    let records = exchange.sources.records().take(MAX_RECORDS);
+    let mut having = records.filter(|(.., record)| record.fields.iter().any(|field| is_extreme(&field)));
+    let (Some((source, _, record)), None) = (having.next(), having.next()) else { return };
+    let (call, fields) = (source.call, record.fields.as_slice());
+    let Some((field, right)) =
+        fields.iter().find(is_extreme).and_then(|field| Some((field, field.number()?)))
+    else {
+        return;
+    };
+    let gives =
+        |n: &Number, value: f64| n.possible_values().any(|of| (of - value).abs() <= n.tolerance * 1.01);
+    if numbers::all(&exchange.prose).iter().any(|n| gives(n, right)) {
+        outcome.examined = true;
+        return;
+    }
+    let others =
+        || fields.iter().filter(|of| of.name != field.name).filter_map(|of| Some((of, of.number()?)));
+    let stated =
+        exchange.clauses.iter().filter(|clause| !clause.negated && contains_any(&clause.words, words));
+    for clause in stated.filter(|_| exchange.spends(fields.len())) {
+        outcome.examined = true;
+        let numbers = numbers::all(clause.sentence);
+        let wrong = others().find(|(_, value)| {
+            numbers.iter().any(|n| n.fractional == (value.fract() != 0.0) && gives(n, *value))
+        });
+        if let Some((other, _)) = wrong {
+            let shown = |of: &Field| format!("{}: {}", of.name.join(" "), of.shown());
+            outcome.contradicts(
+                &format!("{}, and {}", shown(field), shown(other)),
+                call,
+                clause.sentence.trim(),
+            );
+            return;
+        }
+    }
+}

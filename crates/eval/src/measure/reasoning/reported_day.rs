@@ -1,0 +1,108 @@
+//! Actions for another day than the answer reports: "the dentist is in your calendar for 16 June", and `create_event` has
+//! `2026-06-09`.
+//!
+//! Principle: an answer that gives the day of the request as that of what was done needs an action with this day. The
+//! request and the answer name this day only, no action and no result of one has it, and the only action with a day has
+//! others, which the answer conceals. A lookup for the right day does nothing on it.
+//!
+//! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model span
+//! that wrote the call.
+
+use verdict_otlp::trace::Idx;
+
+use super::conduct::Conduct;
+use super::dates_and_times::{Day, days, is_relative};
+use crate::measure::Finding;
+use crate::measure::defects::Defect;
+use crate::measure::language::Language;
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::recognise::Call;
+
+/// Longer requests and answers name several things.
+const MAX_TASK: usize = 400;
+const MAX_ANSWER: usize = 1_500;
+/// Longer arguments and results are of several things.
+const MAX_BYTES: usize = 2_000;
+const MAX_CALLS: usize = 40;
+/// Most days between the two: another one is of another thing.
+const MAX_DAYS: i64 = 60;
+
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
+    let task = conduct.task(MAX_TASK)?;
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
+    let acts = |call: &Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
+    let mut actions = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(|call| acts(call)).peekable();
+    actions.peek()?;
+    if !memo.budget.spend(1 + (task.len() + answer.len()) / 4) || is_relative(task) {
+        return None;
+    }
+    let asked = days(task);
+    let [meant] = asked.as_slice() else { return None };
+    let told = days(answer);
+    if told.is_empty() || !told.iter().all(|day| day.is(*meant)) {
+        return None;
+    }
+    Language::detected(task, None, memo).filter(|language| *language == Language::English)?;
+    let mut dated: Vec<(&Call, Vec<Day>)> = Vec::new();
+    for call in actions {
+        let texts = || [&call.arguments, &call.result].into_iter().flatten();
+        let bytes: usize = texts().map(|text| text.len()).sum();
+        (bytes <= MAX_BYTES && memo.budget.spend(1 + bytes / 4)).then_some(())?;
+        if texts().flat_map(|text| days(text)).any(|day| day.is(*meant)) {
+            return None;
+        }
+        let passed = days(call.arguments.as_deref().unwrap_or_default());
+        if !passed.is_empty() {
+            dated.push((call, passed));
+        }
+    }
+    let [(call, passed)] = dated.as_slice() else { return None };
+    let first = passed.iter().find(|day| meant.days_until(**day).abs() <= MAX_DAYS)?;
+    let rationale = format!(
+        "{} was expected, as the request and the answer say; {} has {}",
+        meant.shown(),
+        call.name.trim(),
+        first.shown()
+    );
+    conduct.finding(Defect::ContradictsRequest, rationale, call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conduct::found;
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn is_found(task: &str, date: &str, answer: &str) -> bool {
+        let (range, event) =
+            (r#"{"from":"2026-06-16"}"#, format!(r#"{{"title":"Dentist","date":"{date}"}}"#));
+        let run = Script::new(task).calls("", &[("list_events", range)]).returns("[]");
+        let run = run.calls("", &[("create_event", &event)]).returns(r#"{"id":"ev-1"}"#);
+        !found(check, &run.answers(answer).build()).is_empty()
+    }
+
+    #[test]
+    fn an_action_on_another_day_is_not_reported_as_the_one_of_the_request() {
+        let task = "Please put the dentist into my calendar for June 16 2026.";
+        assert!(is_found(task, "2026-06-09", "Done: the dentist is in your calendar for June 16."));
+        for (task, date, answer) in [
+            (task, "2026-06-16", "Done: the dentist is in your calendar for June 16."),
+            (task, "2026-06-09", "Done: the dentist is in your calendar for June 9."),
+            (task, "2026-06-09", "June 16 was taken, so the dentist is on June 9."),
+            (
+                "Remind me the day before the dentist on June 16 2026.",
+                "2026-06-15",
+                "I will remind you of June 16.",
+            ),
+            (
+                "Please put the dentist of June 16 and the bill of June 30 in.",
+                "2026-06-09",
+                "Both are in, for June 16.",
+            ),
+        ] {
+            assert!(!is_found(task, date, answer), "{answer}");
+        }
+    }
+}
