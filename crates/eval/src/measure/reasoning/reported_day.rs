@@ -1,12 +1,12 @@
-//! Actions for another day than the answer reports: "the dentist is in your calendar for 16 June", and `create_event` has
-//! `2026-06-09`.
+//! Actions for another day than the answer reports: "the dentist is in your calendar for 16 June", and `create_event`
+//! has `2026-06-09`.
 //!
 //! Principle: an answer that gives the day of the request as that of what was done needs an action with this day. The
 //! request and the answer name this day only, no action and no result of one has it, and the only action with a day has
 //! others, which the answer conceals. A lookup for the right day does nothing on it.
 //!
-//! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model span
-//! that wrote the call.
+//! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model
+//! span that wrote the call.
 
 use verdict_otlp::trace::Idx;
 

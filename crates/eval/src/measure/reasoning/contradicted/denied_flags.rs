@@ -1,9 +1,9 @@
 //! Flags in languages besides English: "la confirmation vient d'être envoyée", and the result has
 //! `confirmation_envoyee: false`.
 //!
-//! Principle: what a flag is named for is not so if the flag is false. A statement denies the flag if it has all words of
-//! its name, of which there are at least two, in any gender and number, and nothing that negates or limits it. States and
-//! flags in English are read word by word (`states`).
+//! Principle: what a flag is named for is not so if the flag is false. A statement denies the flag if it has all words
+//! of its name, of which there are at least two, in any gender and number, and nothing that negates or limits it.
+//! States and flags in English are read word by word (`states`).
 //!
 //! In: the statements of an answer, and the flags of results. Out: one contradiction.
 

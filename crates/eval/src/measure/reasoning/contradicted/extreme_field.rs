@@ -1,9 +1,9 @@
-//! The highest or lowest value of an object of statistics: "the highest load was 81.3 %", which is its `p95`, and `max` is
-//! 97.9.
+//! The highest or lowest value of an object of statistics: "the highest load was 81.3 %", which is its `p95`, and `max`
+//! is 97.9.
 //!
-//! Principle: where a result has one object with a field for the highest (or lowest) value besides others, an answer to a
-//! request for that value gives it. It gives another one if a statement with a word for it has the value of another field
-//! of the object, and the answer has the right one nowhere.
+//! Principle: where a result has one object with a field for the highest (or lowest) value besides others, an answer to
+//! a request for that value gives it. It gives another one if a statement with a word for it has the value of another
+//! field of the object, and the answer has the right one nowhere.
 //!
 //! In: the request, the statements of an answer, and the objects of results. Out: one contradiction.
 

@@ -207,8 +207,8 @@ fn check_behind(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// An amount above the parts that its sentence lists behind a colon: "the budget is 1,893.30: hall 1,240.00, cake 385.50,
-/// flowers 97.80". They are all values of one field of the results.
+/// An amount above the parts that its sentence lists behind a colon: "the budget is 1,893.30: hall 1,240.00, cake
+/// 385.50, flowers 97.80". They are all values of one field of the results.
 fn check_listed(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.grouped();
     if !prose.contains(": ") || !exchange.spends(1 + prose.len() / 32) {
