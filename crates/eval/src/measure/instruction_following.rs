@@ -1,7 +1,7 @@
 //! `instruction_following` (001, table 1): verifiable instructions of the prompt, 1-5.
 //!
 //! Principle: an instruction of the prompt whose observance can be read off the output or the calls is
-//! observed: form, length, tags, words, tools to be used, and amounts for each step.
+//! observed: form, length, tags, words, language, tools to be used, and amounts for each step.
 //!
 //! In: a model call's prompt and output. Out: 5, or the score of the worst violated instruction (a
 //! missing required tag is 3). Instructions are read from system messages and the latest user
@@ -20,6 +20,7 @@ use super::{Context, Measurement, Unmeasured};
 use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::{Agent, Message, Part, Role, SpanView};
 
+mod answer_language;
 pub(crate) mod check;
 pub(crate) mod prompt;
 mod reading_limit;
@@ -48,6 +49,12 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
     }
     if let Some(violation) = reading_limit::check_reading_limit(context, view) {
+        findings.examine(1);
+        violation.into_iter().for_each(|finding| findings.push(finding));
+    }
+    if output.is_answer
+        && let Some(violation) = answer_language::check_answer_language(context, view, &output.text)
+    {
         findings.examine(1);
         violation.into_iter().for_each(|finding| findings.push(finding));
     }

@@ -50,6 +50,14 @@ verdict_otlp::labelled_enum! {
         Page = "page",
         /// A key of the unit of other values.
         Unit = "unit",
+        /// The word for a language, or the name of one.
+        Language = "language",
+        /// The word for a language.
+        TheLanguage = "the_language",
+        /// The user, or what is the same as theirs.
+        OfUser = "of_user",
+        /// To answer or to write.
+        Reply = "reply",
     }
 }
 

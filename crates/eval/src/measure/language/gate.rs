@@ -17,6 +17,14 @@ impl Language {
             Detected::Unclear(_) | Detected::Other => None,
         }
     }
+
+    /// The language of a text if its own words show it.
+    pub(crate) fn recognised(text: &str, memo: &Memo) -> Option<Language> {
+        match Reading::of(text, memo).language(text) {
+            Detected::In(language) => Some(language),
+            _ => None,
+        }
+    }
 }
 
 impl RequestWords {

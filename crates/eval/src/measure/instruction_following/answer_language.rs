@@ -1,0 +1,71 @@
+//! Checks that an answer is in the language of the user, where the instructions say so: "contesta siempre en el idioma
+//! del usuario".
+//!
+//! Principle: such an instruction asks for the language of the latest message of the user. It is broken if both this
+//! message and the answer are recognised as two of the languages that rules read. A message that speaks of a language
+//! may ask for another one, and decides nothing.
+//!
+//! In: the system messages and the latest user message of a prompt, and the final answer. Out: the finding.
+
+use super::prompt::sentence;
+use crate::measure::conversation::plain_text;
+use crate::measure::defects::{Defect, clip};
+use crate::measure::excerpt::head;
+use crate::measure::language::{Language, WordClass, classes_in};
+use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::{Context, Finding};
+use crate::recognise::{Role, SpanView};
+
+/// Most bytes of instructions that are searched, and of a message of the user that is compared.
+const MAX_INSTRUCTIONS: usize = 32 * 1024;
+const MAX_MESSAGE: usize = 2_000;
+/// Shorter texts have too few words to tell related languages apart.
+const MIN_ANSWER: usize = 60;
+const MIN_MESSAGE: usize = 30;
+/// Most mentions of a language that are examined.
+const MAX_MENTIONS: usize = 8;
+
+/// `None` if the instructions ask for no language of the user or one of the languages is not known; else the violation,
+/// if any.
+pub(super) fn check_answer_language(
+    context: &Context<'_>,
+    view: &SpanView,
+    answer: &str,
+) -> Option<Option<Finding>> {
+    let systems = view.input.iter().filter(|message| message.role == Role::System);
+    let mut texts = systems.flat_map(|message| message.parts.iter().filter_map(plain_text));
+    let instruction = texts.find_map(|text| {
+        struct Instruction(Option<String>);
+        context.memo.of(text, |text| Instruction(instruction(context, text))).0.clone()
+    })?;
+    let user = view.input.iter().rfind(|message| message.role == Role::User)?;
+    let said = user
+        .parts
+        .iter()
+        .filter_map(plain_text)
+        .find(|text| (MIN_MESSAGE..=MAX_MESSAGE).contains(&text.len()))?;
+    if answer.len() < MIN_ANSWER || vocabulary::has(said, Meaning::Language) {
+        return None;
+    }
+    let wanted = Language::recognised(said, context.memo)?;
+    let found = Language::recognised(answer, context.memo)?;
+    let rationale = format!(
+        "expected an answer in the language of the user, {}, as the prompt says: \"{instruction}\"",
+        wanted.as_str()
+    );
+    Some((found != wanted).then(|| Defect::WrongFormat.finding(rationale, head(answer.trim(), 80))))
+}
+
+/// The sentence that asks for the language of the user.
+fn instruction(context: &Context<'_>, text: &str) -> Option<String> {
+    let text = clip(text, MAX_INSTRUCTIONS);
+    let mentions = vocabulary::find(text, &[Meaning::TheLanguage]);
+    mentions.into_iter().take(MAX_MENTIONS).find_map(|(_, at)| {
+        let sentence = sentence(text, at.start, at.end);
+        let is_of_user = vocabulary::has(sentence, Meaning::OfUser);
+        let is_plain = classes_in(sentence, None, context.memo)
+            .is_some_and(|classes| !classes.has(WordClass::Negation) && !classes.has(WordClass::Condition));
+        (is_of_user && is_plain && vocabulary::has(sentence, Meaning::Reply))
+            .then(|| head(sentence.trim(), 100).to_owned())
+    })
+}
