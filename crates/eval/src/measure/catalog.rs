@@ -101,7 +101,8 @@ pub(crate) fn run_each(
         let own = settings.own(row);
         let everywhere = own.everywhere();
         let on = settings.ruled(row) && everywhere != Some(false) && row.may_be_in(trace);
-        for (at, view) in trace.views.iter().enumerate().filter(|_| on) {
+        let views = if on { trace.views.as_slice() } else { &[] };
+        for (at, view) in views.iter().enumerate() {
             let applies = evaluated.get(at).copied().unwrap_or(false)
                 && row.may_be_on(view.kind)
                 && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, at))

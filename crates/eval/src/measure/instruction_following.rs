@@ -119,9 +119,9 @@ impl<'a> ModelOutput<'a> {
         let is_answer = calls == 0
             && !text.trim().is_empty()
             && (answers.is_some() || is_undecided && !context.trace.incomplete);
-        let numbered =
-            text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
-        let is_plan = calls == 0 && (!view.plans.is_empty() || numbered >= 2);
+        let is_numbered = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        let has_steps = || text.lines().filter(is_numbered).nth(1).is_some();
+        let is_plan = calls == 0 && (!view.plans.is_empty() || has_steps());
         ModelOutput { text, calls, answers, is_answer, is_plan }
     }
 }

@@ -6,7 +6,7 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,6 +43,16 @@ impl Hasher for KeyHasher {
 
 /// Values by their type and the hash of the text that they belong to, with the text.
 type OfContent = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
+
+/// Values of a trace that has more than a few: a map that grows by steps inserts them several times.
+const MANY: usize = 64;
+
+/// Makes room for many values before the first growth of a map that has some.
+fn grow<K: Eq + Hash, V, S: BuildHasher>(known: &mut HashMap<K, V, S>) {
+    if known.len() == known.capacity() && (1..MANY).contains(&known.len()) {
+        known.reserve(MANY);
+    }
+}
 
 /// Those that were asked for last, by [`slot`]: most texts are asked for several times, and to compare two costs less
 /// than to hash one.
@@ -127,7 +137,9 @@ impl Memo {
             return known;
         }
         let made = Rc::new(work(text));
-        self.of_text.borrow_mut().insert(key, (text.clone(), made.clone()));
+        let mut known = self.of_text.borrow_mut();
+        grow(&mut known);
+        known.insert(key, (text.clone(), made.clone()));
         made
     }
 
@@ -188,7 +200,9 @@ impl Memo {
             return known;
         }
         let made = Rc::new(work());
-        self.of_trace.borrow_mut().insert(key, (made.clone(), self.budget.is_exceeded()));
+        let mut known = self.of_trace.borrow_mut();
+        grow(&mut known);
+        known.insert(key, (made.clone(), self.budget.is_exceeded()));
         made
     }
 

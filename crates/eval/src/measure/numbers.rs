@@ -112,7 +112,7 @@ pub(super) fn with_joined_groups(text: &str) -> String {
 }
 
 /// The position of the next digit. Most text has none, so whole blocks are skipped.
-fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;
     let without = |block: &&[u8]| !block.iter().fold(false, |any, b| any | b.is_ascii_digit());
     let at = from + BLOCK * bytes.get(from..)?.chunks_exact(BLOCK).take_while(without).count();

@@ -58,8 +58,8 @@ pub(crate) struct CellText {
 }
 
 impl CellText {
-    fn new(text: &str) -> CellText {
-        CellText { shown: text.trim().to_owned(), lower: OnceCell::new() }
+    fn of_trimmed(text: &str) -> CellText {
+        CellText { shown: text.to_owned(), lower: OnceCell::new() }
     }
 }
 
@@ -166,7 +166,8 @@ impl Records {
     /// `None` if the text has no structure.
     pub(crate) fn read(text: &str, names: &KeyNames) -> Option<Records> {
         let mut reader = Reader { records: Records::default(), names };
-        let is_read = text.len() <= MAX_BYTES && reader.read_text(text, &Name::default(), None, MAX_NESTED);
+        let is_read =
+            text.len() <= MAX_BYTES && reader.read_text(text.trim(), names.none(), None, MAX_NESTED);
         is_read.then_some(reader.records)
     }
 
@@ -190,9 +191,9 @@ impl Records {
         self.lists.iter().map(|list| list.len).chain(self.summary().lengths.iter().copied())
     }
 
-    fn add_record(&mut self, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
+    fn add_record(&mut self, key: &Name, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
         (self.records.len() < MAX_RECORDS).then(|| {
-            self.records.push(Record { fields: Vec::new(), key: Name::default(), parent, list });
+            self.records.push(Record { fields: Vec::new(), key: Rc::clone(key), parent, list });
             self.records.len() - 1
         })
     }
@@ -268,8 +269,8 @@ struct Reader<'n> {
 }
 
 impl Reader<'_> {
+    /// Reads a text without white space at its ends.
     fn read_text(&mut self, text: &str, name: &Name, parent: Option<usize>, nested: usize) -> bool {
-        let text = text.trim();
         if text.starts_with(['{', '[']) {
             let parsed = Node::json(text).filter(|_| nested > 0);
             return parsed.is_some_and(|value| {
@@ -284,7 +285,7 @@ impl Reader<'_> {
     }
 
     fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
-        let Some(at) = self.records.add_record(parent, list) else { return };
+        let Some(at) = self.records.add_record(self.names.none(), parent, list) else { return };
         for (key, text) in row {
             let value = scalar_of_text(text);
             let number = if let Scalar::Text(_) = value { String::new() } else { text.trim().to_owned() };
@@ -316,10 +317,11 @@ impl Reader<'_> {
                 }
             }
             Node::Str(text) => {
-                if !self.read_text(text, name, parent, nested) {
+                let trimmed = text.trim();
+                if !self.read_text(trimmed, name, parent, nested) {
                     let is_short = text.len() <= MAX_VALUE;
                     if let Some(at) = parent.filter(|_| is_short) {
-                        let value = Scalar::Text(CellText::new(text));
+                        let value = Scalar::Text(CellText::of_trimmed(trimmed));
                         self.records.add_field(at, Rc::clone(name), value, String::new());
                     }
                 }
@@ -372,7 +374,8 @@ impl Reader<'_> {
         }
         let list = self.records.add_list(name, rows.len(), false);
         for row in rows {
-            let (Node::List(cells), Some(at)) = (row, self.records.add_record(parent, list)) else {
+            let at = self.records.add_record(self.names.none(), parent, list);
+            let (Node::List(cells), Some(at)) = (row, at) else {
                 continue;
             };
             for (name, cell) in names.iter().zip(cells) {
@@ -391,12 +394,10 @@ impl Reader<'_> {
         list: Option<usize>,
         nested: usize,
     ) {
-        let Some(at) = self.records.add_record(parent, list) else { return };
+        let key = if list.is_none() { name } else { self.names.none() };
+        let Some(at) = self.records.add_record(key, parent, list) else { return };
         if let Some(record) = self.records.records.get_mut(at) {
             record.fields.reserve(members.len().min(MAX_FIELDS));
-            if list.is_none() {
-                record.key = Rc::clone(name);
-            }
         }
         for (key, value) in &*without_repeated_keys(members) {
             let name = self.names.of(key);
@@ -471,7 +472,7 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
 
 /// The value of a cell.
 fn scalar_of_text(text: &str) -> Scalar {
-    let text = CellText::new(text);
+    let text = CellText::of_trimmed(text.trim());
     match &*text {
         "true" | "yes" => Scalar::Bool(true),
         "false" | "no" => Scalar::Bool(false),

@@ -132,10 +132,10 @@ pub(crate) fn are_alike(a: Action, b: Action) -> bool {
 pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
-    words
-        .map(str::to_lowercase)
-        .filter(|word| !FUNCTION_WORDS.contains(&word.as_str()))
-        .map(|word| stem(&word).to_owned())
+    words.map(str::to_lowercase).filter(|word| !FUNCTION_WORDS.contains(&word.as_str())).map(|mut word| {
+        word.truncate(stem(&word).len());
+        word
+    })
 }
 
 /// A plural is the same word.
@@ -199,30 +199,16 @@ const FUNCTION_WORDS: [&str; 45] = [
 pub(crate) struct ToolPurpose {
     purpose: Purpose,
     pub actions: Vec<Action>,
-    /// The stems of the other words of its name and of its description's first sentence.
-    pub objects: HashSet<String>,
 }
 
 impl ToolPurpose {
     pub(crate) fn of(name: &str, description: Option<&str>) -> ToolPurpose {
         let words = identifier_words(name);
-        let mut tool = ToolPurpose { purpose: purpose_of(&words, description), ..ToolPurpose::default() };
-        for word in words {
-            let action = action_of(&word);
-            // After its verb, the words of a name are nouns: "order" in `cancel_order`.
-            if action.is_none() || !tool.actions.is_empty() {
-                tool.objects.extend(stems(&word));
-            }
-            tool.actions.extend(action);
+        let mut actions: Vec<Action> = words.iter().filter_map(|word| action_of(word)).collect();
+        if actions.is_empty() {
+            actions.extend(lead_verbs(description).find_map(|verb| verb.action));
         }
-        if tool.actions.is_empty() {
-            tool.actions.extend(lead_verbs(description).find_map(|verb| verb.action));
-        }
-        let is_own_verb = |word: &str| action_of(word).is_some_and(|a| tool.actions.first() == Some(&a));
-        let words = words_of(description).take(MAX_WORDS).flat_map(stems);
-        let nouns: Vec<String> = words.filter(|word| !is_own_verb(word)).collect();
-        tool.objects.extend(nouns);
-        tool
+        ToolPurpose { purpose: purpose_of(&words, description), actions }
     }
 
     /// The effect of the tool of a call, computed once per name.
@@ -238,6 +224,35 @@ impl ToolPurpose {
     /// Whether it may do `action`; of an unknown tool it is not known that it does not.
     pub(crate) fn may_do(&self, action: Action) -> bool {
         self.actions.is_empty() || !self.is_query() && self.actions.iter().any(|a| are_alike(*a, action))
+    }
+}
+
+/// What a tool applies to: the stems of the words of its name and of its description's first sentence, without its
+/// verb.
+pub(crate) struct ToolObjects(pub HashSet<String>);
+
+impl ToolObjects {
+    pub(crate) fn of(name: &str, description: Option<&str>) -> ToolObjects {
+        let mut objects = HashSet::default();
+        let mut acts = false;
+        for word in identifier_words(name) {
+            let is_verb = action_of(&word).is_some();
+            // After its verb, the words of a name are nouns: "order" in `cancel_order`.
+            if !is_verb || acts {
+                objects.extend(stems(&word));
+            }
+            acts |= is_verb;
+        }
+        let tool = ToolPurpose::of(name, description);
+        let is_own_verb = |word: &str| action_of(word).is_some_and(|a| tool.actions.first() == Some(&a));
+        let words = words_of(description).take(MAX_WORDS).flat_map(stems);
+        objects.extend(words.filter(|word| !is_own_verb(word)));
+        ToolObjects(objects)
+    }
+
+    /// Those of the tool of a call, computed once per name.
+    pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolObjects> {
+        memo.of(&call.name, |name| ToolObjects::of(name, description(trace, memo, call)))
     }
 }
 
@@ -265,7 +280,9 @@ fn lead_verbs(description: Option<&str>) -> impl Iterator<Item = Verb> {
 
 /// The words of the first sentence of a description.
 fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
-    let sentence = description.map(|d| d.split(". ").next().unwrap_or(d)).unwrap_or_default();
+    let text = description.unwrap_or_default();
+    let end = memchr::memmem::find(text.as_bytes(), b". ").unwrap_or(text.len());
+    let sentence = text.get(..end).unwrap_or_default();
     sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
@@ -313,12 +330,14 @@ mod tests {
 
     #[test]
     fn objects_are_the_other_words() {
-        let tool = ToolPurpose::of("get_user_details", Some("Get the details of a user, including orders."));
-        let mut objects: Vec<&str> = tool.objects.iter().map(String::as_str).collect();
-        objects.sort_unstable();
-        assert_eq!(objects, ["order", "user"]);
-        let cancel = ToolPurpose::of("cancel_pending_order", None);
-        assert!(cancel.objects.contains("order") && !cancel.objects.contains("cancel"));
+        let of = |name, description| {
+            let mut objects: Vec<String> = ToolObjects::of(name, description).0.into_iter().collect();
+            objects.sort_unstable();
+            objects
+        };
+        let about = "Get the details of a user, including orders.";
+        assert_eq!(of("get_user_details", Some(about)), ["order", "user"]);
+        assert_eq!(of("cancel_pending_order", None), ["order", "pending"]);
     }
 
     #[test]

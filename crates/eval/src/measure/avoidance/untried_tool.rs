@@ -16,7 +16,7 @@ use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::records::Structure;
-use crate::measure::tool_purpose::{ToolPurpose, are_alike, offered, stems};
+use crate::measure::tool_purpose::{ToolObjects, ToolPurpose, are_alike, offered, stems};
 use crate::measure::{Context, agent_index};
 use crate::recognise::{Part, SpanView, Text};
 
@@ -66,15 +66,15 @@ pub(super) fn untried<'t>(
     let calls = CallIndex::of(trace, context.memo);
     let fits = offered(trace, agent).filter_map(|tool| {
         let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        let ToolObjects(objects) = ToolObjects::of(&tool.name, tool.description.as_deref());
         let is_close = |does: &Action| are_close(declined.action, *does);
         let does = match declined.is_information() {
             true => purpose.is_query(),
             false => !purpose.is_query() && purpose.actions.iter().any(is_close),
         };
-        let in_record =
-            own && declined.is_information() && RECORDS.iter().any(|r| purpose.objects.contains(*r));
+        let in_record = own && declined.is_information() && RECORDS.iter().any(|r| objects.contains(*r));
         let named = stems(&tool.name).filter(|word| declined.objects.contains(word)).count();
-        let shared = named + purpose.objects.intersection(&declined.objects).count();
+        let shared = named + objects.intersection(&declined.objects).count();
         let fit = if shared == 0 && in_record && is_known() { 1 } else { shared };
         (does && fit > 0).then_some((fit, &*tool.name))
     });

@@ -275,10 +275,9 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// The number of ASCII letters at the beginning of `bytes`, eight of which are classified at once.
+/// The end of the ASCII letters that begin at `at`, eight of which are classified at once.
 #[inline]
-pub(super) fn letters(bytes: &[u8]) -> usize {
-    let mut at = 0;
+pub(super) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
     while let Some(block) = block_at(bytes, at) {
         let of_block = letters_of(block);
         at += of_block;
@@ -286,7 +285,10 @@ pub(super) fn letters(bytes: &[u8]) -> usize {
             return at;
         }
     }
-    at + bytes.iter().skip(at).take_while(|byte| byte.is_ascii_alphabetic()).count()
+    while bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
+        at += 1;
+    }
+    at
 }
 
 /// Eight bytes, the first one lowest.
@@ -314,22 +316,26 @@ struct Words<'t> {
 }
 
 impl Words<'_> {
-    /// The next word of less than eight letters that can be a function word, up to any other word that is not plain.
-    fn next_short(&mut self, table: &Table) -> Option<Range<usize>> {
+    /// The next word of letters that can be a function word, up to any word that has other characters.
+    fn next_plain(&mut self, table: &Table) -> Option<Range<usize>> {
         let bytes = self.text.as_bytes();
         while let Some(block) = block_at(bytes, self.at) {
-            let letters = letters_of(block);
-            let next = (letters < BLOCK).then(|| (block >> (8 * letters)) as u8)?;
+            let (start, mut end) = (self.at, self.at + letters_of(block));
+            if end == start + BLOCK {
+                end = end_of_letters(bytes, end);
+            }
+            let (next, letters) = (*bytes.get(end)?, end - start);
             if CLASSES[usize::from(next)] != SEPARATOR {
                 return None;
             }
-            let start = self.at;
             let is_label = letters == 1 && next == b'-';
-            if letters > 0 && !is_label && table.may_have_head(block << (8 * (HEAD - letters)), letters) {
-                self.at += letters;
-                return Some(start..start + letters);
+            // What follows the word is shifted out.
+            let head = || block << (8 * HEAD.saturating_sub(letters));
+            if letters > 0 && !is_label && table.may_have_head(head(), letters) {
+                self.at = end;
+                return Some(start..end);
             }
-            self.at += letters + 1;
+            self.at = end + 1;
         }
         None
     }
@@ -338,7 +344,7 @@ impl Words<'_> {
     fn next_in_lower_case(&mut self, table: &Table, lower: &mut String) -> bool {
         lower.clear();
         loop {
-            if let Some(word) = self.next_short(table) {
+            if let Some(word) = self.next_plain(table) {
                 lower.push_str(self.text.get(word).unwrap_or_default());
                 lower.make_ascii_lowercase();
                 return true;
@@ -375,7 +381,7 @@ impl Words<'_> {
         }
         let (mut start, mut seen) = (at, LETTER);
         loop {
-            at += letters(bytes.get(at..).unwrap_or_default());
+            at = end_of_letters(bytes, at);
             match class(at) {
                 Some(JOINT) => {
                     seen |= JOINT;
@@ -419,10 +425,11 @@ mod tests {
             for at in 0..20 {
                 let mut text = b"aZbYcXdWeVfUgThSiRjQ".to_vec();
                 text[at] = other;
-                assert_eq!(letters(&text), at, "{other}");
+                assert_eq!(end_of_letters(&text, 0), at, "{other}");
             }
         }
-        assert_eq!((letters(b""), letters(b"abc"), letters(&[b'q'; 31])), (0, 3, 31));
+        let end = |bytes: &[u8]| end_of_letters(bytes, 0);
+        assert_eq!((end(b""), end(b"abc"), end(&[b'q'; 31])), (0, 3, 31));
     }
 
     #[test]

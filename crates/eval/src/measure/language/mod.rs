@@ -15,7 +15,7 @@
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
 //! | `sentence` | the sentences of a text, as words |
 //! | `claim`, `request` | claims of actions and work; words of instructions |
-//! | `verb_finder` | which forms of verbs a sentence may have |
+//! | `verb_finder`, `occurrences` | which forms of verbs a sentence may have; all places of many words |
 
 mod claim;
 mod compiler;
@@ -24,6 +24,7 @@ mod gate;
 mod supported;
 mod lists;
 pub(crate) mod names;
+mod occurrences;
 mod request;
 mod sentence;
 mod verb_finder;
@@ -366,7 +367,7 @@ impl<'t> ReadText<'t> {
     /// Whether the text ends with a question or a request for information.
     pub(crate) fn ends_with_question(&self) -> bool {
         self.languages.iter().any(|&language| {
-            let text = tail(self.text);
+            let text = clip_end(self.text, TAIL_BYTES);
             let split = match text.len() == self.text.len() {
                 true => self.reading.split(text, language),
                 false => Reading::default().split(text, language),
@@ -490,10 +491,6 @@ fn head_and_tail(text: &str) -> [Range<usize>; 2] {
     let head = clip(text, HEAD_BYTES).len();
     let tail = clip_end(text.get(head..).unwrap_or_default(), TAIL_BYTES).len();
     [0..head, text.len() - tail..text.len()]
-}
-
-fn tail(text: &str) -> &str {
-    clip_end(text, TAIL_BYTES)
 }
 
 #[cfg(test)]

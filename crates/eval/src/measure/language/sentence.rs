@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::detect::letters;
+use super::detect::end_of_letters;
 use crate::measure::excerpt::clip;
 
 /// A quotation is searched for its end within so many bytes.
@@ -288,19 +288,19 @@ impl Splitter<'_, '_> {
     fn plain_run(&self, rest: &[u8]) -> usize {
         let mut run = 0;
         loop {
-            run += letters(rest.get(run..).unwrap_or_default());
-            while rest.get(run).is_some_and(u8::is_ascii_alphanumeric) {
-                run += 1;
+            run = end_of_letters(rest, run);
+            let begins_word = |next: &[u8]| {
+                next.first().is_some_and(u8::is_ascii_alphanumeric) && !self.contrast.begins(next, true)
+            };
+            match rest.get(run) {
+                Some(b' ') if self.spaced && rest.get(run + 1..).is_some_and(begins_word) => run += 1,
+                Some(byte) if byte.is_ascii_digit() => {
+                    while rest.get(run).is_some_and(u8::is_ascii_digit) {
+                        run += 1;
+                    }
+                }
+                _ => return run,
             }
-            if !self.spaced || rest.get(run) != Some(&b' ') {
-                return run;
-            }
-            let next = rest.get(run + 1..).unwrap_or_default();
-            let is_word = next.first().is_some_and(u8::is_ascii_alphanumeric);
-            if !is_word || self.contrast.begins(next, true) {
-                return run;
-            }
-            run += 1;
         }
     }
 

@@ -3,8 +3,9 @@
 //! In: for each group, a pattern of verbs. Out: the groups of which the words have the beginning of a verb, which is
 //! all of it for most. A group whose verbs have no known beginnings may always be there.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex_syntax::hir::literal::Extractor;
+
+use super::occurrences::Occurrences;
 
 /// Most beginnings of the verbs of one group.
 const MAX_LITERALS: usize = 1000;
@@ -30,8 +31,8 @@ impl Groups {
 
 #[derive(Debug)]
 pub(super) struct VerbFinder {
-    automaton: AhoCorasick,
-    /// By pattern of the automaton.
+    beginnings: Occurrences,
+    /// By beginning.
     groups: Vec<Groups>,
     /// Those whose verbs have no known beginnings.
     always: Groups,
@@ -58,20 +59,16 @@ impl VerbFinder {
                 _ => always = always.with(group),
             }
         }
-        let kind = Some(AhoCorasickKind::DFA);
-        let automaton = AhoCorasick::builder().kind(kind).build(literals).map_err(|e| e.to_string())?;
-        Ok(VerbFinder { automaton, groups, always, all })
+        Ok(VerbFinder { beginnings: Occurrences::of(&literals, false)?, groups, always, all })
     }
 
     /// The groups that may be in `words`.
     pub(super) fn find(&self, words: &str) -> Groups {
         let mut found = self.always;
-        for verb in self.automaton.find_overlapping_iter(words) {
-            found = found.with(self.groups.get(verb.pattern().as_usize()).copied().unwrap_or(self.all));
-            if found == self.all {
-                break;
-            }
-        }
+        self.beginnings.find_each(words, |beginning, _| {
+            found = found.with(self.groups.get(beginning).copied().unwrap_or(self.all));
+            found != self.all
+        });
         found
     }
 }

@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use foldhash::HashMap;
 use serde::Deserialize;
+
+use super::occurrences::Occurrences;
 
 verdict_otlp::labelled_enum! {
     /// A closed class of words.
@@ -228,9 +229,9 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: Vec<Entry>,
-    /// By pattern of the automaton, its entry: an entry has several spellings.
+    spellings: Occurrences,
+    /// By spelling, its entry, which may have several.
     entry: Vec<usize>,
-    automaton: AhoCorasick,
     /// By word in lower case, those with a value.
     values: HashMap<String, (WordClasses, u8)>,
     /// By word, those that no text is searched for.
@@ -284,20 +285,19 @@ impl Table {
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
         let names = entries.iter().filter(|entry| entry.form.is_name);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
-        // A DFA takes more memory than the other kinds, and less than half of their instructions.
-        let kind = Some(AhoCorasickKind::DFA);
-        let automaton = AhoCorasick::builder().ascii_case_insensitive(true).kind(kind).build(patterns);
-        Ok(Table { entries, entry, automaton: automaton.map_err(|e| e.to_string())?, values, names, spaced })
+        Ok(Table { entries, spellings: Occurrences::of(&patterns, true)?, entry, values, names, spaced })
     }
 
     /// The words of closed classes in `text`.
     pub(crate) fn places(&self, text: &str) -> Places {
-        let found = self.automaton.find_overlapping_iter(text).filter_map(|found| {
-            let entry = self.entries.get(*self.entry.get(found.pattern().as_usize())?)?;
-            let end = entry.form.end(text, found.range(), self.spaced)?;
-            (!entry.yields(text, found.start(), end)).then_some((found.range(), end, entry))
+        let mut found: Vec<(Range<usize>, usize, &Entry)> = Vec::new();
+        self.spellings.find_each(text, |spelling, at| {
+            let entry = self.entry.get(spelling).and_then(|nth| self.entries.get(*nth));
+            let held = entry.and_then(|entry| Some((entry, entry.form.end(text, at.clone(), self.spaced)?)));
+            let held = held.filter(|(entry, end)| !entry.yields(text, at.start, *end));
+            found.extend(held.map(|(entry, end)| (at, end, entry)));
+            true
         });
-        let mut found: Vec<(Range<usize>, usize, &Entry)> = found.collect();
         found.sort_by_key(|(at, end, entry)| {
             (at.start, usize::MAX - at.end, usize::MAX - end, usize::MAX - entry.form.conditions())
         });

@@ -154,7 +154,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
 fn flags(arguments: &Value) -> Vec<(String, bool)> {
     let Some(arguments) = arguments.as_object() else { return Vec::new() };
     let nested = arguments.values().filter_map(Value::as_object).flatten();
-    let flag = |(key, value): (&String, &Value)| Some((key.clone(), value.as_bool()?));
+    let flag = |(key, value): (&String, &Value)| value.as_bool().map(|is| (key.clone(), is));
     arguments.iter().chain(nested).filter_map(flag).take(MAX_FLAGS).collect()
 }
 

@@ -58,18 +58,17 @@ fn of_call(
 ) -> Option<Vec<(Vec<String>, Option<Finding>)>> {
     let view = trace.views.get(llm)?;
     let arguments = call.parsed.as_deref()?.as_object()?;
-    let users = view.input.iter().filter(|message| message.role == Role::User);
-    let from_user: Vec<&Text> =
-        users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
+    let said_by = |role: Role| -> Vec<&Text> {
+        let messages = view.input.iter().filter(|message| message.role == role);
+        messages.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect()
+    };
+    let from_user = said_by(Role::User);
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
     let keys = memo.shared::<KeyNames>();
     let is_money = |key: &str| names::has(&keys.of(key), WordClass::Amount);
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
     let (mut given, mut derived) = (None, None);
-    let systems = view.input.iter().filter(|message| message.role == Role::System);
-    let rules: Vec<&Text> =
-        systems.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
         let name: Vec<String> =
@@ -99,7 +98,7 @@ fn of_call(
         let is_pack = given.iter().any(|of| of * number == passed);
         let mut is_derived = || {
             derived
-                .get_or_insert_with(|| derived_from(memo, given, &rules))
+                .get_or_insert_with(|| derived_from(memo, given, &said_by(Role::System)))
                 .iter()
                 .any(|of| is_rounded(*of, passed))
         };

@@ -38,7 +38,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !is_whole || answer.len() > MAX_ANSWER || !memo.budget.spend(1 + answer.len() / BYTES_PER_STEP) {
         return None;
     }
-    let may_have = answer.contains(['@', '+']);
+    let may_have = memchr::memchr2(b'@', b'+', answer.as_bytes()).is_some();
     let is_address = |text: &str| !text.starts_with('+') && text.contains('@');
     let found = ADDRESS.find_iter(answer).chain(PHONE.find_iter(answer)).take(MAX_FOUND);
     let found: Vec<&str> = if may_have { found.map(|found| found.as_str()).collect() } else { Vec::new() };

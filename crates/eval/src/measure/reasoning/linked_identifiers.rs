@@ -5,6 +5,7 @@
 //! returns. Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
 
 use crate::measure::Memo;
+use crate::measure::numbers::next_digit;
 use crate::measure::records::{Field, Record, Structure};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
@@ -76,20 +77,16 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
 /// measures or ordinals ("10am", "20th").
 pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
     let is_joint = |byte: &u8| matches!(byte, b'-' | b'_');
+    let is_part = move |byte: &u8| byte.is_ascii_alphanumeric() || is_joint(byte);
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
-        while !rest.is_empty() {
-            let (mut len, mut digits) = (0, 0);
-            for byte in rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || is_joint(byte)) {
-                len += 1;
-                digits += usize::from(byte.is_ascii_digit());
-            }
-            let word = rest.get(..len).unwrap_or_default();
-            rest = rest.get(len + 1..).unwrap_or_default();
-            // Most words have no digits.
-            if digits < MIN_DIGITS {
-                continue;
-            }
+        // Most words have no digits.
+        while let Some(digit) = next_digit(rest, 0) {
+            let (before, behind) = rest.split_at_checked(digit)?;
+            let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |at| at + 1);
+            let len = behind.iter().take_while(|byte| is_part(byte)).count();
+            let word = rest.get(start..digit + len).unwrap_or_default();
+            rest = behind.get(len + 1..).unwrap_or_default();
             let start = word.iter().position(|byte| !is_joint(byte)).unwrap_or_default();
             let end = word.iter().rposition(|byte| !is_joint(byte)).map_or(start, |last| last + 1);
             if let Some(word) = word.get(start..end).filter(|word| is_identifier(word)) {

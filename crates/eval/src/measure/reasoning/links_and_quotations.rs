@@ -106,10 +106,11 @@ fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
             out.extend(straight.chunks_exact(2).filter_map(|pair| Some((pair.first()? + 1, *pair.get(1)?))));
         }
         let mut open = None;
-        for (at, c) in line.char_indices() {
-            match (c, open) {
-                ('“', _) => open = Some(from + at + c.len_utf8()),
-                ('”', Some(start)) => {
+        // The first byte of both marks.
+        for at in memchr::memchr_iter(0xe2, line.as_bytes()) {
+            match (line.get(at..).and_then(|rest| rest.chars().next()), open) {
+                (Some('“'), _) => open = Some(from + at + '“'.len_utf8()),
+                (Some('”'), Some(start)) => {
                     out.push((start, from + at));
                     open = None;
                 }

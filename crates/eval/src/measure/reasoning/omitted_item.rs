@@ -8,6 +8,7 @@
 //! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
 //! that gave the answer.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -70,15 +71,21 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let texts: Vec<&str> = arguments.clone().chain(results).chain([answer]).collect();
     let at = agent.answer_at?;
     let task = conduct.task(MAX_TASK);
-    let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
-    let language = task.and_then(|task| Language::detected(task, None, memo));
+    let lower = task.map(|task| lowercase(task)).unwrap_or_default();
+    let read = OnceCell::new();
     let of_request = passed.iter().find_map(|(tool, things)| {
         let known = |thing: &str| {
             let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
         };
         memo.budget.spend(things.len() * texts.len()).then_some(())?;
-        Some((tool, joined_things(&asked, things, language).into_iter().find(|thing| !known(thing))?))
+        // Most requests name none of them.
+        things.iter().filter(|thing| may_be_named(thing, &lower)).nth(MIN_CALLS - 1)?;
+        let (asked, language) = read.get_or_init(|| {
+            let language = task.and_then(|task| Language::detected(task, None, memo));
+            (task.map(|task| words_with_signs(task)).unwrap_or_default(), language)
+        });
+        Some((tool, joined_things(asked, things, *language).into_iter().find(|thing| !known(thing))?))
     });
     let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
     if let Some((tool, thing)) = of_request {
@@ -150,6 +157,12 @@ fn words_with_signs(text: &str) -> String {
         }
     }
     lowercase(&out)
+}
+
+/// Whether a request in lower case may name a thing: it has the first letters and digits of it.
+fn may_be_named(thing: &str, request: &str) -> bool {
+    let mut runs = thing.split(|c: char| !c.is_ascii_alphanumeric()).filter(|run| !run.is_empty());
+    runs.next().is_none_or(|run| request.contains(&run.to_ascii_lowercase()))
 }
 
 /// The single words that a request joins to one of the things, at least two of which it names.

@@ -130,14 +130,22 @@ fn listed_names(task: &str, memo: &Memo) -> Vec<String> {
         .filter(|language| language.is_spaced() && *language != Language::German);
     let Some(language) = language else { return Vec::new() };
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
-    let lists = sentences.filter(|sentence| !language.classes(sentence).has_any(RELATES));
-    let mut lists = lists.map(|sentence| names_of(sentence, language)).filter(|names| names.len() > 1);
+    // Each name has a capital.
+    let may_list = |text: &&str| {
+        text.bytes().filter(u8::is_ascii_uppercase).count() > 1
+            || !text.is_ascii() && text.chars().filter(|c| c.is_uppercase()).count() > 1
+    };
+    let mut lists =
+        sentences.filter(may_list).map(|text| names_of(text, language)).filter(|names| names.len() > 1);
     // Which of several lists is meant, is not known.
     lists.next().filter(|_| lists.next().is_none()).unwrap_or_default()
 }
 
 fn names_of(sentence: &str, language: Language) -> Vec<String> {
     let places = language.table().places(sentence);
+    if places.all().has_any(RELATES) {
+        return Vec::new();
+    }
     let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
     let mut lists = conjunctions.filter_map(|place| {
         let (before, behind) = (sentence.get(..place.at.start)?, sentence.get(place.at.end..)?);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::answer::{masked, sentences};
 use crate::measure::Memo;
+use crate::measure::excerpt::push_lowercase;
 use crate::measure::language::{Language, Place, WordClass, WordClasses, classes, classes_of};
 use crate::measure::numbers::with_joined_groups;
 
@@ -93,54 +94,72 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
 /// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
 /// sign inside a word is part of it.
 pub(super) fn words_of(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len() + 2);
-    out.push(b' ');
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(' ');
     // White space that is not ASCII, and "’", begin with one of these.
     let bytes = text.as_bytes();
     let may_have_space =
         || memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some();
     if !text.is_ascii() && may_have_space() {
         text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
-    } else {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
-            let end = rest.iter().position(is_space).unwrap_or(rest.len());
-            let word = rest.get(..end).unwrap_or_default();
-            match word.is_ascii() {
-                true => push_ascii_word(&mut out, word),
-                false => push_word(&mut out, str::from_utf8(word).unwrap_or_default()),
+        return out;
+    }
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (mut start, mut stop, mut end, mut seen) = (0, 0, 0, SPACE);
+        for byte in rest.bytes() {
+            let class = CLASSES[usize::from(byte)];
+            if class == SPACE {
+                break;
             }
-            rest = rest.get(end + 1..).unwrap_or_default();
+            if class == PART {
+                start = if stop == 0 { end } else { start };
+                stop = end + 1;
+            }
+            end += 1;
+            seen |= class;
         }
+        if seen & OTHER != 0 {
+            push_word(&mut out, rest.get(..end).unwrap_or_default());
+        } else if stop > 0 {
+            out.push_str(rest.get(start..stop).unwrap_or_default());
+            out.push(' ');
+        }
+        rest = rest.get(end + 1..).unwrap_or_default();
     }
     out.make_ascii_lowercase();
-    String::from_utf8(out).unwrap_or_default()
+    out
 }
 
-fn push_ascii_word(out: &mut Vec<u8>, mut word: &[u8]) {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
-    while let [first, rest @ ..] = word
-        && !is_part(first)
-    {
-        word = rest;
-    }
-    while let [rest @ .., last] = word
-        && !is_part(last)
-    {
-        word = rest;
-    }
-    if !word.is_empty() {
-        out.extend_from_slice(word);
-        out.push(b' ');
-    }
-}
+/// What a byte is for the words of a text; each but the first one is a bit.
+const SPACE: u8 = 0;
+/// Letters, digits and signs with which a word may begin and end.
+const PART: u8 = 1;
+const SIGN: u8 = 2;
+/// Part of a character that is not ASCII.
+const OTHER: u8 = 4;
 
-fn push_word(out: &mut Vec<u8>, word: &str) {
-    let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
+const CLASSES: [u8; 256] = {
+    let mut classes = [SIGN; 256];
+    let mut at = 0;
+    while at < classes.len() {
+        classes[at] = match at as u8 {
+            b' ' | b'\t'..=b'\r' => SPACE,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'$' | b'%' => PART,
+            0x80.. => OTHER,
+            _ => SIGN,
+        };
+        at += 1;
+    }
+    classes
+};
+
+fn push_word(out: &mut String, word: &str) {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '$' | '€' | '£' | '¥' | '%');
+    let word = word.trim_matches(|c| !is_part(c));
     if !word.is_empty() {
-        out.extend_from_slice(word.chars().flat_map(char::to_lowercase).collect::<String>().as_bytes());
-        out.push(b' ');
+        push_lowercase(out, word);
+        out.push(' ');
     }
 }
 
@@ -181,7 +200,9 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
     let plain = masked(answer);
     // An answer that is JSON consists of facts.
     let is_json = plain.trim_start().starts_with(['{', '[']);
-    if is_json || !plain.contains(['"', '“', '{', '>', '«', '„']) {
+    let may_quote = memchr::memchr3(b'"', b'{', b'>', plain.as_bytes()).is_some()
+        || !plain.is_ascii() && plain.contains(['“', '«', '„']);
+    if is_json || !may_quote {
         return plain;
     }
     let mut out = plain.into_owned();

@@ -365,10 +365,10 @@ impl FactChecker<'_, '_> {
         let mut facts = Vec::new();
         for &(start, end) in &self.sentences {
             let Some(sentence) = self.prose.get(start..end) else { continue };
-            let lower = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase)).count();
+            let lower = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase));
             let is_heading =
                 sentence.trim_start().starts_with(['#', '*', '-', '|']) || sentence.trim_end().ends_with(':');
-            if is_heading || (lower < 2 && sentence.trim().len() != self.prose.trim().len()) {
+            if is_heading || (lower.take(2).count() < 2 && sentence.trim().len() != self.prose.trim().len()) {
                 continue;
             }
             for name in request::names(sentence) {

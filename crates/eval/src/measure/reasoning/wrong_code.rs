@@ -9,6 +9,8 @@
 //! In: what the user said, and the successful calls of an agent. Out: one finding for each agent, on the model span
 //! that wrote the call.
 
+use std::borrow::Cow;
+
 use foldhash::HashSet;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -42,6 +44,7 @@ const NOUN_FOLLOWS: [&str; 12] =
     ["my", "our", "the", "of", "for", "from", "this", "that", "with", "on", "in", "refund"];
 
 regex!(TAG, r"\b[a-z]{2,3}-[A-Z]{2}\b");
+const LONGEST_TAG: usize = 6;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -90,9 +93,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 fn passed(call: &Call) -> impl Iterator<Item = (&str, String)> {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     arguments.take(MAX_ARGUMENTS).filter_map(|(key, value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), |text| text.trim().to_owned());
-        let is_tag = || TAG.find(&value).is_some_and(|found| found.len() == value.len());
-        (is_number(&value) || is_tag()).then_some((key.as_str(), value))
+        let value = match value {
+            Value::String(text) => Cow::Borrowed(text.trim()),
+            Value::Number(number) => Cow::Owned(number.to_string()),
+            _ => return None,
+        };
+        let is_tag =
+            || value.len() <= LONGEST_TAG && TAG.find(&value).is_some_and(|found| found.len() == value.len());
+        (is_number(&value) || is_tag()).then(|| (key.as_str(), value.into_owned()))
     })
 }
 

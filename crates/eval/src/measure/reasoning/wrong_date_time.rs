@@ -27,7 +27,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes};
-use crate::measure::tool_purpose::{ToolPurpose, stems};
+use crate::measure::tool_purpose::{ToolObjects, ToolPurpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call};
@@ -269,7 +269,8 @@ impl<'a> Request<'a> {
         {
             return false;
         }
-        let is_object = |word: &str| stems(word).any(|stem| purpose.objects.contains(&stem));
+        let objects = ToolObjects::of_call(self.trace, self.memo, call);
+        let is_object = |word: &str| stems(word).any(|stem| objects.0.contains(&stem));
         let (before, behind) =
             (self.task.get(..at.start).unwrap_or_default(), self.task.get(at.end..).unwrap_or_default());
         let words = before.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));

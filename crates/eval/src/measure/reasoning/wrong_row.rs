@@ -13,6 +13,7 @@
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call; none but the span where words of a language that is not read could exclude it.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
@@ -64,7 +65,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 }
 
 fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
-    let Conduct { trace, memo, agent, .. } = *conduct;
+    let memo = conduct.memo;
     let task = conduct.task(MAX_TASK)?;
     let calls: Vec<&Call> = conduct.calls(MAX_CALLS).map(|(_, call)| call).collect();
     let has_succeeded =
@@ -72,28 +73,12 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     let actions = conduct.calls(MAX_CALLS).filter(|(i, _)| has_succeeded(*i)).map(|(_, call)| call).skip(1);
     let mut actions = actions.filter(|call| conduct.is_action(call)).peekable();
     actions.peek()?;
-    let replies = Replies::of(trace, memo);
-    let replied: Vec<(Idx, &Text)> =
-        agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
-    let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
-    let asked = Words::of(task, memo).to_string() + &answers.concat();
-    let detected = Language::detected(task, None, memo);
-    let language = detected.unwrap_or(Language::English);
-    let is_of_others = speaks_of_others(task, language, memo)
-        || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
-    if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
-        return None;
-    }
-    let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
-    let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
-    if !memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4) {
-        return None;
-    }
-    let answer = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
-    let request = Request { task, language, asked, answers, turns, answer, calls: &calls, memo };
+    // Most actions pass no value of a row, and then the request is not read.
+    let request = OnceCell::new();
+    let request = || request.get_or_init(|| Request::of(conduct, task, &calls)).as_ref();
     actions.find_map(|call| {
-        let (meant, passed) = request.other_row(call)?;
-        if detected.is_none_or(|language| !language.is_spaced()) {
+        let (meant, passed) = other_row(&calls, call, memo, request)?;
+        if Language::detected(task, None, memo).is_none_or(|language| !language.is_spaced()) {
             return Some((call.llm?, None));
         }
         let rationale = format!(
@@ -132,50 +117,81 @@ struct Request<'a> {
     memo: &'a Memo,
 }
 
-impl Request<'_> {
-    /// The name of the row that the request is about, and the value of another row that the call passes.
-    fn other_row(&self, call: &Call) -> Option<(String, String)> {
-        let passed = values(call);
-        let earlier = self.calls.iter().filter(|other| other.start < call.start && other.result.is_some());
-        for lookup in earlier {
-            let structure = Structure::of(lookup.result.as_ref()?, self.memo)?;
-            let Structure(Some(parsed)) = &*structure else { continue };
-            for list in 0..parsed.lists.len().min(MAX_VALUES) {
-                let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
-                let rows: Vec<&Record> = rows.collect();
-                let whole: Vec<Record> = with_children(parsed, list);
-                let rows = if whole.is_empty() { rows } else { whole.iter().collect() };
-                if rows.len() < 2
-                    || !self.memo.budget.spend(parsed.records.len() / 8 + rows.len() * passed.len())
-                {
-                    continue;
-                }
-                let found = passed.iter().find_map(|value| self.of_other(&rows, value, call, lookup));
-                if found.is_some() {
-                    return found;
-                }
+/// The name of the row that the request is about, and the value of another row that the call passes.
+fn other_row<'r>(
+    calls: &[&Call],
+    call: &Call,
+    memo: &Memo,
+    request: impl Fn() -> Option<&'r Request<'r>>,
+) -> Option<(String, String)> {
+    let passed = values(call);
+    let earlier = calls.iter().filter(|other| other.start < call.start && other.result.is_some());
+    for lookup in earlier {
+        let structure = Structure::of(lookup.result.as_ref()?, memo)?;
+        let Structure(Some(parsed)) = &*structure else { continue };
+        for list in 0..parsed.lists.len().min(MAX_VALUES) {
+            let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
+            let rows: Vec<&Record> = rows.collect();
+            let whole: Vec<Record> = with_children(parsed, list);
+            let rows = if whole.is_empty() { rows } else { whole.iter().collect() };
+            if rows.len() < 2 || !memo.budget.spend(parsed.records.len() / 8 + rows.len() * passed.len()) {
+                continue;
+            }
+            let found = passed.iter().find_map(|value| {
+                let other = only_row(&rows, value)?;
+                request()?.of_other(&rows, other, value, (call, lookup))
+            });
+            if found.is_some() {
+                return found;
             }
         }
-        None
+    }
+    None
+}
+
+/// The only row that has a value.
+fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
+    // A short number is an identifier only where it is called one.
+    let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
+    let is_value = |field: &Field| {
+        field.shown().eq_ignore_ascii_case(value)
+            && (!is_number || field.name.last().is_some_and(|word| word == "id"))
+    };
+    let mut having = rows.iter().filter(|row| row.fields.iter().any(is_value));
+    having.next().filter(|_| having.next().is_none()).copied()
+}
+
+impl<'a> Request<'a> {
+    /// `None` if the request is about something else, or too long.
+    fn of(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<Request<'a>> {
+        let Conduct { trace, memo, agent, .. } = *conduct;
+        let replies = Replies::of(trace, memo);
+        let replied: Vec<(Idx, &Text)> =
+            agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
+        let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
+        let asked = Words::of(task, memo).to_string() + &answers.concat();
+        let language = Language::detected(task, None, memo).unwrap_or(Language::English);
+        let is_of_others = speaks_of_others(task, language, memo)
+            || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
+        if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
+            return None;
+        }
+        let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
+        let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
+        memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4).then_some(())?;
+        let answer = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
+        Some(Request { task, language, asked, answers, turns, answer, calls, memo })
     }
 
+    /// The same of a row that has the value, which the call passes after a lookup.
     fn of_other(
         &self,
         rows: &[&Record],
+        other: &Record,
         value: &str,
-        call: &Call,
-        lookup: &Call,
+        (call, lookup): (&Call, &Call),
     ) -> Option<(String, String)> {
-        // A short number is an identifier only where it is called one.
-        let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
-        let is_value = |field: &Field| {
-            field.shown().eq_ignore_ascii_case(value)
-                && (!is_number || field.name.last().is_some_and(|word| word == "id"))
-        };
-        let has = |row: &&&Record| row.fields.iter().any(is_value);
-        let mut having = rows.iter().filter(has);
-        let (other, None) = (having.next()?, having.next()) else { return None };
-        let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, *other));
+        let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, other));
         let mut named = not_other().filter_map(|row| Some((*row, self.object(row, other)?)));
         let first = named.next();
         let by_code = || self.named_by_code(not_other(), other, value);

@@ -21,6 +21,8 @@ pub(crate) struct KeyNames {
     known: RefCell<HashMap<String, Name>>,
     /// Names of one word that were asked for last, see [`slot`].
     recent: RefCell<[Option<Name>; SLOTS]>,
+    /// Without words.
+    none: Name,
 }
 
 /// Places of [`KeyNames::recent`].
@@ -31,6 +33,11 @@ fn slot(key: &str) -> usize {
 }
 
 impl KeyNames {
+    /// Of what has no key.
+    pub(crate) fn none(&self) -> &Name {
+        &self.none
+    }
+
     /// The words of `key`.
     pub(crate) fn of(&self, key: &str) -> Name {
         let is_same = |name: &&Name| matches!(&***name, [word] if word == key);

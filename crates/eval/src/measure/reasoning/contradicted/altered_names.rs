@@ -26,11 +26,19 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     let is_sign = |c: char| !c.is_alphanumeric();
     let mut before = false;
-    let mut ends_name = |word: &str| {
-        let is_capitalised = word.trim_start_matches(is_sign).starts_with(char::is_uppercase);
-        std::mem::replace(&mut before, is_capitalised) && is_capitalised
+    let mut ends_name =
+        |is_capitalised: bool| std::mem::replace(&mut before, is_capitalised) && is_capitalised;
+    let mut has_name = |word: &str| match word.is_ascii() {
+        true => {
+            let first = word.bytes().find(u8::is_ascii_alphanumeric);
+            ends_name(first.is_some_and(|first| first.is_ascii_uppercase()))
+        }
+        // It may contain white space that is not ASCII.
+        false => word
+            .split_whitespace()
+            .any(|word| ends_name(word.trim_start_matches(is_sign).starts_with(char::is_uppercase))),
     };
-    if !prose.split_whitespace().any(&mut ends_name) {
+    if !prose.split_ascii_whitespace().any(&mut has_name) {
         return;
     }
     let written: Vec<&str> = prose.split_whitespace().collect();

@@ -23,6 +23,8 @@ const MAX_CELLS: usize = 24;
 const MAX_LEVELS: usize = 8;
 /// Longer words are not looked up.
 const LONGEST_WORD: usize = 32;
+/// Roughly, with the space behind it.
+const BYTES_PER_WORD: usize = 6;
 /// Shorter common words name no row.
 const MIN_ASKED: usize = 4;
 /// Shorter values name no row.
@@ -118,8 +120,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
         name_by_children(rows, said);
     }
     tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, said)));
-    let asked = words_of(exchange.task);
-    tables.iter_mut().flatten().for_each(|row| row.accept_asked(&asked));
+    tables.iter_mut().flatten().for_each(|row| row.accept_asked(exchange.asked()));
     tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
     tables.truncate(MAX_TABLES);
     Some(tables)
@@ -205,14 +206,15 @@ fn may_be_named(record: &Record, said: &WordSet<'_>) -> bool {
 struct WordSet<'t> {
     text: &'t str,
     runs: HashSet<&'t [u8], foldhash::fast::RandomState>,
-    /// Whether a run with this first byte and length may occur: most words are looked up here only.
+    /// Whether a run with these bytes at both ends and this length may occur: most words are looked up here only.
     has: [bool; 256],
 }
 
 /// The place of a run in [`WordSet::has`].
 fn place(run: &[u8]) -> usize {
-    let first = run.first().map_or(0, u8::to_ascii_lowercase);
-    usize::from(first.wrapping_mul(9).wrapping_add(run.len() as u8))
+    let of = |end: Option<&u8>| end.map_or(0, u8::to_ascii_lowercase);
+    let ends = of(run.first()).wrapping_mul(9).wrapping_add(of(run.last()).wrapping_mul(37));
+    usize::from(ends.wrapping_add(run.len() as u8))
 }
 
 /// The runs of a text between ASCII characters that are neither letters nor digits.
@@ -223,10 +225,12 @@ fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
 
 impl<'t> WordSet<'t> {
     fn new(text: &'t str) -> WordSet<'t> {
-        let runs: HashSet<_, _> = runs(text).collect();
+        let words = text.len() / BYTES_PER_WORD;
+        let mut known = HashSet::with_capacity_and_hasher(words, foldhash::fast::RandomState::default());
+        known.extend(runs(text));
         let mut has = [false; 256];
-        runs.iter().for_each(|run| has[place(run)] = true);
-        WordSet { text, runs, has }
+        known.iter().for_each(|run| has[place(run)] = true);
+        WordSet { text, runs: known, has }
     }
 
     /// Whether they may have a name: most rows are not named.
@@ -237,16 +241,15 @@ impl<'t> WordSet<'t> {
 
 /// Whether the words may have the value: they have each run of ASCII letters and digits in it.
 fn is_said(field: &Field, said: &WordSet<'_>) -> bool {
-    runs(field.shown()).filter(|run| run.is_ascii()).all(|run| {
-        if !said.has[place(run)] {
-            return false;
-        }
+    let runs = || runs(field.shown()).filter(|run| run.is_ascii());
+    let is_run = |run: &[u8]| {
         let mut lower = [0; LONGEST_WORD];
         let Some(lower) = lower.get_mut(..run.len()) else { return true };
         lower.copy_from_slice(run);
         lower.make_ascii_lowercase();
         said.runs.contains(&*lower)
-    })
+    };
+    runs().all(|run| said.has[place(run)]) && runs().all(is_run)
 }
 
 /// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of

@@ -13,7 +13,7 @@ use super::extremes::limits_time;
 use super::sources::names_of;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
-use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
 use crate::measure::records::{Field, Record};
 
 /// Superlatives, and whether they ask for the largest values; none: it depends on the field.
@@ -62,16 +62,18 @@ const MAX_REQUEST: usize = 300;
 const LIMITS: WordClasses = classes!(Condition Exception Bound Restriction Contrast Comparison Neighbour);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if exchange.task.len() > MAX_REQUEST || exchange.task.matches('?').count() != 1 {
+        return;
+    }
     let asked = exchange.asked();
-    if exchange.task.len() > MAX_REQUEST
-        || exchange.task.matches('?').count() != 1
-        || limits_time(exchange.task)
-        || exchange.language.classes(exchange.task).has_any(LIMITS)
-    {
+    if !contains_any(asked, &SUPERLATIVES.map(|(form, _)| form)) {
         return;
     }
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
     let (Some((form, most)), None) = (superlatives.next(), superlatives.next()) else { return };
+    if limits_time(exchange.task) || exchange.language.classes(exchange.task).has_any(LIMITS) {
+        return;
+    }
     let Some((_, behind)) = asked.split_once(&format!(" {form} ")) else { return };
     let named: Vec<&str> = behind.split_whitespace().take(WITHIN).collect();
     let mut having = exchange.sources.structured.iter().flat_map(|source| {

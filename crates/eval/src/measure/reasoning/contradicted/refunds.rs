@@ -33,13 +33,18 @@ const MAX_KNOWN: usize = 200;
 const OTHERS: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if !vocabulary::has(&exchange.prose, Meaning::Refund) || !exchange.spends(exchange.sources.fields()) {
-        return;
+    if exchange.spends(exchange.sources.fields()) {
+        check_amount(exchange, outcome);
+        if outcome.findings.is_empty() {
+            check_count(exchange, outcome);
+        }
     }
-    check_amount(exchange, outcome);
-    if outcome.findings.is_empty() {
-        check_count(exchange, outcome);
-    }
+}
+
+/// The fields of records that are no rows of lists.
+fn singles<'e>(exchange: &'e Exchange<'_>) -> impl Iterator<Item = (&'e Source<'e>, &'e Record, &'e Field)> {
+    let records = exchange.sources.records().filter(|(.., record)| record.list.is_none());
+    records.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, record, field)))
 }
 
 /// Whether a tool pays back or looks up what was paid back.
@@ -49,11 +54,12 @@ fn is_of_refund(source: &Source<'_>) -> bool {
 
 /// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor
 /// `refundable`.
-fn is_amount_key(field: &Field, of_refund: bool) -> bool {
+fn is_amount_key(field: &Field, source: &Source<'_>) -> bool {
     let is_refund = |word: &str| vocabulary::is(word, Meaning::Refund) && word != "refundable";
     let is_amount = |word: &str| vocabulary::is(word, Meaning::Amount);
     let is_unit = |word: &str| MINOR.contains(&word) || currency::is_code(word);
-    let has_main = field.name.iter().any(|word| is_refund(word) || of_refund && is_amount(word));
+    let has_main = field.name.iter().any(|word| is_refund(word))
+        || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
     let is_count = matches!(&*field.name, [word] if word.ends_with("ed"));
     let is_plain = |word: &String| is_refund(word) || is_amount(word) || is_unit(word) || word == "total";
     has_main
@@ -65,10 +71,9 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut found: Vec<(&Source<'_>, &Record, &Field, f64)> = Vec::new();
     // Several refunds may be given as one.
     let mut sum = 0.0;
-    for (source, _, record) in exchange.sources.records().filter(|(.., record)| record.list.is_none()) {
-        let of_refund = is_of_refund(source);
-        for field in record.fields.iter().filter(|field| is_amount_key(field, of_refund)) {
-            let Some(value) = field.number().filter(|value| *value > 0.0) else { continue };
+    for (source, record, field) in singles(exchange) {
+        let value = field.number().filter(|value| *value > 0.0 && is_amount_key(field, source));
+        if let Some(value) = value {
             let is_minor = field.name.iter().any(|word| MINOR.contains(&word.as_str()));
             let value = if is_minor { value / HUNDRED } else { value };
             sum += value;
@@ -78,6 +83,9 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         }
     }
     let [(source, record, field, value)] = found.as_slice() else { return };
+    if !vocabulary::has(&exchange.prose, Meaning::Refund) {
+        return;
+    }
     let prose = &*exchange.grouped();
     let is = |n: &Number, value: f64| {
         n.possible_values()
@@ -163,20 +171,16 @@ fn check_count(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
     };
-    let counts = exchange
-        .sources
-        .records()
-        .filter(|(source, _, record)| record.list.is_none() && is_of_refund(source));
-    let counts =
-        counts.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, field)));
     let is_count = |field: &Field| matches!(&*field.name, [word] if word.ends_with("ed") && vocabulary::is(word, Meaning::Refund));
-    let mut counts = counts.filter_map(|(source, field)| {
-        let n = field
-            .number()
-            .filter(|n| is_count(field) && n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n))?;
+    let mut counts = singles(exchange).filter_map(|(source, _, field)| {
+        let is_small = |n: &f64| n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n);
+        let n = field.number().filter(is_small).filter(|_| is_count(field) && is_of_refund(source))?;
         Some((source, field, n as usize)).filter(|_| is_list(n as usize))
     });
     let (Some((source, field, count)), None) = (counts.next(), counts.next()) else { return };
+    if !vocabulary::has(&exchange.prose, Meaning::Refund) {
+        return;
+    }
     let counted: Vec<(&Clause<'_>, Vec<usize>)> =
         exchange.clauses.iter().map(|clause| (clause, counts_of(exchange, clause))).collect();
     if counted.iter().any(|(_, counts)| counts.contains(&count)) {

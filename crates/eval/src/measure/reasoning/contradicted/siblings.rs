@@ -38,6 +38,15 @@ struct Sentence<'a> {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if exchange.clauses.iter().all(|clause| clause.negated) || !exchange.spends(exchange.sources.fields()) {
+        return;
+    }
+    // Most results have neither, and then no sentence is read.
+    let sources = exchange.sources.structured.iter().filter(|source| has_siblings(source));
+    let sources: Vec<&Source<'_>> = sources.collect();
+    if sources.is_empty() || !exchange.spends(exchange.answer.len() / 8) {
+        return;
+    }
     let mut sentences: Vec<Sentence<'_>> = Vec::new();
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated) {
         let text = clause.sentence;
@@ -45,14 +54,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             sentences.push(Sentence { text, words: words_of(text) });
         }
     }
-    let relates = |of: &Sentence<'_>| exchange.language.classes(of.text).has_any(RELATES);
-    if sentences.is_empty() || !exchange.spends(exchange.sources.fields() + exchange.answer.len() / 8) {
+    sentences.retain(|of| !exchange.language.classes(of.text).has_any(RELATES));
+    if sentences.is_empty() {
         return;
     }
-    sentences.retain(|of| !relates(of));
     let words = words_of(exchange.answer);
     let said: HashSet<&str> = words.split(' ').collect();
-    for source in &exchange.sources.structured {
+    for source in sources {
         let found = of_objects(exchange, source, (&sentences, &said), outcome)
             .or_else(|| of_years(exchange, source, &sentences, outcome));
         if let Some((returned, sentence)) = found {
@@ -60,6 +68,17 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
     }
+}
+
+/// Whether a result has two objects under keys, or a column of a year.
+fn has_siblings(source: &Source<'_>) -> bool {
+    let records = || source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+    records().filter(|record| is_object(record)).nth(1).is_some()
+        || records().any(|record| record.fields.iter().any(|field| year_in(&field.name).is_some()))
+}
+
+fn is_object(record: &Record) -> bool {
+    record.list.is_none() && record.key.iter().map(String::len).sum::<usize>() >= MIN_KEY
 }
 
 /// What is linked to the key of one object and is the value of another one.
@@ -70,10 +89,8 @@ fn of_objects<'a>(
     outcome: &mut Outcome,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
-    let is_object = |record: &&Record| {
-        record.list.is_none() && record.key.iter().map(String::len).sum::<usize>() >= MIN_KEY
-    };
-    let objects: Vec<&Record> = parsed.records.iter().filter(is_object).take(MAX_FIELDS).collect();
+    let objects = parsed.records.iter().filter(|record| is_object(record));
+    let objects: Vec<&Record> = objects.take(MAX_FIELDS).collect();
     let is_said = |of: &&&Record| of.key.iter().all(|word| said.contains(word.as_str()));
     for own in objects.iter().filter(is_said) {
         let beside: Vec<&&Record> = objects

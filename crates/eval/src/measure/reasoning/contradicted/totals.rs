@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
+use crate::measure::excerpt::clip;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
@@ -93,9 +94,9 @@ fn is_rule(line: &str) -> bool {
 
 /// Whether the label of a line ends with a word for a total: "Weighted total: 6,777 words", "Gesamtpreis: 40 €".
 fn is_labelled_total(line: &str) -> bool {
-    let Some((label, _)) = line.split_once([':', '：']).filter(|(label, _)| label.len() <= MAX_LABEL) else {
-        return false;
-    };
+    let begin = clip(line, MAX_LABEL + '：'.len_utf8());
+    let label = begin.split_once([':', '：']).map(|(label, _)| label);
+    let Some(label) = label.filter(|label| label.len() <= MAX_LABEL) else { return false };
     let label = label.trim_matches(|c: char| !c.is_alphanumeric());
     let start = label.rfind(' ').map_or(0, |at| at + 1);
     vocabulary::find(label, &[Meaning::Total])
