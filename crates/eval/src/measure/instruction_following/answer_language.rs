@@ -13,7 +13,8 @@ use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::language::{Language, WordClass, classes_in};
 use crate::measure::vocabulary::{self, Meaning};
-use crate::measure::{Context, Finding};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Context, Finding, Memo};
 use crate::recognise::{Role, SpanView};
 
 /// Most bytes of instructions that are searched, and of a message of the user that is compared.
@@ -36,7 +37,9 @@ pub(super) fn check_answer_language(
     let mut texts = systems.flat_map(|message| message.parts.iter().filter_map(plain_text));
     let instruction = texts.find_map(|text| {
         struct Instruction(Option<String>);
-        context.memo.of(text, |text| Instruction(instruction(context, text))).0.clone()
+        let text = clip(text, MAX_INSTRUCTIONS);
+        context.memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
+        context.memo.recurring(text, || Instruction(instruction(text))).0.clone()
     })?;
     let user = view.input.iter().rfind(|message| message.role == Role::User)?;
     let said = user
@@ -57,15 +60,14 @@ pub(super) fn check_answer_language(
 }
 
 /// The sentence that asks for the language of the user.
-fn instruction(context: &Context<'_>, text: &str) -> Option<String> {
-    let text = clip(text, MAX_INSTRUCTIONS);
+fn instruction(text: &str) -> Option<String> {
     let mentions = vocabulary::find(text, &[Meaning::TheLanguage]);
     mentions.into_iter().take(MAX_MENTIONS).find_map(|(_, at)| {
         let sentence = sentence(text, at.start, at.end);
-        let is_of_user = vocabulary::has(sentence, Meaning::OfUser);
-        let is_plain = classes_in(sentence, None, context.memo)
+        let is_plain = classes_in(sentence, None, &Memo::new())
             .is_some_and(|classes| !classes.has(WordClass::Negation) && !classes.has(WordClass::Condition));
-        (is_of_user && is_plain && vocabulary::has(sentence, Meaning::Reply))
-            .then(|| head(sentence.trim(), 100).to_owned())
+        let asks =
+            is_plain && [Meaning::OfUser, Meaning::Reply].iter().all(|of| vocabulary::has(sentence, *of));
+        asks.then(|| head(sentence.trim(), 100).to_owned())
     })
 }

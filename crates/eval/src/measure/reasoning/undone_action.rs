@@ -99,22 +99,17 @@ fn verb_of(call: &Call) -> Option<String> {
 
 /// Whether the state of the thing that a result describes is that of a failure, which the call did not ask for.
 fn has_failed(call: &Call, memo: &Memo) -> bool {
-    let is_asked = || {
-        call.arguments.as_ref().is_some_and(|text| FAILED.iter().any(|of| contains_ignoring_case(text, of)))
-    };
-    let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT);
-    let may_be = |text: &str| FAILED.iter().any(|of| contains_ignoring_case(text, of));
-    let Some(structure) = result.filter(|text| may_be(text)).and_then(|text| Structure::of(text, memo))
-    else {
-        return false;
-    };
-    let is_state = |field: &Field| {
-        let is_key = matches!(&*field.name, [key] if matches!(key.as_str(), "status" | "state" | "result" | "outcome"));
-        is_key && field.text().is_some_and(|text| FAILED.iter().any(|of| text.eq_ignore_ascii_case(of)))
-    };
-    let first = structure.0.iter().filter_map(|parsed| parsed.records.first());
-    first.filter(|record| record.list.is_none()).flat_map(|record| &record.fields).any(is_state)
-        && !is_asked()
+    let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT && text.starts_with('{'));
+    let Some(structure) = result.and_then(|text| Structure::of(text, memo)) else { return false };
+    let is_key = |key: &str| matches!(key, "status" | "state" | "result" | "outcome");
+    let is_state = |field: &&Field| matches!(&*field.name, [key] if is_key(key));
+    let is_asked =
+        |state: &str| call.arguments.as_ref().is_some_and(|text| contains_ignoring_case(text, state));
+    let has_failed = |state: &&str| FAILED.contains(state) && !is_asked(state);
+    let first =
+        structure.0.iter().filter_map(|parsed| parsed.records.first()).filter(|record| record.list.is_none());
+    let states = first.flat_map(|record| &record.fields).filter(is_state).filter_map(Field::text);
+    states.map(str::trim).map(str::to_ascii_lowercase).any(|state| has_failed(&state.as_str()))
 }
 
 /// Whether words say that such an action was done: "i have now restarted", "was cancelled".
