@@ -69,18 +69,15 @@ impl<'a> Scan<'a> {
     /// The content of a length-delimited field.
     #[inline]
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let len = match self.rest {
-            [one, rest @ ..] if *one < 0x80 => {
-                self.rest = rest;
-                usize::from(*one)
+        let (len, rest) = match self.rest {
+            [one, rest @ ..] if *one < 0x80 => (usize::from(*one), rest),
+            [one, two, rest @ ..] if *two < 0x80 => (usize::from(*one & 0x7f) | usize::from(*two) << 7, rest),
+            _ => {
+                let len = usize::try_from(self.long_varint()?).map_err(|_| Malformed::CutOff)?;
+                (len, self.rest)
             }
-            [one, two, rest @ ..] if *two < 0x80 => {
-                self.rest = rest;
-                usize::from(*one & 0x7f) | usize::from(*two) << 7
-            }
-            _ => usize::try_from(self.long_varint()?).map_err(|_| Malformed::CutOff)?,
         };
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Malformed::CutOff)?;
+        let (taken, rest) = rest.split_at_checked(len).ok_or(Malformed::CutOff)?;
         self.rest = rest;
         Ok(taken)
     }

@@ -41,13 +41,23 @@ pub enum Value<'a> {
 impl<'a> Value<'a> {
     /// Reads an encoded `AnyValue`. Of several members the last one counts, as in every protobuf oneof.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
+        // Most values are one string.
+        let mut scan = Scan::new(encoded);
+        if let Ok(Some(any_value::STRING_VALUE)) = scan.tag()
+            && let Ok(bytes) = scan.bytes()
+            && scan.left() == 0
+        {
+            return string(bytes);
+        }
+        Value::last_member(encoded)
+    }
+
+    fn last_member(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
         let mut scan = Scan::new(encoded);
         while let Ok(Some(tag)) = scan.tag() {
             let read = match tag {
-                any_value::STRING_VALUE => {
-                    scan.bytes().map(|b| simdutf8::basic::from_utf8(b).map_or(Value::Empty, Value::Str))
-                }
+                any_value::STRING_VALUE => scan.bytes().map(string),
                 any_value::BOOL_VALUE => scan.varint().map(|v| Value::Bool(v != 0)),
                 any_value::INT_VALUE => scan.varint().map(|v| Value::Int(v as i64)),
                 any_value::DOUBLE_VALUE => scan.fixed64().map(|v| Value::Double(f64::from_bits(v))),
@@ -113,6 +123,10 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
+fn string(bytes: &[u8]) -> Value<'_> {
+    simdutf8::basic::from_utf8(bytes).map_or(Value::Empty, Value::Str)
+}
+
 /// The bytes of a string field as a string; empty if they are not UTF-8.
 pub fn text(bytes: &[u8]) -> &str {
     simdutf8::basic::from_utf8(bytes).unwrap_or("")
@@ -120,7 +134,23 @@ pub fn text(bytes: &[u8]) -> &str {
 
 /// Key and value of an encoded `KeyValue`. The value stays encoded, since most callers need those of few
 /// keys.
+#[inline]
 pub fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
+    // Every SDK writes the key, then the value, and nothing else.
+    let mut scan = Scan::new(pair);
+    if let Ok(Some(key_value::KEY)) = scan.tag()
+        && let Ok(key) = scan.bytes()
+        && let Ok(Some(key_value::VALUE)) = scan.tag()
+        && let Ok(value) = scan.bytes()
+        && scan.left() == 0
+    {
+        return (key, value);
+    }
+    last_pair_of(pair)
+}
+
+/// As [`pair_of`], of fields in any order.
+fn last_pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut scan = Scan::new(pair);
     while let Ok(Some(tag)) = scan.tag() {

@@ -127,17 +127,23 @@ pub fn value(out: &mut Vec<u8>, number: u32, value: Scalar<'_>) {
 /// Appends a `KeyValue` as field `number` of a message: [`SPAN_ATTRIBUTES`],
 /// [`super::value::EVENT_ATTRIBUTES`], [`super::value::LOG_ATTRIBUTES`].
 pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Scalar<'_>) {
+    if let Scalar::Str(text) = of
+        && let size = 6 + key.len() + text.len()
+        && number < 16
+        && size < 0x80
+    {
+        // The common case: all lengths take one byte.
+        out.reserve(2 + size);
+        out.extend_from_slice(&[(number << 3) as u8 | 2, size as u8, 0x0a, key.len() as u8]);
+        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(&[0x12, 2 + text.len() as u8, 0x0a, text.len() as u8]);
+        return out.extend_from_slice(text.as_bytes());
+    }
     let of_size = of.size();
     let size = field_size(1, key.len()) + field_size(2, of_size);
     out.reserve(field_size(number, size));
-    if number < 16 && size < 0x80 {
-        // The common case: all lengths take one byte.
-        out.extend_from_slice(&[(number << 3) as u8 | 2, size as u8, 0x0a, key.len() as u8]);
-    } else {
-        open(out, number, size);
-        open(out, 1, key.len());
-    }
-    out.extend_from_slice(key.as_bytes());
+    open(out, number, size);
+    bytes(out, 1, key.as_bytes());
     open(out, 2, of_size);
     of.write(out);
 }

@@ -1,10 +1,9 @@
 //! A cache of encoded attributes.
 //!
-//! In: a metric, a field of it, and a value. Out: the encoded attribute. The spans of a trace have few
-//! different attributes (a metric's result and score), so most are a copy of some forty bytes.
+//! In: a metric, a field of it, and a value. Out: the encoded attributes. The spans and events of a trace have few
+//! different ones (a metric's result and score), so most are a copy of some forty bytes.
 
-use verdict_otlp::value::SPAN_ATTRIBUTES;
-use verdict_otlp::write::{self, Scalar};
+use verdict_otlp::write::Scalar;
 
 /// Number of slots, selected by a hash. Eleven metrics have three common results each.
 const SLOTS: usize = 64;
@@ -64,14 +63,13 @@ impl AttributeCache {
         AttributeCache { slots: [None; SLOTS], bytes: Vec::with_capacity(SLOTS * 16) }
     }
 
-    /// Appends an attribute. `key` is called if it is not in the cache.
-    pub(super) fn put<'k>(
+    /// Appends attributes. `write` is called if they are not in the cache, and must depend on nothing else than these
+    /// three.
+    pub(super) fn put(
         &mut self,
         out: &mut Vec<u8>,
-        metric: &'static str,
-        field: &'static str,
-        value: Fixed,
-        key: impl FnOnce() -> &'k str,
+        (metric, field, value): (&'static str, &'static str, Fixed),
+        write: impl FnOnce(&mut Vec<u8>),
     ) {
         let mixed =
             metric.as_ptr() as u64 ^ (field.as_ptr() as u64).rotate_left(17) ^ value.bits().rotate_left(31);
@@ -101,7 +99,7 @@ impl AttributeCache {
             self.bytes.clear();
         }
         let start = self.bytes.len();
-        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, key(), value.scalar());
+        write(&mut self.bytes);
         self.slots[free] = Some(CachedAttribute { metric, field, value, start, end: self.bytes.len() });
         out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }

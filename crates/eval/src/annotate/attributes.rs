@@ -24,7 +24,7 @@ pub(super) fn result_label(passed: bool) -> &'static str {
 }
 
 /// Sets `key` to the configured prefix and the parts of `path`, joined by dots.
-fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str {
+pub(super) fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str {
     key.clear();
     key.push_str(&emission.prefix);
     for (n, part) in path.iter().enumerate() {
@@ -142,9 +142,10 @@ impl<'a> Writer<'a> {
     /// As [`Writer::put`], for attributes that repeat. `metric` is empty for those of the span.
     fn push_cached(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
         let (emission, key) = (self.of.emission, &mut self.key);
-        self.cache.put(out, metric, field, value, || match metric {
-            "" => set_key(key, emission, &[field]),
-            metric => set_key(key, emission, &[metric, field]),
+        self.cache.put(out, (metric, field, value), |out| {
+            let path = [metric, field];
+            let key = set_key(key, emission, &path[usize::from(metric.is_empty())..]);
+            write::attribute(out, SPAN_ATTRIBUTES, key, value.scalar());
         });
     }
 

@@ -13,7 +13,8 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
-use super::attributes::result_label;
+use super::attribute_cache::{AttributeCache, Fixed};
+use super::attributes::{result_label, set_key};
 use super::findings::TraceFindings;
 use super::record_head::{INFO, WARN, put_head};
 use super::summary::{Annotator, ExplainedMeasurement};
@@ -36,11 +37,13 @@ pub(super) struct Sources<'a> {
     of_span: Vec<u8>,
     judge: Option<&'a str>,
     of_judge: Vec<u8>,
+    cache: AttributeCache,
 }
 
 impl<'a> Sources<'a> {
     pub(super) fn new(field: u32) -> Sources<'a> {
-        Sources { field, at: None, of_span: Vec::new(), judge: None, of_judge: Vec::new() }
+        let cache = AttributeCache::new();
+        Sources { field, at: None, of_span: Vec::new(), judge: None, of_judge: Vec::new(), cache }
     }
 
     /// Appends the attributes of a measurement.
@@ -116,6 +119,7 @@ impl Annotator<'_> {
         let passed = self.summary.passed;
         self.record_head(record, root, passed == Some(false));
         let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
+        let (mut key, emission) = (String::new(), self.emission);
         put("gen_ai.evaluation.name", Scalar::Str(TRACE_EVALUATION));
         put("gen_ai.evaluation.score.label", Scalar::Str(passed.map_or("unmeasured", result_label)));
         if let Some(outcome) = &self.verdicts.trace.outcome {
@@ -124,20 +128,20 @@ impl Annotator<'_> {
                 put("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
             }
         }
-        let prefix = &self.emission.prefix;
-        self.trace_result(|key, value| put(&format!("{prefix}{key}"), value));
-        self.trace_failures(|key, value| put(&format!("{prefix}{key}"), value));
+        let mut put_own = |name: &str, value: Scalar<'_>| put(set_key(&mut key, emission, &[name]), value);
+        self.trace_result(&mut put_own);
+        self.trace_failures(&mut put_own);
         if !self.trace.tree.spans[root].parent.is_zero() {
-            put(&format!("{prefix}trace.rootless"), Scalar::Bool(true));
+            put_own("trace.rootless", Scalar::Bool(true));
         }
         if let Some(signature) = findings.trace_signature() {
-            put(&format!("{prefix}signature"), Scalar::Str(&signature.to_string()));
+            put_own("signature", Scalar::Str(&signature.to_string()));
         }
         if let Some(severity) = self.worst_severity().filter(|_| passed == Some(false)) {
-            put(&format!("{prefix}severity"), Scalar::Str(severity.as_str()));
+            put_own("severity", Scalar::Str(severity.as_str()));
         }
         if self.measurements.iter().any(|m| m.outcome.as_ref().is_err_and(|why| *why == Unmeasured::Budget)) {
-            put(&format!("{prefix}trace.judge_budget"), Scalar::Str("spent"));
+            put_own("trace.judge_budget", Scalar::Str("spent"));
         }
         subject(record, LOG_ATTRIBUTES, self.trace, root, true);
         if let Some(outcome) = &self.verdicts.trace.outcome {
@@ -192,31 +196,37 @@ impl Annotator<'_> {
         findings: &TraceFindings<'_>,
     ) {
         let m = explained.measurement;
+        let (label, value) = match &m.outcome {
+            Ok(measured) => match measured.value {
+                Value::Score(score) | Value::Number(score) => {
+                    (result_label(measured.passed), Fixed::Number(score))
+                }
+                Value::Label(label) => (label, Fixed::Word(label)),
+            },
+            Err(reason) => ("unmeasured", Fixed::Word(reason.as_str())),
+        };
+        let write_result = |out: &mut Vec<u8>| {
+            let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
+            put("gen_ai.evaluation.name", Scalar::Str(&m.name()));
+            if let Fixed::Number(score) = value {
+                put("gen_ai.evaluation.score.value", Scalar::Double(score));
+            }
+            put("gen_ai.evaluation.score.label", Scalar::Str(label));
+            // `error.type` is for failed evaluations, not for those that do not apply.
+            if let Err(reason @ (Unmeasured::JudgeError | Unmeasured::Timeout)) = &m.outcome {
+                put("error.type", Scalar::Str(reason.as_str()));
+            }
+        };
+        match m.task {
+            None => sources.cache.put(out, (m.metric, label, value), write_result),
+            Some(_) => write_result(out),
+        }
         let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
-        put("gen_ai.evaluation.name", Scalar::Str(&m.name()));
-        match &m.outcome {
-            Ok(measured) => {
-                match measured.value {
-                    Value::Score(score) | Value::Number(score) => {
-                        put("gen_ai.evaluation.score.value", Scalar::Double(score));
-                        put("gen_ai.evaluation.score.label", Scalar::Str(result_label(measured.passed)));
-                    }
-                    Value::Label(label) => put("gen_ai.evaluation.score.label", Scalar::Str(label)),
-                }
-                if let Some(text) = explained.explanation {
-                    put("gen_ai.evaluation.explanation", Scalar::Str(text));
-                }
-                if !measured.passed {
-                    self.failure(m, findings, &mut put);
-                }
-            }
-            Err(reason) => {
-                put("gen_ai.evaluation.score.label", Scalar::Str("unmeasured"));
-                // `error.type` is for failed evaluations, not for those that do not apply.
-                if matches!(reason, Unmeasured::JudgeError | Unmeasured::Timeout) {
-                    put("error.type", Scalar::Str(reason.as_str()));
-                }
-            }
+        if let Some(text) = explained.explanation {
+            put("gen_ai.evaluation.explanation", Scalar::Str(text));
+        }
+        if m.outcome.as_ref().is_ok_and(|measured| !measured.passed) {
+            self.failure(m, findings, &mut put);
         }
         sources.put(out, self.trace, m);
     }

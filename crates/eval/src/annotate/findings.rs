@@ -122,7 +122,7 @@ impl<'a> TraceFindings<'a> {
     /// `verdict.cited_by` of the span.
     pub(super) fn cited_by(&self, at: Idx) -> Vec<String> {
         let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
-        cited_by.iter().map(|(metric, by)| format!("{metric}@{}", id(self.of.trace, *by))).collect()
+        cited_by.iter().map(|(metric, by)| [metric, "@", &*id(self.of.trace, *by)].concat()).collect()
     }
 
     /// The signature of the worst failure of the span.

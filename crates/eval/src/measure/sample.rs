@@ -23,7 +23,7 @@ pub(crate) fn text(s: &str) -> Text {
 }
 
 pub(crate) fn said(role: Role, words: &str) -> Message {
-    Message { role, parts: vec![Part::Text(text(words))] }
+    Message { role, parts: vec![Part::Text(text(words))].into() }
 }
 
 pub(crate) fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> ErrorSign {
@@ -36,7 +36,7 @@ pub(crate) fn llm(input: Vec<Message>, answer: &str) -> SpanView {
     SpanView {
         kind: Kind::Llm,
         input,
-        output: vec![Message { role: Role::Assistant, parts }],
+        output: vec![Message { role: Role::Assistant, parts: parts.into() }],
         input_content: Content::Present,
         output_content: Content::Present,
         ..SpanView::default()

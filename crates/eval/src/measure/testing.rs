@@ -85,7 +85,7 @@ pub struct Script {
 }
 
 fn message(role: Role, parts: Vec<Part>) -> Message {
-    Message { role, parts }
+    Message { role, parts: parts.into() }
 }
 
 impl Script {

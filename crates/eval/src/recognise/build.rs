@@ -9,12 +9,13 @@ use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::{Attributes, Fields, Payload, work};
 
 use super::agent_trace::{AgentTrace, Phase};
+use super::earlier_spans::EarlierSpans;
 use super::framing::{self, Completion, Frame, Frames};
 use super::interpret::Interpreter;
 use super::length_limit::{self, LengthLimits, LongestTexts};
 use super::message::Text;
 use super::node::MAX_NODES;
-use super::scan::{KindDecision, PreviousLists, SpanScan};
+use super::scan::{KindDecision, SpanScan};
 use super::span_view::{Content, SpanView, is_media};
 use super::table::Table;
 use super::texts::Texts;
@@ -81,15 +82,15 @@ fn read(
     let mut model_only = Vec::with_capacity(tree.len());
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
-    let mut lists = PreviousLists::default();
+    let mut earlier = EarlierSpans::of_trace();
     for (at, span) in tree.spans.iter().enumerate() {
-        let mut scan = SpanScan::span_after(&mut lists, table, &span.bytes);
+        let mut scan = SpanScan::span_after(&mut earlier, table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
         }
         retried.extend(scan.retry_of);
         if !limits.is_empty() {
-            interpreter.limit = limits.get(&span.envelope.resource).copied();
+            interpreter.set_limit(limits.get(&span.envelope.resource).copied());
         }
         let (service, scope) = envelope_names.of(&span.envelope, &mut interpreter.texts);
         let KindDecision { kind, lifecycle, model_only: only_model } = scan.kind(table, scope);
@@ -115,7 +116,7 @@ fn read(
             scan.log(table, &log.record);
         }
         if !limits.is_empty() {
-            interpreter.limit = limits.get(&span.envelope.resource).copied();
+            interpreter.set_limit(limits.get(&span.envelope.resource).copied());
         }
         let view = interpreter.view(&mut scan, Kind::Agent, false, true);
         match chain == agent {

@@ -2,7 +2,6 @@
 //! with its result. Without a tool span, the call consists of messages alone.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Tree};
@@ -23,19 +22,21 @@ struct PendingRequest<'r> {
 
 /// Every call, in order of start time, with arguments that are not parsed yet.
 pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[Option<usize>]) -> Vec<Call> {
-    let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
+    let mut by_agent: Vec<Vec<Idx>> = vec![Vec::new(); agents.len()];
+    let mut without_agent: Vec<Idx> = Vec::new();
     for (at, view) in views.iter().enumerate() {
         if matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper {
-            by_agent.entry(owner[at]).or_default().push(at);
+            owner[at].and_then(|agent| by_agent.get_mut(agent)).unwrap_or(&mut without_agent).push(at);
         }
     }
-    // An agent whose model calls are not traced may have the conversation on its own span.
-    for (a, agent) in agents.iter().enumerate() {
-        by_agent.entry(Some(a)).or_insert_with(|| vec![agent.at]);
-    }
     let mut calls: Vec<Call> = Vec::new();
-    for (agent, spans) in by_agent {
-        agent_calls(tree, views, agent, &spans, &mut calls);
+    for (a, (agent, spans)) in agents.iter().zip(by_agent).enumerate() {
+        // An agent whose model calls are not traced may have the conversation on its own span.
+        let spans = if spans.is_empty() { vec![agent.at] } else { spans };
+        agent_calls(tree, views, Some(a), &spans, &mut calls);
+    }
+    if !without_agent.is_empty() {
+        agent_calls(tree, views, None, &without_agent, &mut calls);
     }
     let place = |call: &Call| call.place.unwrap_or(0);
     calls.sort_by(|a, b| (a.start, place(a), a.at, &a.id).cmp(&(b.start, place(b), b.at, &b.id)));
@@ -168,12 +169,13 @@ fn link(
 ) -> Vec<Option<usize>> {
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
     for match_by in [MatchBy::Id, MatchBy::Arguments, MatchBy::Name] {
-        // Equal requests are executed in their order.
-        let mut waiting: HashMap<Key, VecDeque<usize>> = HashMap::default();
+        // Equal requests are executed in their order: the first one of each key, and the next one after each.
+        let mut waiting: HashMap<Key, usize> = HashMap::default();
+        let mut after: Vec<Option<usize>> = vec![None; pending.len()];
         let mut canonical = CanonicalArguments::default();
-        for (i, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
+        for (i, item) in pending.iter().enumerate().rev().filter(|(_, a)| a.tool.is_none()) {
             if let Some(key) = match_by.key(item.request, &mut canonical) {
-                waiting.entry(key).or_default().push_back(i);
+                after[i] = waiting.insert(key, i);
             }
         }
         if waiting.is_empty() {
@@ -181,15 +183,18 @@ fn link(
         }
         for (slot, &tool) in linked.iter_mut().zip(tools) {
             let Some(call) = views[tool].call.as_ref().filter(|_| slot.is_none()) else { continue };
-            let Some(queue) = match_by.key(call, &mut canonical).and_then(|key| waiting.get_mut(&key)) else {
-                continue;
-            };
-            let Some(item) = queue.front().and_then(|&i| pending.get_mut(i)) else { continue };
+            let Some(key) = match_by.key(call, &mut canonical) else { continue };
+            let Some(first) = waiting.get_mut(&key) else { continue };
+            let item = &mut pending[*first];
             let (model, span) = (&tree.spans[item.llm], &tree.spans[tool]);
             let one_clock = model.envelope.resource == span.envelope.resource;
             if match_by == MatchBy::Id || !one_clock || model.start <= span.start {
                 item.tool = Some(tool);
-                *slot = queue.pop_front();
+                *slot = Some(*first);
+                match after[*first] {
+                    Some(next) => *first = next,
+                    None => _ = waiting.remove(&key),
+                }
             }
         }
     }

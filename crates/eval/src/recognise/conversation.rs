@@ -8,7 +8,7 @@ use verdict_otlp::trace::{Kind, Status};
 use super::flat_message::FlatMessage;
 use super::interpret::{Interpreter, Lookup};
 use super::kind_rules::Order;
-use super::message::{Message, Part, Role, ToolRequest};
+use super::message::{Message, Part, Parts, Role, ToolRequest};
 use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind, Meaning};
@@ -78,18 +78,23 @@ impl Interpreter<'_> {
     }
 
     /// The parts of an instructions attribute. Every call of a run repeats it.
-    fn instructions(&mut self, value: Value<'_>) -> Vec<Part> {
-        let mut read = || MessageReader::new(&mut self.texts).parts(&Node::decoded(value));
-        match value.as_str() {
-            Some(text) => match self.system_parts.get(text) {
-                Some(known) => {
-                    self.known_whole.push(text.as_ptr());
-                    known.clone()
-                }
-                None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
-            },
-            None => read(),
+    fn instructions(&mut self, value: Value<'_>) -> Parts {
+        let mut read = || Parts::from(MessageReader::new(&mut self.texts).parts(&Node::decoded(value)));
+        let Some(text) = value.as_str() else { return read() };
+        if let Some((at, len, known)) = &self.last_instructions
+            && (*at, *len) == (text.as_ptr(), text.len())
+        {
+            return known.clone();
         }
+        let parts = match self.system_parts.get(text) {
+            Some(known) => {
+                self.known_whole.push(text.as_ptr());
+                known.clone()
+            }
+            None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
+        };
+        self.last_instructions = Some((text.as_ptr(), text.len(), parts.clone()));
+        parts
     }
 
     /// Messages from the candidate of `field`, whole or flattened, with the highest precedence.
@@ -119,7 +124,7 @@ impl Interpreter<'_> {
                 return (messages, Content::Present);
             }
         }
-        match self.value(scan, field) {
+        match whole {
             Lookup::Found((_, value)) => (self.read_messages(value, role, view), Content::Present),
             _ if !partial.is_empty() => (partial, seen),
             Lookup::Cut((_, value)) => (self.read_messages(value, role, view), Content::Truncated),
@@ -153,16 +158,17 @@ impl Interpreter<'_> {
         role: Role,
         view: &mut SpanView,
     ) -> (Vec<Message>, Content) {
-        let mut out = Vec::new();
-        let (mut hidden, is_prompt) = (false, role == Role::User);
-        let cut = list.iter().filter_map(|f| f.value.as_str()).any(|text| self.is_cut(text));
+        let is_prompt = role == Role::User;
+        let mut out = Vec::with_capacity(if is_prompt { self.flat_messages.len() + 2 } else { 1 });
+        let (mut hidden, mut cut) = (false, false);
         for (nth, leaves) in list.chunk_by(|a, b| a.leaf.index == b.leaf.index).enumerate() {
             let known = self.flat_messages.get(nth).filter(|known| known.is_of(leaves) && is_prompt);
-            if let Some(FlatMessage { message, is_hidden, .. }) = known {
-                hidden |= is_hidden;
+            if let Some(FlatMessage { message, is_hidden, is_cut, .. }) = known {
+                (hidden, cut) = (hidden || *is_hidden, cut || *is_cut);
                 out.push(message.clone());
                 continue;
             }
+            let is_cut = leaves.iter().filter_map(|f| f.value.as_str()).any(|text| self.is_cut(text));
             let mut is_hidden = false;
             let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
             let word = of(LeafKind::Role).and_then(|v| v.as_str());
@@ -208,12 +214,12 @@ impl Interpreter<'_> {
                 });
             }
             self.flat_requests(leaves, &mut parts);
-            let message = Message { role, parts };
+            let message = Message { role, parts: parts.into() };
             if is_prompt {
                 self.flat_messages.truncate(nth);
-                self.flat_messages.extend(FlatMessage::new(leaves, &message, is_hidden));
+                self.flat_messages.extend(FlatMessage::new(leaves, &message, is_hidden, is_cut));
             }
-            hidden |= is_hidden;
+            (hidden, cut) = (hidden || is_hidden, cut || is_cut);
             out.push(message);
         }
         let content = match () {
@@ -255,12 +261,12 @@ impl Interpreter<'_> {
                 view.output_content = calls.content();
             }
             let messages = self.read_messages(value, Role::Assistant, view);
-            parts.extend(messages.into_iter().flat_map(|m| m.parts));
+            parts.extend(messages.iter().flat_map(|m| &m.parts).cloned());
         }
         match view.output.last_mut() {
+            _ if parts.is_empty() => {}
             Some(message) => message.parts.extend(parts),
-            None if parts.is_empty() => {}
-            None => view.output.push(Message { role: Role::Assistant, parts }),
+            None => view.output.push(Message { role: Role::Assistant, parts: parts.into() }),
         }
     }
 

@@ -9,6 +9,7 @@ pub(super) struct FlatMessage {
     leaves: Vec<LeafAddress>,
     pub(super) message: Message,
     pub(super) is_hidden: bool,
+    pub(super) is_cut: bool,
 }
 
 /// What a leaf means, and where in the trace its text is.
@@ -25,9 +26,13 @@ impl FlatMessage {
         leaves: &[FlatAttribute<'_>],
         message: &Message,
         is_hidden: bool,
+        is_cut: bool,
     ) -> Option<FlatMessage> {
-        let leaves = leaves.iter().map(address).collect::<Option<_>>()?;
-        Some(FlatMessage { leaves, message: message.clone(), is_hidden })
+        let mut of = Vec::with_capacity(leaves.len());
+        for leaf in leaves {
+            of.push(address(leaf)?);
+        }
+        Some(FlatMessage { leaves: of, message: message.clone(), is_hidden, is_cut })
     }
 
     pub(super) fn is_of(&self, leaves: &[FlatAttribute<'_>]) -> bool {

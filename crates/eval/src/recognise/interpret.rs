@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
@@ -10,7 +11,7 @@ use verdict_otlp::trace::Kind;
 use super::flat_message::FlatMessage;
 use super::kind_rules::Order;
 use super::length_limit::LengthLimit;
-use super::message::{Part, Text, ToolDefinition};
+use super::message::{Parts, Text, ToolDefinition};
 use super::message_cache::MessageCache;
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
@@ -29,7 +30,11 @@ pub(crate) struct Interpreter<'t> {
     /// The messages of the last flattened prompt.
     pub(super) flat_messages: Vec<FlatMessage>,
     /// Instructions that were recorded in an attribute of their own, by its text.
-    pub(crate) system_parts: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
+    pub(crate) system_parts: HashMap<Box<str>, Parts, foldhash::fast::RandomState>,
+    /// The last of them, by the address and length of its text in the trace.
+    pub(super) last_instructions: Option<(*const u8, usize, Parts)>,
+    /// The tool definitions of the last span that has any, by their texts.
+    definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
     /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
     pub(super) known_whole: Vec<*const u8>,
     /// In the current span, a block of a message was recorded without its content.
@@ -39,6 +44,7 @@ pub(crate) struct Interpreter<'t> {
 }
 
 /// The result of looking up a field.
+#[derive(Clone, Copy)]
 pub(super) enum Lookup<T> {
     Found(T),
     /// The value was cut off.
@@ -67,6 +73,8 @@ impl<'t> Interpreter<'t> {
             message_cache: MessageCache::default(),
             flat_messages: Vec::new(),
             system_parts: HashMap::default(),
+            last_instructions: None,
+            definitions: Vec::new(),
             known_whole: Vec::new(),
             withheld: false,
             limit: None,
@@ -110,19 +118,32 @@ impl Interpreter<'_> {
         view
     }
 
+    /// Sets the length at which the texts of the next span's service were cut.
+    pub(super) fn set_limit(&mut self, limit: Option<LengthLimit>) {
+        if self.limit != limit {
+            self.flat_messages.clear();
+            self.limit = limit;
+        }
+    }
+
     /// Whether the text was cut off when it was recorded.
     pub(super) fn is_cut(&self, text: &str) -> bool {
         self.limit.is_some_and(|limit| limit.is_reached_by(text)) || self.table.is_marked_as_cut(text)
     }
 
     /// The first candidate of `field` that has a value, or else the first that has a part of it.
+    #[inline]
     pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
-        let candidates = scan.candidates(field);
-        if candidates.is_empty() {
-            return Lookup::Absent;
+        // Some forty fields are looked up, of which a span has about ten.
+        match scan.has_field(field) {
+            true => self.recorded_value(scan, field),
+            false => Lookup::Absent,
         }
+    }
+
+    fn recorded_value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
         let (mut redacted, mut cut) = (false, None);
-        for (_, order, value) in candidates {
+        for (_, order, value) in scan.candidates(field) {
             match value {
                 Value::Empty => {}
                 Value::Str(s) if self.table.is_absent(*order, s) => {}
@@ -139,8 +160,13 @@ impl Interpreter<'_> {
         }
     }
 
+    #[inline]
     pub(super) fn text(&mut self, scan: &SpanScan<'_>, field: Field) -> Option<Text> {
-        match self.value(scan, field) {
+        scan.has_field(field).then(|| self.recorded_text(scan, field))?
+    }
+
+    fn recorded_text(&mut self, scan: &SpanScan<'_>, field: Field) -> Option<Text> {
+        match self.recorded_value(scan, field) {
             // MLflow records a string as a JSON string.
             Lookup::Found((_, Value::Str(s))) | Lookup::Cut((_, Value::Str(s))) if s.starts_with('"') => {
                 let inner = Node::Str(Cow::Borrowed(s)).unfold();
@@ -152,6 +178,7 @@ impl Interpreter<'_> {
         }
     }
 
+    #[inline]
     pub(super) fn count(&self, scan: &SpanScan<'_>, field: Field) -> Option<u64> {
         match self.value(scan, field) {
             Lookup::Found((_, value)) => Node::of(value).count(),
@@ -227,9 +254,9 @@ impl Interpreter<'_> {
     /// Tool definitions of the first candidate that has schemas, else of the first one.
     fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
         let mut best: Vec<ToolDefinition> = Vec::new();
-        for (_, _, value) in scan.candidates(Field::ToolDefinitions) {
+        for (nth, (_, _, value)) in scan.candidates(Field::ToolDefinitions).iter().enumerate() {
             let read = match value {
-                Value::Str(s) => self.table.definitions.read(s).to_vec(),
+                Value::Str(s) => self.definitions_of(nth, s).to_vec(),
                 value => tool::definitions(&Node::of(*value), &mut self.texts),
             };
             if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
@@ -245,10 +272,11 @@ impl Interpreter<'_> {
 
     fn flat_definitions(&mut self, leaves: &[FlatAttribute<'_>]) -> Vec<ToolDefinition> {
         let mut out = Vec::new();
-        for tool in leaves.chunk_by(|a, b| (a.order, a.leaf.index) == (b.order, b.leaf.index)) {
+        let tools = leaves.chunk_by(|a, b| (a.order, a.leaf.index) == (b.order, b.leaf.index));
+        for (nth, tool) in tools.enumerate() {
             let of = |kind: LeafKind| tool.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
             if let Some(json) = of(LeafKind::Definition).and_then(|v| v.as_str()) {
-                out.extend(self.table.definitions.read(json).iter().cloned());
+                out.extend_from_slice(&self.definitions_of(nth, json));
             } else if let Some(name) = of(LeafKind::Name).and_then(|v| v.as_str()) {
                 out.push(ToolDefinition {
                     name: self.texts.intern(name),
@@ -258,6 +286,21 @@ impl Interpreter<'_> {
             }
         }
         out
+    }
+
+    /// The definitions of a text, `nth` of its span. Most spans repeat those of an earlier one.
+    fn definitions_of(&mut self, nth: usize, json: &str) -> Arc<[ToolDefinition]> {
+        if let Some((text, read)) = self.definitions.get(nth)
+            && **text == *json
+        {
+            return Arc::clone(read);
+        }
+        let (text, read) = self.table.definitions.read(json);
+        self.definitions.truncate(nth);
+        if self.definitions.len() == nth {
+            self.definitions.push((text, Arc::clone(&read)));
+        }
+        read
     }
 
     /// Sets whether content was recorded, for spans whose messages are not read.

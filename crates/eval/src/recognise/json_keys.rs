@@ -69,7 +69,7 @@ pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(u
 }
 
 /// The position of the first of two bytes at or after `at`.
-#[inline]
+#[inline(always)]
 pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], at: usize) -> Option<usize> {
     // Most strings are shorter than what a vectorised search is worth.
     const ONES: u64 = u64::MAX / 255;

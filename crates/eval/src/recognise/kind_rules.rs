@@ -20,8 +20,10 @@ pub(crate) struct KindStatement {
 
 impl KindStatement {
     /// Whether this statement takes precedence over `other`.
+    #[inline]
     pub(crate) fn outranks(&self, other: Option<KindStatement>) -> bool {
-        other.is_none_or(|other| (self.rank, self.order) < (other.rank, other.order))
+        let place = |of: &KindStatement| u32::from(of.rank as u8) << 16 | u32::from(of.order);
+        other.is_none_or(|other| place(self) < place(&other))
     }
 }
 
@@ -64,9 +66,9 @@ pub(super) struct KindRule {
     rank: Rank,
     order: Order,
     /// Kinds by value in lower case, and whether the value marks a lifecycle span.
-    values: HashMap<Box<str>, (Kind, bool), foldhash::fast::RandomState>,
+    values: HashMap<Box<[u8]>, (Kind, bool), foldhash::fast::RandomState>,
     /// Kinds by the beginning of a value.
-    prefixes: Vec<(Box<str>, Kind)>,
+    prefixes: Vec<(Box<[u8]>, Kind)>,
     otherwise: Option<Kind>,
 }
 
@@ -78,9 +80,9 @@ impl KindRule {
             let value = value.to_ascii_lowercase();
             let lifecycle = key.lifecycle.iter().any(|l| l.eq_ignore_ascii_case(&value));
             match value.strip_suffix('*') {
-                Some(prefix) => rule.prefixes.push((prefix.into(), kind)),
+                Some(prefix) => rule.prefixes.push((prefix.as_bytes().into(), kind)),
                 None => {
-                    rule.values.insert(value.into(), (kind, lifecycle));
+                    rule.values.insert(value.as_bytes().into(), (kind, lifecycle));
                 }
             }
         }
@@ -94,10 +96,12 @@ impl KindRule {
         let is_bare = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
         let is_bare = is_bare(value.as_bytes().first()) && is_bare(value.as_bytes().last());
         let value = if is_bare { value } else { value.trim_matches('"').trim() };
-        let found = lower.get_mut(..value.len()).and_then(|buffer| {
+        // Many attributes imply the same kind by any value.
+        let by_value = !self.values.is_empty() || !self.prefixes.is_empty();
+        let found = lower.get_mut(..value.len()).filter(|_| by_value).and_then(|buffer| {
             buffer.copy_from_slice(value.as_bytes());
             buffer.make_ascii_lowercase();
-            let value = std::str::from_utf8(buffer).ok()?;
+            let value = &*buffer;
             let prefixed = || self.prefixes.iter().find(|(prefix, _)| value.starts_with(prefix.as_ref()));
             self.values.get(value).copied().or_else(|| prefixed().map(|(_, kind)| (*kind, false)))
         });

@@ -12,11 +12,11 @@ use foldhash::HashMap;
 use verdict_otlp::trace::EnvelopeFields;
 use verdict_otlp::{Attributes, Value};
 
-use super::scan::SpanScan;
+use super::scan::{LONG, SpanScan};
 use super::truncated_text::{Ending, ellipsis, is_broken_json, is_json};
 
 /// Shorter texts are not considered: names and labels often have the same length.
-const MIN_LENGTH: usize = 64;
+const MIN_LENGTH: usize = LONG;
 /// Most bytes of a character in UTF-8.
 const MAX_CHAR: usize = 4;
 
@@ -44,8 +44,9 @@ impl Unit {
 fn lengths(text: &str) -> (usize, usize) {
     let bytes = text.as_bytes();
     let (mut continued, mut pairs) = (0, 0);
-    // In parts so short that the compiler counts many bytes at once.
-    for part in bytes.chunks(usize::from(u8::MAX)) {
+    // In parts so short that the compiler counts many bytes at once, and without a rest.
+    const PART: usize = 192;
+    for part in bytes.chunks(PART) {
         let (mut continued_here, mut pairs_here) = (0u8, 0u8);
         for byte in part {
             // As signed, bytes that continue a character are less than any other.
@@ -179,7 +180,8 @@ fn texts<'s, 'a>(scan: &'s SpanScan<'a>) -> impl Iterator<Item = &'a str> + 's {
     let open = scan.open.iter().map(|(_, _, _, value)| *value);
     let events = scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
     let all = own.chain(open).chain(events.map(|(_, value)| value));
-    all.filter_map(|value: Value<'a>| value.as_str()).filter(|text| text.len() >= MIN_LENGTH)
+    let long = all.filter_map(|value: Value<'a>| value.as_str()).filter(|text| text.len() >= MIN_LENGTH);
+    long.filter(|text| !scan.repeated.contains(&text.as_ptr()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// An interned text of a trace. The same message in ten prompts is one allocation, which
@@ -102,7 +102,44 @@ pub enum Part {
 pub struct Message {
     pub role: Role,
     /// The content in order.
-    pub parts: Vec<Part>,
+    pub parts: Parts,
+}
+
+/// The parts of a message. Every prompt of a run repeats the messages of those before it, so they share them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Parts(Arc<Vec<Part>>);
+
+impl Deref for Parts {
+    type Target = Vec<Part>;
+    fn deref(&self) -> &Vec<Part> {
+        &self.0
+    }
+}
+
+impl DerefMut for Parts {
+    fn deref_mut(&mut self) -> &mut Vec<Part> {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<Vec<Part>> for Parts {
+    fn from(parts: Vec<Part>) -> Parts {
+        Parts(Arc::new(parts))
+    }
+}
+
+impl FromIterator<Part> for Parts {
+    fn from_iter<I: IntoIterator<Item = Part>>(parts: I) -> Parts {
+        Vec::from_iter(parts).into()
+    }
+}
+
+impl<'a> IntoIterator for &'a Parts {
+    type Item = &'a Part;
+    type IntoIter = std::slice::Iter<'a, Part>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
 }
 
 /// A tool offered to a model.

@@ -91,11 +91,10 @@ pub(crate) fn messages(
     cache: &mut MessageCache,
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
-    let mut out = Vec::new();
-    let mut rest =
-        list.trim_start_matches(WHITESPACE).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
+    let mut out = Vec::with_capacity(if is_prompt { cache.last.len() + 2 } else { 1 });
+    let mut rest = without_space(list).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
-        rest = rest.trim_start_matches(WHITESPACE);
+        rest = without_space(rest);
         let nth = is_prompt.then_some(out.len());
         let (element, after) = cache.element(nth, rest, |text| {
             // Only a map begins so.
@@ -108,17 +107,22 @@ pub(crate) fn messages(
         reader.withheld |= element.withheld;
         reader.finish.extend_from_slice(&element.finish);
         out.push(element.message.clone());
-        let after = after.trim_start_matches(WHITESPACE);
+        let after = without_space(after);
         match after.strip_prefix(',') {
             Some(more) if out.len() < MAX_MESSAGES => rest = more,
             Some(_) => return None,
-            None => return after.strip_prefix(']')?.trim_start_matches(WHITESPACE).is_empty().then_some(out),
+            None => return without_space(after.strip_prefix(']')?).is_empty().then_some(out),
         }
     }
 }
 
-/// JSON's whitespace.
-const WHITESPACE: [char; 4] = [' ', '\t', '\r', '\n'];
+/// The text without JSON's whitespace at its beginning.
+fn without_space(text: &str) -> &str {
+    match text.as_bytes().first() {
+        Some(b' ' | b'\t' | b'\r' | b'\n') => text.trim_start_matches([' ', '\t', '\r', '\n']),
+        _ => text,
+    }
+}
 
 #[cfg(test)]
 mod tests {

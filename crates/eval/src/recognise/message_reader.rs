@@ -123,14 +123,14 @@ impl MessageReader<'_> {
     }
 
     fn push_text(&mut self, text: &str, role: Role, out: &mut Vec<Message>) {
-        out.push(Message { role, parts: vec![Part::Text(self.texts.intern(text))] });
+        out.push(Message { role, parts: vec![Part::Text(self.texts.intern(text))].into() });
     }
 
     fn list(&mut self, items: &[Node<'_>], role: Role, out: &mut Vec<Message>, depth: usize) {
         if let [Node::Str(role), content] = items
             && let Some(role) = role_word(role)
         {
-            let parts = self.parts(content);
+            let parts = self.parts(content).into();
             return out.push(Message { role, parts });
         }
         // Consecutive parts without a role are one message.
@@ -147,7 +147,7 @@ impl MessageReader<'_> {
                 };
                 match out.last_mut() {
                     Some(last) if open == Some(part_role) => last.parts.push(part),
-                    _ => out.push(Message { role: part_role, parts: vec![part] }),
+                    _ => out.push(Message { role: part_role, parts: vec![part].into() }),
                 }
                 open = Some(part_role);
             } else {
@@ -163,7 +163,7 @@ impl MessageReader<'_> {
         }
         self.finish_of(node);
         if let Some(part) = part::read(node, self.texts) {
-            return out.push(Message { role, parts: vec![part] });
+            return out.push(Message { role, parts: vec![part].into() });
         }
         let system = system_of(node);
         if self.nested_messages(node, system, role, out, depth) {
@@ -206,7 +206,7 @@ impl MessageReader<'_> {
     fn system(&mut self, node: Option<&Node<'_>>, out: &mut Vec<Message>) {
         let parts = node.map(|node| self.parts(node)).unwrap_or_default();
         if !parts.is_empty() {
-            out.push(Message { role: Role::System, parts });
+            out.push(Message { role: Role::System, parts: parts.into() });
         }
     }
 
@@ -231,7 +231,7 @@ impl MessageReader<'_> {
                 content: self.texts.intern(&content.map(part::plain).unwrap_or_default()),
                 failed: part::failed(body),
             });
-            return Message { role, parts };
+            return Message { role, parts: parts.into() };
         }
         if let Some(content) = content {
             self.add_parts(content, &mut parts);
@@ -240,7 +240,7 @@ impl MessageReader<'_> {
         self.calls(body, &mut parts);
         // Providers without a tool role record results in user messages.
         let results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
-        Message { role: if results { Role::Tool } else { role }, parts }
+        Message { role: if results { Role::Tool } else { role }, parts: parts.into() }
     }
 
     fn calls(&mut self, body: &Node<'_>, parts: &mut Vec<Part>) {

@@ -14,7 +14,8 @@
 //! | file | content |
 //! |---|---|
 //! | `table`, `kind_rules`, `overrides` | the conventions, compiled; the kinds that they imply; their format |
-//! | `scan`, `interpret`, `span_view` | a span: its attributes, the value of each field, the result |
+//! | `scan`, `earlier_spans` | the attributes of a span; those of the spans before it |
+//! | `interpret`, `span_view` | the value of each field of a span; the result |
 //! | `node`, `json_keys`, `python_repr` | content as a tree; keys of JSON without parsing; objects as Python prints them |
 //! | `message`, `part`, `tool` | messages, their parts, and the arguments, results and definitions of tools |
 //! | `message_reader`, `message_cache`, `flat_message` | messages of any format, those of earlier prompts, those of flattened prompts |
@@ -36,6 +37,7 @@ mod conversation;
 mod truncated_text;
 mod errors;
 mod evaluations;
+mod earlier_spans;
 mod event;
 mod flat_message;
 mod framing;

@@ -93,6 +93,10 @@ pub(crate) fn withheld(node: &Node<'_>) -> bool {
         return true;
     }
     let Some(kind) = node.str_at("type") else { return false };
+    // Most blocks have content.
+    if node.has("content") || node.has("text") {
+        return false;
+    }
     let frame = |key: &str| {
         matches!(key, "type" | "index" | "builtin" | "status" | "is_error")
             || RESULT_IDS.contains(&key)

@@ -5,6 +5,7 @@ use verdict_otlp::trace::{Kind, SpanId, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value, byte_fields};
 
+use super::earlier_spans::{EarlierSpans, KnownAttribute, ListAttribute};
 use super::kind_rules::{KindStatement, Order};
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
 use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Leaf, Table};
@@ -14,6 +15,8 @@ use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Leaf, Table};
 const MAX_FOUND: usize = 50_000;
 /// Fields of most spans of agents.
 const USUAL: usize = 16;
+/// Length of a text that may be cut off.
+pub(crate) const LONG: usize = 64;
 /// Maximum number of events of one span.
 const MAX_EVENTS: usize = 10_000;
 
@@ -28,46 +31,10 @@ pub(crate) struct FlatAttribute<'a> {
     pub(crate) is_repeated: bool,
 }
 
-/// An attribute of a flattened list.
-#[derive(Clone, Copy, Debug)]
-struct ListAttribute<'a> {
-    /// Key and value, encoded.
-    encoded: &'a [u8],
-    list: &'a FlattenedList,
-    key: &'a [u8],
-    /// The part of the key before the index.
-    head: &'a [u8],
-    leaf: Option<Leaf>,
-    value: Value<'a>,
-    is_repeated: bool,
-}
-
-/// The attributes of flattened lists of the previous span that has any. The next model call of a run repeats most of
-/// them, which are then not read again.
-#[derive(Debug, Default)]
-pub(crate) struct PreviousLists<'a> {
-    before: Vec<ListAttribute<'a>>,
-    /// The position of the next attribute.
-    next: usize,
-    /// The list of the last attribute of one, and the part of its key before the index.
-    last: Option<(&'a FlattenedList, &'a [u8])>,
-    /// The attributes of the present span.
-    present: Vec<ListAttribute<'a>>,
-    /// Keys without a meaning, by [`slot`]: most spans of a trace have the same.
-    unknown: [&'a [u8]; SLOTS],
-}
-
-const SLOTS: usize = 16;
-
-/// The place of a key in [`PreviousLists::unknown`].
-fn slot(key: &[u8]) -> usize {
-    (key.len() + key.last().map_or(0, |last| usize::from(*last))) % SLOTS
-}
-
 /// What an attribute was recognised as.
 enum Recognised<'a> {
-    /// The attribute was collected.
-    Field,
+    /// The attribute was collected. It has a meaning of its own, unless it belongs to a flattened map.
+    Field(Option<(&'a KeyMeaning, Value<'a>)>),
     /// A flattened list, and the part of the key before the index.
     List((&'a FlattenedList, &'a [u8])),
     Unknown,
@@ -105,6 +72,8 @@ pub(crate) struct SpanScan<'a> {
     pub(crate) open: Vec<(Field, Order, &'a str, Value<'a>)>,
     pub(crate) events: Vec<EventMessage<'a>>,
     pub(crate) flags: Vec<(Meaning, &'a str, Value<'a>)>,
+    /// The addresses of the long texts of `fields` that an earlier span has, too.
+    pub(crate) repeated: Vec<*const u8>,
     /// The span that this one is another attempt of, as a link says.
     pub(crate) retry_of: Option<SpanId>,
     kind: Option<KindStatement>,
@@ -114,71 +83,75 @@ pub(crate) struct SpanScan<'a> {
     /// which a span has about ten. See [`bit`].
     has_field: u64,
     has_flat: u64,
+    /// The place of the last leaf in `flat`, and whether one was recorded after a later one.
+    last_place: u128,
+    is_unsorted: bool,
 }
 
 impl<'a> SpanScan<'a> {
     /// Reads an encoded `Span`.
     pub(crate) fn span(table: &'a Table, bytes: &'a [u8]) -> SpanScan<'a> {
-        SpanScan::span_after(&mut PreviousLists::default(), table, bytes)
+        SpanScan::span_after(&mut EarlierSpans::default(), table, bytes)
     }
 
     /// As [`SpanScan::span`], of one span after the other. A value of a flattened list that the previous span has at
     /// the same place is returned at its address.
     pub(crate) fn span_after(
-        lists: &mut PreviousLists<'a>,
+        earlier: &mut EarlierSpans<'a>,
         table: &'a Table,
         bytes: &'a [u8],
     ) -> SpanScan<'a> {
         let mut scan = SpanScan::default();
-        (lists.next, lists.last) = (0, None);
+        earlier.begin_span();
         for (number, b) in byte_fields(bytes) {
             match number {
                 5 => scan.name = text(b),
                 9 if scan.is_full() => {}
-                9 => scan.span_attribute(lists, table, b),
+                9 => scan.span_attribute(earlier, table, b),
                 11 => scan.event(table, b),
                 13 => scan.retry_of = scan.retry_of.or_else(|| retried_span(b)),
                 15 => scan.read_status(b),
                 _ => {}
             }
         }
-        if !lists.present.is_empty() {
-            std::mem::swap(&mut lists.before, &mut lists.present);
-            lists.present.clear();
-        }
+        earlier.end_span();
         scan
     }
 
     /// Collects an encoded attribute of the span.
-    fn span_attribute(&mut self, lists: &mut PreviousLists<'a>, table: &'a Table, encoded: &'a [u8]) {
-        let known = lists.before.get(lists.next);
-        let read = match known.filter(|known| known.encoded == encoded) {
-            Some(same) => ListAttribute { is_repeated: true, ..*same },
-            None => {
-                let (key, value) = pair_of(encoded);
-                if !key.is_empty() && lists.unknown[slot(key)] == key {
-                    return;
-                }
-                // The attributes of a flattened list mostly follow each other.
-                let recognised = match lists.last.filter(|(_, head)| table.is_in_list(key, head)) {
-                    Some(list) => Recognised::List(list),
-                    None => self.attribute(table, key, || Value::read(value), 0),
-                };
-                match recognised {
-                    Recognised::Field => return,
-                    Recognised::Unknown => return lists.unknown[slot(key)] = key,
-                    Recognised::List(list) => ListAttribute::new(encoded, list, key, Value::read(value)),
-                }
+    fn span_attribute(&mut self, earlier: &mut EarlierSpans<'a>, table: &'a Table, encoded: &'a [u8]) {
+        let before = earlier.list_len();
+        if let Some(same) = earlier.repeated_in_list(encoded) {
+            if self.flat.is_empty() {
+                self.flat.reserve(before + USUAL);
             }
-        };
-        if lists.present.is_empty() {
-            lists.present.reserve(lists.before.len());
-            self.flat.reserve(lists.before.len());
+            return self.leaf(same, true, 0);
         }
-        self.leaf(&read, 0);
-        lists.last = Some((read.list, read.head));
-        lists.next += usize::from(known.is_some_and(|known| known.key == read.key));
-        lists.present.push(read);
+        if let Some(same) = earlier.known(encoded) {
+            self.repeated.extend(same.value.as_str().filter(|text| text.len() >= LONG).map(str::as_ptr));
+            return self.field(same.entry, same.key, same.value, 0);
+        }
+        let (key, value) = pair_of(encoded);
+        if earlier.is_unknown(key) {
+            return;
+        }
+        // The attributes of a flattened list mostly follow each other.
+        let recognised = match earlier.last.filter(|(_, head)| table.is_in_list(key, head)) {
+            Some(list) => Recognised::List(list),
+            None => self.attribute(table, key, || Value::read(value), 0),
+        };
+        match recognised {
+            Recognised::Field(Some((entry, value))) => {
+                earlier.add(KnownAttribute { encoded, entry, key, value });
+            }
+            Recognised::Field(None) => {}
+            Recognised::Unknown => earlier.add_unknown(key),
+            Recognised::List(list) => {
+                let read = ListAttribute::new(encoded, list, key, Value::read(value));
+                self.leaf(&read, false, 0);
+                earlier.add_to_list(read);
+            }
+        }
     }
 
     /// Adds an encoded `LogRecord` that belongs to the span.
@@ -220,7 +193,8 @@ impl<'a> SpanScan<'a> {
             for (key, value) in Attributes::new(message, attributes).chain(body.entries()) {
                 let recognised = self.attribute(table, key.as_bytes(), || value, EVENT_ORDER);
                 if let Recognised::List(list) = recognised {
-                    self.leaf(&ListAttribute::new(&[], list, key.as_bytes(), value), EVENT_ORDER);
+                    let read = ListAttribute::new(&[], list, key.as_bytes(), value);
+                    self.leaf(&read, false, EVENT_ORDER);
                 }
             }
         } else if self.events.len() < MAX_EVENTS {
@@ -248,18 +222,12 @@ impl<'a> SpanScan<'a> {
         later: Order,
     ) -> Recognised<'a> {
         if self.is_full() {
-            return Recognised::Field;
+            return Recognised::Field(None);
         }
         if let Some(entry) = table.exact(key) {
             let value = value();
-            self.entry(entry, key, value);
-            if self.fields.is_empty() {
-                self.fields.reserve(USUAL);
-            }
-            for (field, order) in &entry.fields {
-                self.fields.push((*field, order + later, value));
-                self.has_field |= bit(*field);
-            }
+            self.field(entry, key, value, later);
+            return Recognised::Field(Some((entry, value)));
         } else if let Some(list) = table.list(key) {
             return Recognised::List(list);
         } else if let Some((field, order, own)) = table.open(key) {
@@ -267,7 +235,19 @@ impl<'a> SpanScan<'a> {
         } else {
             return Recognised::Unknown;
         }
-        Recognised::Field
+        Recognised::Field(None)
+    }
+
+    /// Collects an attribute with a meaning of its own.
+    fn field(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>, later: Order) {
+        self.entry(entry, key, value);
+        if self.fields.is_empty() {
+            self.fields.reserve(USUAL);
+        }
+        for (field, order) in &entry.fields {
+            self.fields.push((*field, order + later, value));
+            self.has_field |= bit(*field);
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -275,20 +255,33 @@ impl<'a> SpanScan<'a> {
     }
 
     /// Collects an attribute of a flattened list.
-    fn leaf(&mut self, read: &ListAttribute<'a>, later: Order) {
-        let ListAttribute { list, key, leaf, value, is_repeated, .. } = *read;
+    fn leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, later: Order) {
+        let ListAttribute { list, key, leaf, value, .. } = *read;
         self.entry(&list.entry, key, value);
         if let Some(leaf) = leaf {
             for (field, order) in &list.entry.fields {
                 let order = order + later;
-                self.flat.push(FlatAttribute { field: *field, order, leaf, value, is_repeated });
+                let new = FlatAttribute { field: *field, order, leaf, value, is_repeated };
+                // Instrumentations write lists in their order.
+                let place = new.place();
+                self.is_unsorted |= place < self.last_place;
+                self.last_place = place;
+                self.flat.push(new);
                 self.has_flat |= bit(*field);
             }
         }
     }
 
+    #[inline]
     fn entry(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
-        // This runs for every attribute; most keys have neither.
+        // This runs for every attribute; most keys are only those of fields.
+        if entry.is_statement {
+            self.statement(entry, key, value);
+        }
+    }
+
+    /// Collects what an attribute states about the span as a whole.
+    fn statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
         if !entry.kinds.is_empty() || !entry.flags.is_empty() {
             let keyword = keyword(value);
             for statement in entry.kinds(keyword) {
@@ -302,8 +295,7 @@ impl<'a> SpanScan<'a> {
             }
             self.flags.extend(entry.flags(keyword).map(|meaning| (meaning, text(key), value)));
         }
-        let is_usage = |f: Field| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage);
-        if entry.fields.iter().any(|(field, _)| is_usage(*field)) {
+        if entry.is_usage() {
             self.used_tokens |= match value {
                 Value::Int(n) => n > 0,
                 Value::Double(n) => n > 0.0,
@@ -346,15 +338,22 @@ impl<'a> SpanScan<'a> {
 
     /// Sorts candidates by field and precedence.
     pub(crate) fn sort(&mut self) {
-        self.fields.sort_by_key(|(field, order, _)| (*field, *order));
-        self.flat
-            .sort_by_key(|f| (f.field, f.order, f.leaf.index, nested_rank(f.leaf.kind), f.leaf.inner_index));
+        self.fields.sort_by_key(|(field, order, _)| (*field as u32) << Order::BITS | u32::from(*order));
+        if self.is_unsorted {
+            self.flat.sort_by_key(FlatAttribute::place);
+        }
+    }
+
+    /// False if the field has no candidates.
+    #[inline]
+    pub(crate) fn has_field(&self, field: Field) -> bool {
+        self.has_field & bit(field) != 0
     }
 
     /// The candidates of a field in order of precedence.
     #[inline]
     pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
-        if self.has_field & bit(field) == 0 {
+        if !self.has_field(field) {
             return &[];
         }
         let from = self.fields.partition_point(|(f, _, _)| *f < field);
@@ -387,15 +386,14 @@ fn retried_span(link: &[u8]) -> Option<SpanId> {
     })
 }
 
-impl<'a> ListAttribute<'a> {
-    fn new(
-        encoded: &'a [u8],
-        (list, head): (&'a FlattenedList, &'a [u8]),
-        key: &'a [u8],
-        value: Value<'a>,
-    ) -> ListAttribute<'a> {
-        let leaf = list.leaf(key.get(head.len()..).unwrap_or_default());
-        ListAttribute { encoded, list, key, head, leaf, value, is_repeated: false }
+impl FlatAttribute<'_> {
+    /// The place in the order of a scan: by field, precedence and index, as one number.
+    #[inline]
+    fn place(&self) -> u128 {
+        let Leaf { index, inner_index, kind } = self.leaf;
+        let list = u64::from(self.field as u16) << 48 | u64::from(self.order) << 32 | u64::from(index);
+        let item = u64::from(nested_rank(kind)) << 32 | u64::from(inner_index);
+        u128::from(list) << 64 | u128::from(item)
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct KeyMeaning {
     pub(crate) fields: Vec<(Field, Order)>,
     pub(super) kinds: Vec<KindRule>,
     pub(super) flags: Vec<(Meaning, Vec<String>)>,
+    /// A value says something about the span as a whole: its kind, a flag, or that tokens were used.
+    pub(super) is_statement: bool,
 }
 
 /// Every meaning of the keys of one flattened list.
@@ -97,6 +99,7 @@ pub(crate) struct Table {
     /// A key of `exact` could be one of a list.
     has_exact_leaves: bool,
     open: Vec<(Box<str>, Field, Order)>,
+    /// By precedence.
     names: Vec<SpanNameRule>,
     /// By the first byte of a name, the rules that can match it, in order; the last list is for empty names.
     names_by_first: Vec<Vec<usize>>,
@@ -104,7 +107,7 @@ pub(crate) struct Table {
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
     redacted: Vec<String>,
-    /// The set of the first bytes of these words, one bit for each.
+    /// The set of the first bytes of these words, one bit for each; all for an empty one.
     redacted_begins: [u64; 4],
     /// Finds these words at the beginning of a JSON string; none if there are too many for it.
     redacted_strings: Option<Searcher>,
@@ -146,6 +149,10 @@ impl Table {
             table.add(convention, i as Order * PER_CONVENTION);
         }
         table.check()?;
+        let lists = table.lists.values_mut().map(|list| &mut list.entry);
+        for entry in table.exact.values_mut().chain(lists) {
+            entry.is_statement = !entry.kinds.is_empty() || !entry.flags.is_empty() || entry.is_usage();
+        }
         table.has_exact_leaves = table.exact.keys().any(|key| table.list(key).is_some());
         // Every output is searched. A DFA takes more memory than an NFA and half the time.
         let finder = AhoCorasick::builder()
@@ -155,13 +162,17 @@ impl Table {
         table.plan_finder = finder.ok();
         table.has_other_markers =
             table.plan_markers.iter().any(|marker| !contains_ignoring_case(&marker.begins, PLAN));
+        table.names.sort_by_key(|rule| (rule.statement.rank, rule.statement.order));
         let may_match = |first: Option<u8>| {
             let begins = |rule: &SpanNameRule| rule.begins.bytes().next().is_none_or(|of| Some(of) == first);
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
         };
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
-        for first in table.redacted.iter().filter_map(|word| word.bytes().next()) {
-            table.redacted_begins[usize::from(first / 64)] |= 1 << (first % 64);
+        for word in &table.redacted {
+            match word.bytes().next() {
+                Some(first) => table.redacted_begins[usize::from(first / 64)] |= 1 << (first % 64),
+                None => table.redacted_begins = [u64::MAX; 4],
+            }
         }
         for marker in &table.truncated {
             match marker.bytes().next_back() {
@@ -282,10 +293,9 @@ impl Table {
     ) -> Option<KindStatement> {
         let first = name.bytes().next().map_or(usize::from(u8::MAX) + 1, usize::from);
         let rules = self.names_by_first.get(first).into_iter().flatten();
-        rules.filter_map(|nth| self.names.get(*nth)).fold(known, |best, rule| {
-            let better = rule.statement.outranks(best) && rule.matches(scope, name);
-            if better { Some(rule.statement) } else { best }
-        })
+        let rules = rules.filter_map(|nth| self.names.get(*nth));
+        let mut outranking = rules.take_while(|rule| rule.statement.outranks(known));
+        outranking.find(|rule| rule.matches(scope, name)).map(|rule| rule.statement).or(known)
     }
 
     /// Whether the value is empty or means "not recorded" in its convention.
@@ -301,6 +311,12 @@ impl Table {
 pub(crate) const EVENT_ORDER: Order = 1 << 14;
 
 impl KeyMeaning {
+    /// Whether the key is one of token counts.
+    pub(super) fn is_usage(&self) -> bool {
+        let is_usage = |f: Field| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage);
+        self.fields.iter().any(|(field, _)| is_usage(*field))
+    }
+
     /// The kind that `value` implies.
     pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindStatement> {
         self.kinds.iter().filter_map(move |rule| rule.statement(value))

@@ -19,20 +19,40 @@ pub(crate) struct Texts {
     /// not interned.
     by_hash: HashMap<u64, Arc<str>>,
     hasher: RandomState,
+    /// The last text of each [`slot`]: most texts are names that every span repeats.
+    last: Vec<Option<Text>>,
+}
+
+const SLOTS: usize = 64;
+
+/// The place of a text in [`Texts::last`].
+fn slot(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let byte = |at: usize| bytes.get(at).copied().map_or(0, usize::from);
+    (bytes.len() + byte(bytes.len() / 2) + 3 * byte(bytes.len().wrapping_sub(1))) % SLOTS
 }
 
 impl Texts {
     pub(crate) fn new() -> Texts {
-        Texts { by_hash: HashMap::with_capacity(CAPACITY), hasher: RandomState::default() }
+        let by_hash = HashMap::with_capacity(CAPACITY);
+        Texts { by_hash, hasher: RandomState::default(), last: vec![None; SLOTS] }
     }
 
     /// The trace's only allocation of `text`.
     pub(crate) fn intern(&mut self, text: &str) -> Text {
-        Text(match self.by_hash.entry(self.hasher.hash_one(text)) {
+        let last = &mut self.last[slot(text)];
+        if let Some(known) = last
+            && **known == *text
+        {
+            return known.clone();
+        }
+        let text = Text(match self.by_hash.entry(self.hasher.hash_one(text)) {
             Entry::Occupied(known) if **known.get() == *text => known.get().clone(),
-            Entry::Occupied(_) => Arc::from(text),
+            Entry::Occupied(_) => return Text(Arc::from(text)),
             Entry::Vacant(place) => place.insert(Arc::from(text)).clone(),
-        })
+        });
+        *last = Some(text.clone());
+        text
     }
 
     /// As [`Texts::intern`]; `None` for an empty text.

@@ -148,9 +148,29 @@ fn is_wrapper_key(key: &[u8]) -> bool {
 }
 
 /// Whether [`result`] would return `text`, the JSON of a map, unchanged and without a failure. A tenth
-/// of the cost of parsing it.
-pub(crate) fn is_unwrapped(text: &str) -> bool {
-    text.starts_with('{') && is_compact(text, is_wrapper_key)
+/// of the cost of parsing it. `on_string` is called with each string before the first key of a wrapper.
+pub(crate) fn is_unwrapped<'j>(text: &'j str, mut on_string: impl FnMut(JsonString<'j>)) -> bool {
+    text.starts_with('{')
+        && is_compact(text, |string| {
+            on_string(string);
+            string.is_key() && is_wrapper_key(string.content)
+        })
+}
+
+/// A string in JSON.
+#[derive(Clone, Copy)]
+pub(crate) struct JsonString<'j> {
+    /// With its escapes.
+    pub(crate) content: &'j [u8],
+    pub(crate) has_escapes: bool,
+    /// The byte after the closing quotation mark.
+    pub(crate) after: Option<u8>,
+}
+
+impl JsonString<'_> {
+    fn is_key(self) -> bool {
+        self.after == Some(b':')
+    }
 }
 
 /// Whether parsing and writing `json` returns it unchanged, if it is valid: it is compact, and no key of its few keys
@@ -158,17 +178,19 @@ pub(crate) fn is_unwrapped(text: &str) -> bool {
 pub(crate) fn is_canonical(json: &str) -> bool {
     const FEW: usize = 16;
     let mut keys: Vec<&[u8]> = Vec::new();
-    is_compact(json, |key| {
-        let is_new = keys.len() < FEW && !keys.contains(&key);
-        keys.push(key);
-        !is_new
+    is_compact(json, |string| {
+        let is_again = string.is_key() && (keys.len() >= FEW || keys.contains(&string.content));
+        if string.is_key() {
+            keys.push(string.content);
+        }
+        is_again
     })
 }
 
 /// Whether `json` equals its own compact form: no whitespace, no needless escapes, no numbers other
-/// than plain integers; and no key in it, at any depth, is `is_barred`. A tenth of the cost of
+/// than plain integers; and no string in it, at any depth, is `is_barred`. A tenth of the cost of
 /// serializing it.
-fn is_compact<'j>(json: &'j str, mut is_barred: impl FnMut(&'j [u8]) -> bool) -> bool {
+fn is_compact<'j>(json: &'j str, mut is_barred: impl FnMut(JsonString<'j>) -> bool) -> bool {
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
     let mut at = 0;
@@ -176,8 +198,9 @@ fn is_compact<'j>(json: &'j str, mut is_barred: impl FnMut(&'j [u8]) -> bool) ->
         let rest = bytes.get(at + 1..).unwrap_or_default();
         at += 1 + match b {
             b'"' => {
-                let Some((end, _)) = json_keys::string_end(rest, is_needed_escape) else { return false };
-                if rest.get(end + 1) == Some(&b':') && is_barred(&rest[..end]) {
+                let Some((end, plain)) = json_keys::string_end(rest, is_needed_escape) else { return false };
+                let after = rest.get(end + 1).copied();
+                if is_barred(JsonString { content: &rest[..end], has_escapes: !plain, after }) {
                     return false;
                 }
                 end + 1
@@ -328,11 +351,13 @@ impl DefinitionCache {
     /// Maximum size of a cached text; longer lists are parsed every time.
     const MAX_TEXT: usize = 128 << 10;
 
-    pub(crate) fn read(&self, raw: &str) -> Arc<[ToolDefinition]> {
+    /// The definitions of a text, and the text.
+    pub(crate) fn read(&self, raw: &str) -> (Arc<str>, Arc<[ToolDefinition]>) {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().lists.get(raw) {
-            return Arc::clone(known);
+        if let Some((text, known)) = lock().lists.get_key_value(raw) {
+            return (Arc::clone(text), Arc::clone(known));
         }
+        let text: Arc<str> = raw.into();
         let read: Arc<[ToolDefinition]> =
             definitions(&Node::Str(Cow::Borrowed(raw)), &mut Texts::new()).into();
         if raw.len() <= Self::MAX_TEXT {
@@ -340,11 +365,11 @@ impl DefinitionCache {
             if known.bytes + raw.len() > Self::MAX_BYTES {
                 *known = CachedLists::default();
             }
-            if known.lists.insert(raw.into(), Arc::clone(&read)).is_none() {
+            if known.lists.insert(Arc::clone(&text), Arc::clone(&read)).is_none() {
                 known.bytes += raw.len();
             }
         }
-        read
+        (text, read)
     }
 }
 
@@ -425,7 +450,7 @@ mod tests {
         ) {
             let members: Vec<String> = keys.iter().zip(&values).map(|(k, v)| format!("\"{k}\":{v}")).collect();
             let json = format!("{{{}}}", members.join(","));
-            if is_unwrapped(&json) {
+            if is_unwrapped(&json, |_| ()) {
                 let read = result(&Node::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
                 prop_assert_eq!(read, (json, false));
             }

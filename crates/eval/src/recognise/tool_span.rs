@@ -121,7 +121,13 @@ impl Interpreter<'_> {
 
     fn set_result(&mut self, value: Value<'_>, view: &mut SpanView) {
         let source = value.as_str().filter(|text| text.starts_with('{'));
-        let (text, failed) = match source.filter(|text| tool::is_unwrapped(text)) {
+        let mut may_hide = false;
+        let on_string = |string| may_hide |= self.table.may_hide(string);
+        let (text, failed) = match source.filter(|text| tool::is_unwrapped(text, on_string)) {
+            Some(text) if !may_hide && !self.table.is_hidden(text) => {
+                view.output_content = Content::Present;
+                return view.result = Some(self.texts.intern(text));
+            }
             Some(text) => (self.texts.intern(text), false),
             None => {
                 let (text, failed) = tool::result(&Node::decoded(value), source);

@@ -42,10 +42,11 @@ impl Ending {
 
 /// The length of the ellipsis at the end of a text, which may have been added beyond the limit.
 pub(super) fn ellipsis(text: &str) -> Option<usize> {
-    match () {
-        () if text.ends_with("...") => Some(3),
-        () if text.ends_with('\u{2026}') => Some(1),
-        () => None,
+    match text.as_bytes() {
+        [.., b'.', b'.', b'.'] => Some(3),
+        // U+2026 in UTF-8.
+        [.., 0xe2, 0x80, 0xa6] => Some(1),
+        _ => None,
     }
 }
 

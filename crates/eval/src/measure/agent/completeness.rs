@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
         let mut drawn = Script::new(TASK).says("").build();
         let llm = drawn.agents[0].llms[0];
-        drawn.views[llm].output[0].parts = vec![Part::Media];
+        drawn.views[llm].output[0].parts = vec![Part::Media].into();
         assert_eq!(on(&drawn), Err(Unmeasured::NoContent));
         let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
         assert_eq!(on(&handed), Err(Unmeasured::NotApplicable));

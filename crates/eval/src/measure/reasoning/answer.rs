@@ -144,7 +144,10 @@ mod tests {
         parts.extend(calls.iter().map(|(name, arguments)| {
             Part::Call(ToolRequest { id: None, name: (*name).into(), arguments: Some((*arguments).into()) })
         }));
-        SpanView { output: vec![Message { role: Role::Assistant, parts }], ..SpanView::default() }
+        SpanView {
+            output: vec![Message { role: Role::Assistant, parts: parts.into() }],
+            ..SpanView::default()
+        }
     }
 
     fn answer_of(view: &SpanView) -> Option<String> {

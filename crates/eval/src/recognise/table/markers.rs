@@ -1,10 +1,12 @@
 //! Markers that replace content which was removed, or that say that a text was cut off.
 
 use super::Table;
+use crate::recognise::tool::JsonString;
 use crate::recognise::truncated_text::is_broken_json;
 
 impl Table {
     /// Whether the value replaces content: a marker, asterisks, or a hash, as processors of a Collector write it.
+    #[inline]
     pub(crate) fn is_hidden(&self, value: &str) -> bool {
         let bytes = value.as_bytes();
         self.is_redacted(value)
@@ -30,6 +32,15 @@ impl Table {
             self.may_begin_redacted(string.first())
                 && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
         })
+    }
+
+    /// Whether [`Table::has_hidden_value`] may be true of JSON with this string.
+    #[inline]
+    pub(crate) fn may_hide(&self, string: JsonString<'_>) -> bool {
+        // A marker may also follow the quotation mark at the end of the string, or an escaped one.
+        string.has_escapes
+            || self.may_begin_redacted(string.content.first().or(Some(&b'"')))
+            || self.may_begin_redacted(string.after.as_ref())
     }
 
     /// Whether an instrumentation cut the text off and wrote so at its end.

@@ -40,7 +40,7 @@ fn in_other_words() -> AgentTrace {
 fn repeating() -> Vec<(&'static str, AgentTrace)> {
     let without_id = || {
         let mut trace = in_other_words();
-        for part in messages(&mut trace).flat_map(|message| &mut message.parts) {
+        for part in messages(&mut trace).flat_map(|message| message.parts.iter_mut()) {
             if let Part::Result { id, .. } = part {
                 *id = None;
             }
@@ -54,7 +54,7 @@ fn repeating() -> Vec<(&'static str, AgentTrace)> {
     for message in messages(&mut said) {
         if matches!(&message.parts[..], [Part::Result { content, .. }] if &**content == SECRET) {
             let parts = vec![Part::Text(format!("Observation: {SECRET}").as_str().into())];
-            *message = Message { role: Role::User, parts };
+            *message = Message { role: Role::User, parts: parts.into() };
         }
     }
     let cases = [("same text", payroll()), ("id of the call", in_other_words()), ("unknown", without_id())];
