@@ -161,6 +161,15 @@ const AUTHENTICATION: &[&str] = &[
     "login required",
 ];
 const TIMEOUTS: &[&str] = &[
+    "~超时~",
+    "~タイムアウト~",
+    "zeitüberschreitung",
+    "délai dépassé",
+    "délai d'attente dépassé",
+    "tiempo de espera agotado",
+    "tempo limite",
+    "tempo esgotado",
+    "tempo scaduto",
     "timed out",
     "timeout",
     "~timeout",

@@ -14,7 +14,7 @@
 //! | `history`, `evidence` | the calls made and the content read before a point of a run; whether that supports a fact |
 //! | `answer`, `answer_span` | the final answer in an output; the model span that gave it |
 //! | `statements` | the clauses of an answer that assert something |
-//! | `conduct` | the list of rules on one agent, and what they read |
+//! | `conduct`, `conduct_rules` | what rules on one agent read; the list of them |
 //! | `recovery` | whether a run recovered from a failed call |
 //! | `unsupported_facts`, `links_and_quotations` | facts, links and quotations of an answer without support |
 //! | `contradicted` | answers that contradict structured results |
@@ -53,6 +53,7 @@ mod answer_span;
 pub(crate) mod claimed_actions;
 pub(crate) mod claims;
 mod conduct;
+mod conduct_rules;
 pub(crate) mod contradicted;
 pub(crate) mod contradicted_number;
 pub(crate) mod contradicted_flag;

@@ -14,17 +14,16 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
-use super::conduct::{ConductRule, by};
+use super::conduct::by;
+use super::conduct_rules::ON_CONDUCT;
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     claimed_actions, contradicted, contradicted_flag, contradicted_number, exceeded_limit,
-    executed_placeholder, guess_as_fact, invented_address, invented_contact, invented_patch_context,
-    less_fitting_choice, missing_announced_call, omitted_action, omitted_item, omitted_list_item,
-    redundant_question, repeated_action, reported_day, skipped_lookups, skipped_step, undone_action,
-    unmet_confirmation, wrong_amount, wrong_code, wrong_date_time, wrong_identifier, wrong_row,
+    executed_placeholder, guess_as_fact, invented_patch_context, missing_announced_call, skipped_lookups,
+    unmet_confirmation, wrong_identifier, wrong_row,
 };
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
@@ -43,24 +42,6 @@ const MAX_CALLS: usize = 2000;
 const MAX_RETURNED: usize = 8;
 /// Most calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
-
-/// Rules on the conduct of an agent, in the order in which findings on one span are reported.
-const ON_CONDUCT: [ConductRule; 14] = [
-    wrong_date_time::check,
-    wrong_code::check,
-    less_fitting_choice::check,
-    repeated_action::check,
-    invented_contact::check,
-    invented_address::check,
-    wrong_amount::check,
-    redundant_question::check,
-    skipped_step::check,
-    omitted_action::check,
-    omitted_list_item::check,
-    omitted_item::check,
-    undone_action::check,
-    reported_day::check,
-];
 
 /// The result for one LLM span.
 #[derive(Debug, Default)]

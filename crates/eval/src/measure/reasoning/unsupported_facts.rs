@@ -257,17 +257,25 @@ impl FactChecker<'_, '_> {
         out
     }
 
-    /// The amounts of money that are too small to be checked, which others of the answer may follow from: "a family
-    /// ticket for 42 € and one for 11 €, 53 € together".
+    /// The amounts that are too small to be checked, which others of the answer may follow from: amounts of money ("a
+    /// family ticket for 42 € and one for 11 €, 53 € together"), and numbers of what others count ("13.5 days less 10
+    /// days").
     fn small_amounts(&self) -> Vec<f64> {
-        let mut out = Vec::new();
+        let mut all: Vec<(Number, &str)> = Vec::new();
         numbers::scan(self.prose, |n| {
-            let is_small = n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional && !n.in_identifier;
-            if is_small && currency::is_beside(self.prose, n.start..n.end) && out.len() < MAX_FACTS {
-                out.push(n.value);
+            let behind = self.prose.get(n.end..).unwrap_or_default().trim_start();
+            let word = behind
+                .find(|c: char| !c.is_alphabetic())
+                .map_or(behind, |end| behind.get(..end).unwrap_or_default());
+            if !n.in_identifier && all.len() < MAX_FACTS {
+                all.push((n, word));
             }
         });
-        out
+        let is_shared = |word: &str| word.len() > 2 && all.iter().filter(|(_, of)| *of == word).count() > 1;
+        let small = all.iter().filter(|(n, _)| n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional);
+        let amounts =
+            small.filter(|(n, word)| currency::is_beside(self.prose, n.start..n.end) || is_shared(word));
+        amounts.map(|(n, _)| n.value).collect()
     }
 
     fn number_finding(&self, fact: &NumberFact, facts: &[NumberFact]) -> Option<Finding> {

@@ -12,7 +12,7 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::linked_identifiers::{identifiers, shape};
-use crate::measure::calls::attempts::quoted;
+use crate::measure::calls::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::provenance::Provenance;
 use crate::measure::tool_purpose::{Purpose, purpose};
@@ -61,8 +61,11 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
         let meant = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
         let of_result = || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, meant)| meant.as_str());
         let meant = meant.or_else(of_result);
-        let is_sent = || value.contains('@') && purpose(trace, memo, call) == Purpose::Action;
-        let meant = meant.or_else(|| is_sent().then_some("an address of the request or of a result"))?;
+        let is_sent =
+            || purpose(trace, memo, call) == Purpose::Action && reaches(trace, memo, agent, call, value);
+        let meant = meant.or_else(|| {
+            (value.contains('@') && is_sent()).then_some("an address of the request or of a result")
+        })?;
         let rationale = format!(
             "{meant} was expected; {} has {value}, which no message or result contains",
             call.name.trim()
@@ -70,6 +73,19 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
         let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
         Some((call.llm?, finding))
     })
+}
+
+/// Whether an action may have reached an address: it did not fail, and no lookup before it found somebody by the address.
+fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, address: &str) -> bool {
+    let attempts = CallAttempts::get(trace, memo);
+    let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|i| Some((*i, trace.calls.get(*i)?)));
+    let finds = |(i, call): (usize, &Call)| {
+        call.start < action.start
+            && purpose(trace, memo, call) == Purpose::Query
+            && attempts.has_succeeded(i)
+            && call.arguments.as_deref().is_some_and(|text| contains_ignoring_case(text, address))
+    };
+    calls().any(|(i, call)| call.at == action.at && attempts.has_succeeded(i)) && !calls().any(finds)
 }
 
 /// The identifiers of the results of an agent's calls.
