@@ -80,6 +80,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let language =
         Language::detected(answer, task, memo).filter(|language| *language == Language::English)?;
     let clauses = clauses(answer, &Prose::of(answer, memo), language, memo);
+    memo.budget.spend(clauses.len() * last.len()).then_some(())?;
     let stated = clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     let (clause, call) = stated
         .flat_map(|clause| last.iter().map(move |of| (clause, of)))

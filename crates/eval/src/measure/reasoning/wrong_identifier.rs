@@ -85,7 +85,10 @@ fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, addres
             && attempts.has_succeeded(i)
             && call.arguments.as_deref().is_some_and(|text| contains_ignoring_case(text, address))
     };
-    calls().any(|(i, call)| call.at == action.at && attempts.has_succeeded(i)) && !calls().any(finds)
+    let bytes: usize = calls().filter_map(|(_, call)| call.arguments.as_ref()).map(|text| text.len()).sum();
+    memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+        && calls().any(|(i, call)| call.at == action.at && attempts.has_succeeded(i))
+        && !calls().any(finds)
 }
 
 /// The identifiers of the results of an agent's calls.
