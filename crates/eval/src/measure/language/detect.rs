@@ -305,7 +305,8 @@ fn letters_of(block: u64) -> usize {
     let lower = (block | (0x20 * ONES)) & !HIGH;
     let from_a = lower + u64::from(0x80 - b'a') * ONES;
     let after_z = lower + u64::from(0x7f - b'z') * ONES;
-    let others = !(from_a & !after_z & !block) & HIGH;
+    // What is after `z` is after `a` as well.
+    let others = (!(from_a ^ after_z) | block) & HIGH;
     others.trailing_zeros() as usize / 8
 }
 

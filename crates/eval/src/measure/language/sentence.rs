@@ -102,9 +102,15 @@ struct Place {
 }
 
 impl Split {
-    /// Adds the sentences of the part of `text` that begins at `start`, split before the words of `contrast` as
-    /// well.
-    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &Contrast) {
+    /// Adds the sentences of a part of `text`, split before the words of `contrast` as well, until there are `most`.
+    pub(super) fn add(
+        &mut self,
+        text: &str,
+        part: Range<usize>,
+        spaced: bool,
+        contrast: &Contrast,
+        most: usize,
+    ) {
         let within = text.get(part.clone()).unwrap_or_default();
         if within.is_empty() {
             return;
@@ -113,7 +119,7 @@ impl Split {
         let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
         let start = self.words.len();
         let mut words = Words { text: std::mem::take(&mut self.words), start, spaced };
-        loop {
+        while self.sentences.len() < most {
             words.begin();
             let from = splitter.at;
             let Some(end) = splitter.read(&mut words) else { break };
@@ -226,8 +232,7 @@ impl Splitter<'_, '_> {
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(&byte) = rest.as_bytes().first() else { return (self.at > from).then_some(End::Other) };
-            if self.contrast.may_begin(rest.as_bytes()) && !words.is_empty() && self.is_contrast(rest, before)
-            {
+            if self.is_contrast(rest, before) && !words.is_empty() {
                 return Some(End::Other);
             }
             // Most of a text.
