@@ -228,34 +228,35 @@ pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
 /// the search may follow.
 pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    first_of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo)
+    of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
 /// The statement that nothing was found, in a result that reports no error of its call: an error in it is what was
 /// looked up, as in a log.
 pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing];
-    first_of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo)
+    of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.
 pub(crate) fn mentions_lack(text: &str, memo: &Memo) -> bool {
     let (head, tail) = (clip(text, MAX_BYTES), clip_end(text, MAX_BYTES));
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    let says = |part: &str| {
-        let said = ReadText::new(part, None, memo);
-        said.languages().any(|language| said.classified(language, kinds).any(|(_, kind)| kind.is_some()))
-    };
+    let says = |part: &str| of_kinds(part, kinds, memo).flatten().next().is_some();
     // Of a long answer the end reports what was not done.
     says(head) || text.len() > MAX_BYTES && says(tail)
 }
 
-/// The first of the sentences at the beginning of `text` that is one of `kinds`.
-fn first_of_kinds<'t, const N: usize>(text: &'t str, kinds: [Statement; N], memo: &Memo) -> Option<&'t str> {
+/// The sentences of `text`, where they are one of `kinds`.
+fn of_kinds<'t, const N: usize>(
+    text: &'t str,
+    kinds: [Statement; N],
+    memo: &Memo,
+) -> impl Iterator<Item = Option<&'t str>> + use<'t, N> {
     let said = ReadText::new(text, None, memo);
-    let of = |language| said.first_classified(language, kinds, ADMITTED_WITHIN);
-    let first = said.languages().flat_map(of).take(ADMITTED_WITHIN);
-    first.filter(|(_, kind)| kind.is_some()).map(|(sentence, _)| sentence.text).next()
+    said.languages().flat_map(move |language| {
+        said.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
+    })
 }
 
 /// Skips "Final answer:" and the like, which frameworks write in English.

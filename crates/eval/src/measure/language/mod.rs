@@ -179,14 +179,16 @@ impl Reading {
         *self.language.get_or_init(|| detect::detect(text))
     }
 
-    fn known_split(&self, language: Language) -> Option<Rc<Split>> {
-        self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone())
-    }
-
     /// The sentences of `text`, of which this is the reading.
     fn split(&self, text: &str, language: Language) -> Rc<Split> {
-        self.known_split(language).unwrap_or_else(|| {
-            let split = Rc::new(first_sentences(text, language, usize::MAX));
+        let known =
+            self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
+        known.unwrap_or_else(|| {
+            let mut split = Split::default();
+            for part in head_and_tail(text) {
+                split.add(text, part, language.is_spaced(), &language.lists().contrast);
+            }
+            let split = Rc::new(split);
             self.split.borrow_mut().push((language, Rc::clone(&split)));
             split
         })
@@ -222,15 +224,6 @@ impl Reading {
             done
         })
     }
-}
-
-/// The first sentences of the parts of a text that are read, at most so many.
-fn first_sentences(text: &str, language: Language, most: usize) -> Split {
-    let mut split = Split::default();
-    for part in head_and_tail(text) {
-        split.add(text, part, language.is_spaced(), &language.lists().contrast, most);
-    }
-    split
 }
 
 /// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both
@@ -426,19 +419,10 @@ impl<'t> ReadText<'t> {
         language: Language,
         kinds: [Kind; N],
     ) -> impl Iterator<Item = (Sentence<'t>, Option<Kind>)> + use<'t, N> {
-        classified(self.sentences(language), language, kinds)
-    }
-
-    /// As [`ReadText::classified`], of the first sentences alone, at most so many: the rest of the text is not split.
-    pub(crate) fn first_classified<const N: usize>(
-        &self,
-        language: Language,
-        kinds: [Kind; N],
-        most: usize,
-    ) -> impl Iterator<Item = (Sentence<'t>, Option<Kind>)> + use<'t, N> {
-        let known = self.reading.known_split(language);
-        let split = known.unwrap_or_else(|| Rc::new(first_sentences(self.text, language, most)));
-        classified(split.sentences(self.text).take(most), language, kinds)
+        self.sentences(language).map(move |sentence| {
+            let kind = kinds.into_iter().find(|kind| kind.holds(&sentence, language.lists()));
+            (sentence, kind)
+        })
     }
 
     fn sentences_of(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
@@ -491,18 +475,6 @@ impl Kind {
             Kind::Padding => asks || lists.padding.finds(sentence),
         }
     }
-}
-
-/// Sentences, each with the first of `kinds` that it is.
-fn classified<'t, const N: usize, S: Iterator<Item = Sentence<'t>>>(
-    sentences: S,
-    language: Language,
-    kinds: [Kind; N],
-) -> impl Iterator<Item = (Sentence<'t>, Option<Kind>)> + use<'t, N, S> {
-    sentences.map(move |sentence| {
-        let kind = kinds.into_iter().find(|kind| kind.holds(&sentence, language.lists()));
-        (sentence, kind)
-    })
 }
 
 /// The slice that contains only `language`.

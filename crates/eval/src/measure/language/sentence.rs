@@ -102,15 +102,9 @@ struct Place {
 }
 
 impl Split {
-    /// Adds the sentences of a part of `text`, split before the words of `contrast` as well, until there are `most`.
-    pub(super) fn add(
-        &mut self,
-        text: &str,
-        part: Range<usize>,
-        spaced: bool,
-        contrast: &Contrast,
-        most: usize,
-    ) {
+    /// Adds the sentences of the part of `text` that begins at `start`, split before the words of `contrast` as
+    /// well.
+    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &Contrast) {
         let within = text.get(part.clone()).unwrap_or_default();
         if within.is_empty() {
             return;
@@ -119,7 +113,7 @@ impl Split {
         let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
         let start = self.words.len();
         let mut words = Words { text: std::mem::take(&mut self.words), start, spaced };
-        while self.sentences.len() < most {
+        loop {
             words.begin();
             let from = splitter.at;
             let Some(end) = splitter.read(&mut words) else { break };

@@ -38,6 +38,8 @@ const SPELLED: usize = 12;
 /// Most codes of all texts.
 const MAX_CODES: usize = 64;
 regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
+/// Texts for which there is room at first: collections that grow by steps are copied several times.
+const TEXTS: usize = 32;
 /// A byte that is in no UTF-8.
 const BETWEEN: u8 = 0xff;
 /// Phrases whose searches count as one in the work budget: a search is fast.
@@ -122,7 +124,11 @@ enum Unread<'a> {
 
 impl<'a> Evidence<'a> {
     pub(crate) fn within(budget: &'a WorkBudget) -> Evidence<'a> {
-        Evidence { budget: Some(budget), ..Evidence::default() }
+        let mut evidence = Evidence { budget: Some(budget), ..Evidence::default() };
+        evidence.known_texts.reserve(TEXTS);
+        evidence.texts.reserve(TEXTS);
+        evidence.unread.reserve(TEXTS);
+        evidence
     }
 
     /// Counts steps; false if the work budget is exceeded.
