@@ -10,9 +10,8 @@ use super::ask::JudgedMetric;
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
 use super::memo::Memo;
-use super::rule::{AgentRule, SpanRule};
+use super::rule::{AgentRule, Rule, SpanRule, count_prompts};
 use super::table::{MetricSpec, TABLE};
-use super::work_budget::BYTES_PER_STEP;
 use super::{
     Answer, Context, Measurement, Metric, MetricProgress, Settings, Unmeasured, avoidance, checklist,
     error_detection, instruction_following, latency, locate_quotes, path, plan, reasoning, tokens,
@@ -24,7 +23,7 @@ use crate::recognise::AgentTrace;
 pub(crate) type JudgedRow<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
 struct Implementation {
-    rules: Option<&'static dyn Metric>,
+    rules: Option<&'static dyn Rule>,
     timed: Option<&'static str>,
     asks: Option<&'static dyn Metric>,
 }
@@ -52,7 +51,7 @@ fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Impl
 }
 
 /// Every metric with a rule: its row, the name under which it is timed, the rule.
-pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Metric)> {
+pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Rule)> {
     implementations().filter_map(|(row, by)| Some((row, by.timed.unwrap_or(row.name), by.rules?)))
 }
 
@@ -95,9 +94,8 @@ pub(crate) fn run_each(
 ) -> Vec<Measurement> {
     let evaluated = evaluated_spans(trace);
     let mut out = Vec::new();
-    let custom = custom.iter().map(|own| (own.row, own.row.name, own as &dyn Metric));
-    for (row, name, metric) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Metric)).chain(custom)
-    {
+    let custom = custom.iter().map(|own| (own.row, own.row.name, own as &dyn Rule));
+    for (row, name, rule) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Rule)).chain(custom) {
         let own = settings.own(row);
         let everywhere = own.everywhere();
         let on = settings.ruled(row) && everywhere != Some(false) && row.may_be_in(trace);
@@ -111,13 +109,10 @@ pub(crate) fn run_each(
                 continue;
             }
             let context = Context { row, trace, at, settings, memo, rules: &[] };
-            let MetricProgress::Done(mut measurements) = step_within_budget(metric, &context, &[]) else {
-                continue;
-            };
+            measure_within_budget(rule, &context, &mut out);
             if memo.budget.is_void() {
                 return Vec::new();
             }
-            out.append(&mut measurements);
         }
         after(name);
     }
@@ -125,6 +120,16 @@ pub(crate) fn run_each(
     out.sort_by_key(|m| m.at);
     locate_quotes::locate(trace, memo, &mut out);
     out
+}
+
+/// Adds the measurements of a rule to `out`; unmeasured if it exceeds the metric's share of the work budget.
+fn measure_within_budget(rule: &dyn Rule, context: &Context<'_>, out: &mut Vec<Measurement>) {
+    let (budget, first) = (&context.memo.budget, out.len());
+    budget.begin();
+    rule.measure(context, out);
+    if budget.is_exceeded() {
+        limit(context, out, first);
+    }
 }
 
 /// The step of a metric; unmeasured if it exceeds the metric's share of the work budget.
@@ -137,19 +142,27 @@ pub(crate) fn step_within_budget(
     budget.begin();
     let step = metric.step(context, answers);
     if let MetricProgress::Ask(questions) = &step {
-        let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
-        budget.spend(bytes / BYTES_PER_STEP + 1);
+        count_prompts(questions, budget);
     }
     if !budget.is_exceeded() {
         return step;
     }
-    // What was found so far may be wrong; a metric that ended without a result applies as well.
-    match step {
-        MetricProgress::Done(mut measurements) if !measurements.is_empty() => {
-            measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
-            MetricProgress::Done(measurements)
+    let mut measurements = match step {
+        MetricProgress::Done(measurements) => measurements,
+        MetricProgress::Ask(_) => Vec::new(),
+    };
+    limit(context, &mut measurements, 0);
+    MetricProgress::Done(measurements)
+}
+
+/// Makes the measurements of a metric that exceeded its share unmeasured: what was found so far may be wrong, and a
+/// metric that ended without a result applies as well.
+fn limit(context: &Context<'_>, measurements: &mut Vec<Measurement>, first: usize) {
+    match measurements.get_mut(first..) {
+        Some(found) if !found.is_empty() => {
+            found.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
         }
-        _ => MetricProgress::Done(vec![context.unmeasured(Unmeasured::Limit)]),
+        _ => measurements.push(context.unmeasured(Unmeasured::Limit)),
     }
 }
 

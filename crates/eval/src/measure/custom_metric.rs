@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::rule::Rule;
 use super::sections::{RULES, Scored};
 use super::{Answer, Context, Metric, MetricProgress, MetricSpec};
 
@@ -35,6 +36,8 @@ impl CustomMetric {
         self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
     }
 }
+
+impl Rule for CustomMetric {}
 
 impl Metric for CustomMetric {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {

@@ -42,17 +42,21 @@ pub(crate) fn lowercase(text: &str) -> String {
 
 /// Appends the characters of `text` in lower case.
 pub(crate) fn push_lowercase(out: &mut String, text: &str) {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let first_other = || rest.bytes().position(|byte| !byte.is_ascii());
-        let ascii = if rest.is_ascii() { rest.len() } else { first_other().unwrap_or(rest.len()) };
+    let push_ascii = |out: &mut String, ascii: &str| {
         let from = out.len();
-        out.push_str(rest.get(..ascii).unwrap_or_default());
+        out.push_str(ascii);
         out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
+    };
+    let mut rest = text;
+    // Most texts are ASCII as a whole.
+    while !rest.is_ascii() {
+        let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+        push_ascii(out, rest.get(..ascii).unwrap_or_default());
         let mut others = rest.get(ascii..).unwrap_or_default().chars();
         others.next().into_iter().flat_map(char::to_lowercase).for_each(|c| out.push(c));
         rest = others.as_str();
     }
+    push_ascii(out, rest);
 }
 
 /// The first `max` bytes of `text` at most, cut between characters.

@@ -82,7 +82,7 @@ pub(crate) struct Field {
     pub name: Name,
     pub value: Scalar,
     /// As written, if it is no text.
-    number: String,
+    number: Cow<'static, str>,
 }
 
 impl Field {
@@ -206,12 +206,12 @@ impl Records {
     }
 
     /// `number` is how a value that is no text is written.
-    fn add_field(&mut self, record: usize, name: Name, value: Scalar, number: String) {
+    fn add_field(&mut self, record: usize, name: Name, value: Scalar, number: impl Into<Cow<'static, str>>) {
         self.fields += 1;
         if self.fields <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
         {
-            record.fields.push(Field { name, value, number });
+            record.fields.push(Field { name, value, number: number.into() });
         }
     }
 
@@ -312,6 +312,9 @@ impl Reader<'_> {
                 }
                 self.add_columns(items);
                 let list = self.records.add_list(name, items.len(), numbers.len() == items.len());
+                if let Some(Node::Map(_)) = items.first() {
+                    self.records.records.reserve(items.len().min(MAX_RECORDS));
+                }
                 for item in items {
                     self.read_value(item, name, parent, list, nested);
                 }
@@ -322,7 +325,7 @@ impl Reader<'_> {
                     let is_short = text.len() <= MAX_VALUE;
                     if let Some(at) = parent.filter(|_| is_short) {
                         let value = Scalar::Text(CellText::of_trimmed(trimmed));
-                        self.records.add_field(at, Rc::clone(name), value, String::new());
+                        self.records.add_field(at, Rc::clone(name), value, "");
                     }
                 }
             }
@@ -337,7 +340,12 @@ impl Reader<'_> {
             }
             Node::Bool(is) => {
                 if let Some(at) = parent {
-                    self.records.add_field(at, Rc::clone(name), Scalar::Bool(*is), is.to_string());
+                    self.records.add_field(
+                        at,
+                        Rc::clone(name),
+                        Scalar::Bool(*is),
+                        if *is { "true" } else { "false" },
+                    );
                 }
             }
             Node::Null => {}

@@ -1,8 +1,27 @@
 //! Adapters from functions to metrics that ask no judge.
 
-use super::{Answer, Context, Measurement, Metric, MetricProgress};
+use super::work_budget::{BYTES_PER_STEP, WorkBudget};
+use super::{Answer, Context, Measurement, Metric, MetricProgress, Question};
 use crate::measure::agent_index;
 use crate::recognise::Agent;
+
+/// A metric that may measure without questions. Most rules have no or one measurement of a span, which needs no list of
+/// its own.
+pub(crate) trait Rule: Metric {
+    /// Adds the measurements of the first step to `out`; none if it is to ask.
+    fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
+        match self.step(context, &[]) {
+            MetricProgress::Done(mut measurements) => out.append(&mut measurements),
+            MetricProgress::Ask(questions) => count_prompts(&questions, &context.memo.budget),
+        }
+    }
+}
+
+/// Counts the work on the prompts of questions.
+pub(crate) fn count_prompts(questions: &[Question], budget: &WorkBudget) {
+    let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
+    budget.spend(bytes / BYTES_PER_STEP + 1);
+}
 
 /// A rule about one span; `None` if the metric does not apply to the span.
 pub(crate) struct SpanRule(pub fn(&Context<'_>) -> Option<Measurement>);
@@ -13,6 +32,12 @@ impl Metric for SpanRule {
     }
 }
 
+impl Rule for SpanRule {
+    fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
+        out.extend((self.0)(context));
+    }
+}
+
 /// A rule about one agent and its index in the trace; it applies to the agent's span.
 pub(crate) struct AgentRule(pub fn(&Context<'_>, usize, &Agent) -> Measurement);
 
@@ -20,5 +45,11 @@ impl Metric for AgentRule {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let agent = agent_index::indexed_at(context);
         MetricProgress::Done(agent.map_or_else(Vec::new, |(i, agent)| vec![(self.0)(context, i, agent)]))
+    }
+}
+
+impl Rule for AgentRule {
+    fn measure(&self, context: &Context<'_>, out: &mut Vec<Measurement>) {
+        out.extend(agent_index::indexed_at(context).map(|(i, agent)| (self.0)(context, i, agent)));
     }
 }

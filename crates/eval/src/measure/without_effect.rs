@@ -92,8 +92,6 @@ const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
 /// Flags of a trial, without the signs between their words.
 const TRIALS: [&str; 3] = ["dryrun", "simulated", "simulation"];
-/// What texts with such a flag contain.
-const TRIAL_STEMS: [&str; 2] = ["dry", "simulat"];
 
 /// Words of a state that waits for a decision: one of each, `pending_approval`, `AWAITING_REVIEW`, `approval required`.
 const WAITING: [&str; 8] =
@@ -132,10 +130,9 @@ pub(crate) fn denies(call: &Call, memo: &Memo) -> bool {
 
 /// Whether a flag in the result of a call says that it was only a trial: `dry_run: true`.
 pub(crate) fn is_trial(call: &Call, memo: &Memo) -> bool {
-    let is_short = |text: &&Text| {
-        text.len() <= MAX_DENIAL && TRIAL_STEMS.iter().any(|stem| contains_ignoring_case(text, stem))
-    };
-    let structure = call.result.as_ref().filter(is_short).and_then(|result| Structure::of(result, memo));
+    // Other rules read the structure of most results, so that a search for the words of a flag costs more.
+    let result = call.result.as_ref().filter(|text| text.len() <= MAX_DENIAL);
+    let structure = result.and_then(|result| Structure::of(result, memo));
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let own = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
     let is_trial =

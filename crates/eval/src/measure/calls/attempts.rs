@@ -7,6 +7,7 @@
 //! the second call reads, another error is progress, and a retry that succeeds is correct.
 
 use std::cell::RefCell;
+use std::fmt::Write;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -192,7 +193,7 @@ fn write_value(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::String(text) => collapse(text, out),
-        other => out.push_str(&other.to_string()),
+        other => _ = write!(out, "{other}"),
     }
 }
 

@@ -27,6 +27,7 @@ use verdict_otlp::trace::Idx;
 use super::ask::prompt_page::PromptPage;
 use super::content_piece::{ContentPiece, PieceKind};
 use super::defects::{Defect, measured, unmeasured};
+use super::rule::Rule;
 use super::table::CHECKLIST;
 use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress, Prompt,
@@ -66,6 +67,8 @@ pub(crate) struct Checklist {
     /// checklist, and, where no judge is configured, what that leaves of the others.
     pub asks: bool,
 }
+
+impl Rule for Checklist {}
 
 impl Metric for Checklist {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {

@@ -58,6 +58,9 @@ const BLOCK: usize = 8;
 /// Bytes of a word that the filter sees.
 const HEAD: usize = BLOCK;
 
+/// Most languages with function words.
+const MAX_LANGUAGES: usize = 32;
+
 /// By word, the languages that have it, as indexes of `codes`.
 struct Table {
     codes: Vec<&'static str>,
@@ -127,7 +130,10 @@ fn table() -> Result<Table, String> {
             }
         }
     }
-    Ok(table)
+    match table.codes.len() <= MAX_LANGUAGES {
+        true => Ok(table),
+        false => Err("more languages than have a score".to_owned()),
+    }
 }
 
 pub(super) fn detect(text: &str) -> Detected {
@@ -194,11 +200,12 @@ impl Scripts {
 const CLEAR_SCORE: f32 = 8.0;
 
 fn by_words(text: &str) -> Detected {
-    let mut scores = vec![0.0_f32; TABLE.codes.len()];
+    let table = &*TABLE;
+    let mut scores = [0.0_f32; MAX_LANGUAGES];
+    let scores = scores.get_mut(..table.codes.len()).unwrap_or_default();
     let mut highest = 0.0_f32;
     let mut lower = String::with_capacity(MAX_WORD);
     let mut words = Words { text, at: 0 };
-    let table = &*TABLE;
     while words.next_in_lower_case(table, &mut lower) {
         let Some(languages) = table.words.get(lower.as_str()) else { continue };
         let weight = 1.0 / languages.len() as f32;
@@ -208,7 +215,7 @@ fn by_words(text: &str) -> Detected {
                 highest = highest.max(*score);
             }
         }
-        if highest >= CLEAR_SCORE && is_clear(&scores) {
+        if highest >= CLEAR_SCORE && is_clear(scores) {
             break;
         }
     }
@@ -217,7 +224,7 @@ fn by_words(text: &str) -> Detected {
     let second = scores.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, s)| *s).fold(0.0, f32::max);
     if score < MIN_SCORE || score < (score + second) * MIN_SHARE {
         let hint = || (score >= MIN_HINT && second < score).then(|| table.language(best)).flatten();
-        return match hints_at_another(text, score, &scores) {
+        return match hints_at_another(text, score, scores) {
             true => Detected::Unclear(hint()),
             false => Detected::TooFewWords,
         };
@@ -305,7 +312,8 @@ fn letters_of(block: u64) -> usize {
     let lower = (block | (0x20 * ONES)) & !HIGH;
     let from_a = lower + u64::from(0x80 - b'a') * ONES;
     let after_z = lower + u64::from(0x7f - b'z') * ONES;
-    let others = !(from_a & !after_z & !block) & HIGH;
+    // What is after `z` is after `a` as well.
+    let others = (!(from_a ^ after_z) | block) & HIGH;
     others.trailing_zeros() as usize / 8
 }
 

@@ -226,8 +226,7 @@ impl Splitter<'_, '_> {
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(&byte) = rest.as_bytes().first() else { return (self.at > from).then_some(End::Other) };
-            if self.contrast.may_begin(rest.as_bytes()) && !words.is_empty() && self.is_contrast(rest, before)
-            {
+            if self.is_contrast(rest, before) && !words.is_empty() {
                 return Some(End::Other);
             }
             // Most of a text.

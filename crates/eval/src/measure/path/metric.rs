@@ -23,6 +23,7 @@ use crate::measure::calls::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::harm_reason::HarmReason;
 use crate::measure::metric_names::FailCondition;
+use crate::measure::rule::Rule;
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,
@@ -43,6 +44,8 @@ const HIGH: f64 = 1.0;
 const MEDIUM: f64 = 2.0;
 
 pub(crate) struct Paths;
+
+impl Rule for Paths {}
 
 impl Metric for Paths {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {

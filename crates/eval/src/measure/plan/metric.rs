@@ -16,6 +16,7 @@ use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
 pub(crate) use crate::measure::metric_names::PlanPart;
+use crate::measure::rule::Rule;
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
@@ -59,6 +60,8 @@ fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> Option<TracePlan> 
 
 /// Measures plans by rules.
 pub(crate) struct PlanRules;
+
+impl Rule for PlanRules {}
 
 impl Metric for PlanRules {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {

@@ -7,7 +7,7 @@
 mod derived;
 
 use foldhash::{HashMap, HashSet};
-use memchr::memmem::Finder;
+use memchr::memmem;
 
 use super::arithmetic::{converts, named_units, near, tolerance_of, within};
 use super::dates;
@@ -38,6 +38,10 @@ const SPELLED: usize = 12;
 /// Most codes of all texts.
 const MAX_CODES: usize = 64;
 regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
+/// Texts for which there is room at first: collections that grow by steps are copied several times.
+const TEXTS: usize = 32;
+/// A byte that is in no UTF-8.
+const BETWEEN: u8 = 0xff;
 /// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
 
@@ -74,8 +78,11 @@ pub(crate) struct Evidence<'a> {
     texts: Vec<&'a str>,
     /// Texts whose numbers are not read yet. Many answers state no number, and need none of them.
     unread: Vec<Unread<'a>>,
-    /// The `texts` in lower case, converted when phrases are first searched.
-    lowered: Vec<String>,
+    /// The `texts` in lower case, converted when phrases are first searched: each with a byte behind it that is in no
+    /// text, so that one search for a phrase reads all of them.
+    lowered: Vec<u8>,
+    /// How many of the `texts` are in `lowered`.
+    lowered_texts: usize,
     /// All numbers, sorted.
     values: Vec<f64>,
     /// The numbers that arithmetic may use, sorted.
@@ -117,7 +124,11 @@ enum Unread<'a> {
 
 impl<'a> Evidence<'a> {
     pub(crate) fn within(budget: &'a WorkBudget) -> Evidence<'a> {
-        Evidence { budget: Some(budget), ..Evidence::default() }
+        let mut evidence = Evidence { budget: Some(budget), ..Evidence::default() };
+        evidence.known_texts.reserve(TEXTS);
+        evidence.texts.reserve(TEXTS);
+        evidence.unread.reserve(TEXTS);
+        evidence
     }
 
     /// Counts steps; false if the work budget is exceeded.
@@ -416,13 +427,15 @@ impl<'a> Evidence<'a> {
             return vec![true; phrases.len()];
         }
         // Converted once per trace, so that searches need not ignore case.
-        let new = self.texts.iter().skip(self.lowered.len());
-        self.lowered.extend(new.map(|text| text.to_ascii_lowercase()));
-        let mentioned = |phrase: &&str| {
-            let finder = Finder::new(phrase.as_bytes());
-            self.lowered.iter().any(|text| finder.find(text.as_bytes()).is_some())
-        };
-        phrases.iter().map(mentioned).collect()
+        let (from, new) = (self.lowered.len(), self.texts.get(self.lowered_texts..).unwrap_or_default());
+        self.lowered.reserve(new.iter().map(|text| text.len() + 1).sum());
+        for text in new {
+            self.lowered.extend_from_slice(text.as_bytes());
+            self.lowered.push(BETWEEN);
+        }
+        self.lowered_texts = self.texts.len();
+        self.lowered.get_mut(from..).into_iter().for_each(<[u8]>::make_ascii_lowercase);
+        phrases.iter().map(|phrase| memmem::find(&self.lowered, phrase.as_bytes()).is_some()).collect()
     }
 
     /// Whether a structured text has a value in capitals ("JFK", "GB") that the answer does not give alone: it gives it

@@ -13,6 +13,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
 use super::history::end_of;
+use crate::measure::conversation::plain_text;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::ReadText;
@@ -86,14 +87,11 @@ fn guesses(
     let end = end_of(trace, answer);
     let is_before = |at: Idx| trace.tree.spans.get(at).is_some_and(|span| span.end < end);
     let mut guesses: HashMap<u64, (String, Idx)> = HashMap::default();
-    // What models wrote: in a group, the prompts of the others repeat it.
-    let mut written: HashSet<&str> = HashSet::default();
     let llms: Vec<Idx> = trace.agents.iter().flat_map(|agent| &agent.llms).copied().take(MAX_TEXTS).collect();
     for &at in &llms {
         let Some(view) = trace.views.get(at) else { continue };
         for part in view.output.iter().flat_map(|message| &message.parts) {
             let Part::Text(text) = part else { continue };
-            written.insert(text);
             if !is_before(at) || !memo.budget.spend(1 + text.len() / 4) {
                 continue;
             }
@@ -117,6 +115,10 @@ fn guesses(
     if !confirm(task) || !results.into_iter().all(&mut confirm) {
         return None;
     }
+    // What models wrote: in a group, the prompts of the others repeat it.
+    let outputs = llms.iter().filter_map(|at| trace.views.get(*at)).flat_map(|view| &view.output);
+    let written: HashSet<&str> =
+        outputs.flat_map(|message| &message.parts).filter_map(plain_text).map(|text| &**text).collect();
     for &at in &llms {
         let Some(view) = trace.views.get(at) else { continue };
         for message in view.input.iter().filter(|message| message.role != Role::Assistant) {

@@ -62,8 +62,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let mut last: Vec<(String, &Call, bool)> = Vec::new();
     for (i, call) in conduct.calls(MAX_CALLS) {
         let Some(attempt) = attempts.at(i).filter(|attempt| !attempt.is_control) else { continue };
-        let verb = verb_of(call).filter(|_| purpose(trace, memo, call) != Purpose::Query);
-        let Some(verb) = verb else { continue };
+        // The purpose of a call is known from other rules.
+        let is_query = purpose(trace, memo, call) == Purpose::Query;
+        let Some(verb) = (!is_query).then(|| verb_of(call)).flatten() else { continue };
         last.retain(|(known, ..)| *known != verb);
         last.push((verb, call, attempt.failed()));
     }

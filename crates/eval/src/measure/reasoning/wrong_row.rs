@@ -395,12 +395,11 @@ fn is_code(shown: &str) -> bool {
 fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
     let rows = || parsed.records.iter().enumerate().filter(|(_, of)| of.list == Some(list)).take(MAX_ROWS);
     let children = parsed.records.iter().filter(|of| of.list.is_none() && of.parent.is_some());
+    let is_row = |at: &usize| parsed.records.get(*at).is_some_and(|of| of.list == Some(list));
     let mut of_row: HashMap<usize, Vec<Field>> = HashMap::default();
     for child in children.take(MAX_ROWS) {
-        child
-            .parent
-            .into_iter()
-            .for_each(|row| of_row.entry(row).or_default().extend(child.fields.iter().cloned()));
+        let row = child.parent.filter(is_row);
+        row.into_iter().for_each(|row| of_row.entry(row).or_default().extend(child.fields.iter().cloned()));
     }
     if !rows().any(|(at, _)| of_row.contains_key(&at)) {
         return Vec::new();

@@ -217,9 +217,20 @@ fn place(run: &[u8]) -> usize {
     usize::from(ends.wrapping_add(run.len() as u8))
 }
 
+/// The ASCII characters that are neither letters nor digits.
+const IS_APART: [bool; 256] = {
+    let mut is_apart = [false; 256];
+    let mut byte = 0u8;
+    while byte.is_ascii() {
+        is_apart[byte as usize] = !byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    is_apart
+};
+
 /// The runs of a text between ASCII characters that are neither letters nor digits.
 fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
-    let runs = text.as_bytes().split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
+    let runs = text.as_bytes().split(|byte| IS_APART[usize::from(*byte)]);
     runs.filter(|run| !run.is_empty())
 }
 
