@@ -85,7 +85,7 @@ impl Assembler {
         Assembler { close, ..Assembler::default() }
     }
 
-    /// An assembler whose [`Assembler::compress_idle`] is called.
+    /// An assembler of which [`Assembler::compress_idle`] is called regularly.
     pub fn with_compression(mut self) -> Assembler {
         self.idle.note_waiting();
         self

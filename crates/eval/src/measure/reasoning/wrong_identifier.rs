@@ -75,7 +75,8 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     })
 }
 
-/// Whether an action may have reached an address: it did not fail, and no lookup before it found somebody by the address.
+/// Whether an action may have reached an address: it did not fail, and no lookup before it found somebody by the
+/// address.
 fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, address: &str) -> bool {
     let attempts = CallAttempts::get(trace, memo);
     let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|i| Some((*i, trace.calls.get(*i)?)));
