@@ -160,27 +160,12 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
-    use verdict_otlp::trace::{Envelope, SpanId, Status};
 
     use super::*;
 
     fn span(bytes: Vec<u8>) -> Span {
-        Span {
-            id: SpanId([1; 8]),
-            parent: SpanId::default(),
-            start: 1,
-            end: 2,
-            status: Status::Unset,
-            remote_parent: false,
-            has_verdict: false,
-            forwarded: false,
-            skew: 0,
-            bytes: bytes.into(),
-            envelope: Arc::new(Envelope::default()),
-        }
+        Span { bytes: bytes.into(), ..super::super::tests::span(1, 0) }
     }
 
     fn contents(spans: &[Span]) -> Vec<Bytes> {

@@ -12,7 +12,7 @@ use super::*;
 
 const T: TraceId = TraceId([7; 16]);
 
-fn span(id: u8, parent: u8) -> Span {
+pub(super) fn span(id: u8, parent: u8) -> Span {
     let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
     Span {
         id: of(id),
