@@ -18,7 +18,7 @@ use super::defects::{Defect, Findings};
 use super::language::{ReadText, is_english};
 use super::{Context, Measurement, Unmeasured};
 use crate::measure::calls::call_index::CallIndex;
-use crate::recognise::{Agent, Message, Part, Role, SpanView};
+use crate::recognise::{Agent, Message, Part, Role, SpanView, Text};
 
 mod answer_language;
 pub(crate) mod check;
@@ -26,10 +26,13 @@ pub(crate) mod prompt;
 mod reading_limit;
 
 use check::Violation;
-use prompt::{OutputInstruction, OutputRule, OutputScope};
+use prompt::{OutputInstruction, OutputRule, OutputScope, SystemMessage};
 
-struct SystemInstructions(Rc<[OutputInstruction]>);
-struct UserInstructions(Vec<OutputInstruction>);
+/// A text of the latest user message, read once.
+struct UserText {
+    instructions: Vec<OutputInstruction>,
+    is_english: bool,
+}
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
@@ -38,8 +41,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let output = ModelOutput::of(context, view);
     let mut findings = Findings::new();
-    let (systems, user) = prompt_instructions(context, view);
-    let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
+    let (systems, user) = prompt_texts(context, view);
+    let all = systems.iter().flat_map(|s| &*s.instructions).chain(user.iter().flat_map(|u| &u.instructions));
     for instruction in all {
         let Some(violation) = check_instruction(context, view, &output, instruction) else { continue };
         findings.examine(1);
@@ -58,37 +61,27 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         findings.examine(1);
         violation.into_iter().for_each(|finding| findings.push(finding));
     }
-    let otherwise = match is_prompt_english(context, view) {
+    let is_english = systems.iter().all(|s| s.is_english) && user.iter().all(|u| u.is_english);
+    let otherwise = match is_english {
         true => Unmeasured::NotApplicable,
         false => Unmeasured::Language,
     };
     Some(findings.scored(context, otherwise))
 }
 
-/// Whether the texts of which instructions are read are English.
-fn is_prompt_english(context: &Context<'_>, view: &SpanView) -> bool {
-    struct IsEnglish(bool);
-    let systems = view.input.iter().filter(|m| m.role == Role::System);
-    let read = systems.chain(view.input.iter().rfind(|m| m.role == Role::User));
-    let mut texts = read
-        .flat_map(|m| m.parts.iter().filter_map(plain_text).map(move |text| (m.role == Role::System, text)));
-    texts.all(|(is_system, text)| {
-        let is_english = |text: &str| match is_system {
-            true => prompt::is_system_english(text),
-            false => is_english(text, None, context.memo),
-        };
-        context.memo.of(text, |text| IsEnglish(is_english(text))).0
-    })
-}
-
-/// Instructions of the system messages and of the latest user message, each text read once.
-fn prompt_instructions<'v>(
+/// The texts of the system messages and of the latest user message.
+fn prompt_texts<'v>(
     context: &Context<'_>,
     view: &'v SpanView,
-) -> (Vec<Rc<SystemInstructions>>, Vec<Rc<UserInstructions>>) {
+) -> (Vec<Rc<SystemMessage>>, Vec<Rc<UserText>>) {
     let texts = |message: &'v Message| message.parts.iter().filter_map(plain_text);
-    let of_system = |text| context.memo.of(text, |t| SystemInstructions(prompt::system_instructions(t)));
-    let of_user = |text| context.memo.of(text, |t| UserInstructions(prompt::user_instructions(t)));
+    let of_system = |text: &Text| context.memo.of(text, prompt::system_message);
+    let of_user = |text: &Text| {
+        context.memo.of(text, |text| UserText {
+            instructions: prompt::user_instructions(text),
+            is_english: is_english(text, None, context.memo),
+        })
+    };
     let systems = view.input.iter().filter(|m| m.role == Role::System);
     let last_user = view.input.iter().rfind(|m| m.role == Role::User);
     (

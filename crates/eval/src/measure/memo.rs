@@ -80,6 +80,8 @@ pub struct Memo {
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     of_trace: RefCell<OfTrace>,
+    /// The complete value that was asked for last: rules ask for the same one span after span.
+    recent_of_trace: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
     send_values: RefCell<SendValues>,
     pub(crate) budget: WorkBudget,
     /// Values of texts that other traces have as well.
@@ -190,12 +192,18 @@ impl Memo {
     /// exceeded the budget is incomplete: every later use of it has exceeded the budget as well.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
+        if let Some((_, known)) = self.recent_of_trace.borrow().as_ref().filter(|(of, _)| *of == key)
+            && let Ok(known) = known.clone().downcast::<T>()
+        {
+            return known;
+        }
         let known = self.of_trace.borrow().get(&key).cloned();
         if let Some((known, incomplete)) = known
             && let Ok(known) = known.downcast::<T>()
         {
-            if incomplete {
-                self.budget.exceed();
+            match incomplete {
+                true => self.budget.exceed(),
+                false => *self.recent_of_trace.borrow_mut() = Some((key, known.clone())),
             }
             return known;
         }

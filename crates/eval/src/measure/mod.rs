@@ -22,6 +22,7 @@
 //! | `agent_index`, `conversation`, `dialogue` | agents by span; the turns of a run; the turns of a user |
 //! | `request`, `identifier`, `people` | the demands of a task; names of tools as words; words for people |
 //! | `language`, `vocabulary` | what a text states by its words, in the languages that rules read; words of all of them by meaning |
+//! | `occurrences` | all places of many words in a text, in one pass |
 //! | `numbers`, `units`, `currency`, `median` | numbers in texts, units, currencies; the median |
 //! | `records`, `tables` | structured results as records; tables in texts |
 //! | `content_piece`, `excerpt`, `sanitize` | pieces of content; excerpts as evidence; untrusted text made safe for prompts |
@@ -161,6 +162,7 @@ pub(crate) mod harm_reason;
 pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;
 pub(crate) mod numbers;
+pub(crate) mod occurrences;
 pub(crate) mod records;
 pub(crate) mod request;
 pub(crate) mod sanitize;

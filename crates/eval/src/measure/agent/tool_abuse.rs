@@ -118,7 +118,7 @@ impl<'a> CallSequence<'a> {
 
     /// Equal calls with equal results and no changing call in between.
     fn same_results(&self, findings: &mut Findings) {
-        let mut seen: HashMap<Rc<str>, (usize, Vec<usize>)> = HashMap::new();
+        let mut seen: HashMap<&str, (usize, Vec<usize>)> = HashMap::new();
         let mut changes = 0;
         for &i in self.steps {
             let (Some(attempt), Some(call)) = (self.attempt(i), self.trace.calls.get(i)) else { continue };
@@ -128,7 +128,7 @@ impl<'a> CallSequence<'a> {
                 && !varies(self.memo, &call.name)
                 && let Some(key) = &attempt.key
             {
-                let (when, calls) = seen.entry(key.clone()).or_default();
+                let (when, calls) = seen.entry(key.as_str()).or_default();
                 let same = calls.last().and_then(|j| self.trace.calls.get(*j)).is_some_and(|before| {
                     *when == changes
                         && before.result.as_deref().map(str::trim) == call.result.as_deref().map(str::trim)

@@ -44,7 +44,7 @@ pub(crate) enum CallOutcome {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Attempt {
     /// Tool name and arguments, normalised; `None` when the arguments are not recorded.
-    pub key: Option<Rc<str>>,
+    pub key: Option<String>,
     pub outcome: CallOutcome,
     /// The tool only controls the run ([`ControlTools`](crate::recognise::ControlTools)): the call has no
     /// effect and no result of its own.
@@ -95,8 +95,7 @@ impl CallAttempts {
     }
 
     fn of_trace(trace: &AgentTrace, memo: &Memo) -> CallAttempts {
-        let mut keys: HashMap<String, Rc<str>> = HashMap::new();
-        let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call, &mut keys)).collect();
+        let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call)).collect();
         let mut repeats = Vec::new();
         for agent in &trace.agents {
             failing_repeats(trace, memo, &of, &agent.calls, &mut repeats);
@@ -128,11 +127,13 @@ impl CallAttempts {
     }
 }
 
-fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {
+fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call) -> Attempt {
     let name = call.name.trim().to_ascii_lowercase();
-    let key =
-        call_key(&name, call).map(|key| keys.entry(key).or_insert_with_key(|k| Rc::from(k.as_str())).clone());
-    Attempt { key, outcome: outcome(trace, memo, call), is_control: trace.control_tools.is_control(&name) }
+    Attempt {
+        key: call_key(&name, call),
+        outcome: outcome(trace, memo, call),
+        is_control: trace.control_tools.is_control(&name),
+    }
 }
 
 fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {

@@ -4,15 +4,15 @@
 //! sentences with a condition, text in code fences and examples, and rules about tools' inputs.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use memchr::memmem::Finder;
 use regex::{Captures, Regex};
 
 use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
 use crate::measure::language::is_english_alone;
+use crate::measure::occurrences::Occurrences;
 use crate::pattern::pattern;
 
 /// Most instructions per prompt.
@@ -94,10 +94,11 @@ pub(crate) struct OutputInstruction {
 
 /// A system message, its instructions, and whether it is English.
 #[derive(Clone)]
-struct SystemMessage {
+pub(super) struct SystemMessage {
     text: Rc<str>,
-    instructions: Rc<[OutputInstruction]>,
-    is_english: bool,
+    pub(super) instructions: Rc<[OutputInstruction]>,
+    /// Whether rules that have words of English only can read it.
+    pub(super) is_english: bool,
 }
 
 thread_local! {
@@ -108,17 +109,8 @@ thread_local! {
 /// Most cached messages, of [`SYSTEM_BYTES`] at most each.
 const MAX_CACHED: usize = 16;
 
-/// The instructions of a system message.
-pub(crate) fn system_instructions(text: &str) -> Rc<[OutputInstruction]> {
-    system_message(text).instructions
-}
-
-/// Whether rules that have words of English only can read a system message.
-pub(crate) fn is_system_english(text: &str) -> bool {
-    system_message(text).is_english
-}
-
-fn system_message(text: &str) -> SystemMessage {
+/// Reads a system message.
+pub(super) fn system_message(text: &str) -> SystemMessage {
     let text = clip(text, SYSTEM_BYTES);
     CACHE.with_borrow_mut(|known| {
         let at = known.iter().position(|before| *before.text == *text);
@@ -151,7 +143,29 @@ type Cues = &'static [&'static [&'static str]];
 struct Pattern {
     regex: Regex,
     make: RuleFromMatch,
-    cues: Vec<Vec<Finder<'static>>>,
+    /// For each group, the bits of its words.
+    cues: Vec<CueBits>,
+}
+
+/// A bit for each of [`Patterns::cues`].
+type CueBits = u64;
+
+struct Patterns {
+    all: Vec<Pattern>,
+    /// The cues of all patterns, found in one pass over a prompt.
+    cues: Occurrences,
+}
+
+impl Patterns {
+    /// The cues that occur in `text`, in any case.
+    fn cues_in(&self, text: &str) -> CueBits {
+        let mut found = 0;
+        self.cues.find_each(text, |cue, _| {
+            found |= 1 << cue;
+            true
+        });
+        found
+    }
 }
 
 /// A quoted marker or a tag, in the group `mark`.
@@ -160,9 +174,9 @@ const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase
 const OUTPUT: &str = r"(?:final\s+)?(?:response|answer|reply|output|message|plan|summary)s?";
 const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|seven|eight|nine|ten)";
 
-regex!(PATTERNS: Vec<Pattern> = patterns());
+regex!(PATTERNS: Patterns = patterns());
 
-fn patterns() -> Result<Vec<Pattern>, regex::Error> {
+fn patterns() -> Result<Patterns, String> {
     let say = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, RuleFromMatch, Cues); 19] = [
         (
@@ -261,12 +275,19 @@ fn patterns() -> Result<Vec<Pattern>, regex::Error> {
             &[&["tool", "function", "agent", "team member", "memory", "knowledge"]],
         ),
     ];
-    let finders = |any: &&[&'static str]| any.iter().map(|cue| Finder::new(*cue)).collect();
-    let build = |(source, make, cues): (String, _, Cues)| {
-        let cues = cues.iter().map(finders).collect();
-        Ok(Pattern { regex: pattern(&format!("(?i){source}"))?, make, cues })
+    let all_cues = sources.iter().flat_map(|(_, _, cues)| cues.iter().copied().flatten());
+    let cues: Vec<&str> = all_cues.copied().collect::<BTreeSet<_>>().into_iter().collect();
+    if cues.len() > CueBits::BITS as usize {
+        return Err("more cues than bits".to_owned());
+    }
+    let bit = |word: &&str| cues.iter().position(|cue| cue == word).map_or(0, |at| 1 << at);
+    let bits = |any: &&[&str]| any.iter().map(bit).fold(0, |all, bit: CueBits| all | bit);
+    let build = |(source, make, cues): &(String, RuleFromMatch, Cues)| {
+        let regex = pattern(&format!("(?i){source}")).map_err(|error| error.to_string())?;
+        Ok(Pattern { regex, make: *make, cues: cues.iter().map(bits).collect() })
     };
-    sources.into_iter().map(build).collect()
+    let all = sources.iter().map(build).collect::<Result<_, String>>()?;
+    Ok(Patterns { all, cues: Occurrences::of(&cues, true)? })
 }
 
 fn mark(c: &Captures<'_>) -> Option<String> {
@@ -322,11 +343,10 @@ regex!(
 
 fn read_instructions(text: &str) -> Vec<OutputInstruction> {
     let text = unfenced(text);
-    let lower = text.to_ascii_lowercase();
+    let cues = PATTERNS.cues_in(&text);
     let mut found: Vec<OutputInstruction> = Vec::new();
-    for pattern in PATTERNS.iter() {
-        let occurs = |cue: &Finder<'_>| cue.find(lower.as_bytes()).is_some();
-        if !pattern.cues.iter().all(|any| any.iter().any(occurs)) {
+    for pattern in &PATTERNS.all {
+        if !pattern.cues.iter().all(|any| cues & any != 0) {
             continue;
         }
         for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::prompt::{Unit, system_instructions, user_instructions};
+use super::prompt::{Unit, system_message, user_instructions};
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
@@ -167,7 +167,7 @@ fn missing_content_is_unmeasured() {
 proptest! {
     #[test]
     fn any_prompt_and_output_is_read_without_panic(prompt in "\\PC{0,300}", output in "\\PC{0,100}") {
-        let _ = system_instructions(&prompt);
+        let _ = system_message(&prompt);
         let wrapped = format!("Respond with JSON only. Answer in at most 2 words. End your reply with '{prompt}'.");
         for instruction in user_instructions(&wrapped) {
             let _ = check::violation(&instruction.rule, &output);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
 use super::sentence::Sentence;
-use super::verb_finder::VerbFinder;
+use super::verb_finder::{Groups, VerbFinder};
 
 verdict_otlp::labelled_enum! {
     /// A class of actions. The last four are work on information, which changes nothing.
@@ -141,6 +141,8 @@ struct ClaimPattern {
     tense: Tense,
     form: String,
     pattern: Pattern,
+    /// Its prefilter, an index into [`Claims::prefilters`].
+    prefilter: usize,
 }
 
 type Forms = BTreeMap<Action, BTreeMap<String, String>>;
@@ -182,7 +184,7 @@ impl Claims {
                 let kind = if tense.is_done() { done } else { stated };
                 kind.entry(form).or_default().push(frame);
                 let source = compiler.within_words(&format!("(?:{before})(?P<verb>{any})(?:{after})"));
-                patterns.push(ClaimPattern { tense, form: form.to_owned(), pattern: Pattern::new(&source) });
+                patterns.push((tense, form.to_owned(), Pattern::new(&source)));
             }
         }
         let [of_done, _] = &frames;
@@ -197,6 +199,12 @@ impl Claims {
             by_form.into_iter().map(prefilter).collect::<Vec<_>>()
         });
         let prefilters: Vec<Prefilter> = prefilters.collect();
+        let patterns = patterns.into_iter().filter_map(|(tense, form, pattern): (Tense, String, Pattern)| {
+            let is_of = |of: &Prefilter| of.is_done == tense.is_done() && of.form == form;
+            let prefilter = prefilters.iter().position(is_of)?;
+            Some(ClaimPattern { tense, form, pattern, prefilter })
+        });
+        let patterns = patterns.collect();
         let of_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
         let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)))?;
         Ok(Claims {
@@ -225,7 +233,7 @@ impl Claims {
 
     /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        if !sentence.is_question && self.may_be_done(sentence.words()) {
+        if !sentence.is_question {
             self.search(sentence, |of| of.is_done, out);
         }
     }
@@ -243,13 +251,13 @@ impl Claims {
         let prefilters = self.prefilters.iter().enumerate();
         let passes =
             |(nth, of): &(usize, &Prefilter)| is_wanted(of) && found.has(*nth) && of.frames.is_match(words);
-        let passed: Vec<&Prefilter> = prefilters.filter(passes).map(|(_, prefilter)| prefilter).collect();
-        let may_match = |tense: Tense, form: &str| {
-            passed.iter().any(|of| of.is_done == tense.is_done() && of.form == *form)
-        };
-        for ClaimPattern { tense, form, pattern } in self.patterns.iter().filter(|_| !passed.is_empty()) {
+        let passed =
+            prefilters.filter(passes).fold(Groups::default(), |all, (nth, _)| all.with(Groups::only(nth)));
+        for ClaimPattern { tense, form, pattern, .. } in
+            self.patterns.iter().filter(|of| passed.has(of.prefilter))
+        {
             // A search for captures costs more than one that only decides.
-            if !may_match(*tense, form) || !pattern.is_match(words) {
+            if !pattern.is_match(words) {
                 continue;
             }
             for found in pattern.captures_iter(words) {

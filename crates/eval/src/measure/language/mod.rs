@@ -15,7 +15,7 @@
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
 //! | `sentence` | the sentences of a text, as words |
 //! | `claim`, `request` | claims of actions and work; words of instructions |
-//! | `verb_finder`, `occurrences` | which forms of verbs a sentence may have; all places of many words |
+//! | `verb_finder` | which forms of verbs a sentence may have |
 
 mod claim;
 mod compiler;
@@ -24,7 +24,6 @@ mod gate;
 mod supported;
 mod lists;
 pub(crate) mod names;
-mod occurrences;
 mod request;
 mod sentence;
 mod verb_finder;
@@ -163,6 +162,15 @@ struct Reading {
     done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
     /// By language, the words of closed classes.
     places: RefCell<Vec<(Language, Rc<Places>)>>,
+    /// By language and sentence, the kinds that were asked for.
+    kinds: RefCell<Vec<(Language, Vec<KnownKinds>)>>,
+}
+
+/// Which kinds a sentence was compared with, and which of them it is: a bit for each [`Kind`].
+#[derive(Clone, Copy, Default, Debug)]
+struct KnownKinds {
+    compared: u8,
+    holds: u8,
 }
 
 /// A claim of a done action without its sentence, and which sentence it is.
@@ -203,6 +211,26 @@ impl Reading {
             self.places.borrow_mut().push((language, Rc::clone(&places)));
             places
         })
+    }
+
+    /// Whether the sentence `nth` of the text is of a kind.
+    fn holds(&self, kind: Kind, language: Language, nth: usize, sentence: &Sentence<'_>) -> bool {
+        let mut all = self.kinds.borrow_mut();
+        let at = all.iter().position(|(of, _)| *of == language).unwrap_or_else(|| {
+            all.push((language, Vec::new()));
+            all.len() - 1
+        });
+        let Some((_, known)) = all.get_mut(at) else { return kind.holds(sentence, language.lists()) };
+        if known.len() <= nth {
+            known.resize(nth + 1, KnownKinds::default());
+        }
+        let Some(known) = known.get_mut(nth) else { return kind.holds(sentence, language.lists()) };
+        let bit = 1 << kind as u8;
+        if known.compared & bit == 0 {
+            known.compared |= bit;
+            known.holds |= if kind.holds(sentence, language.lists()) { bit } else { 0 };
+        }
+        known.holds & bit != 0
     }
 
     /// The claims of done actions in `text`, of which this is the reading.
@@ -419,8 +447,9 @@ impl<'t> ReadText<'t> {
         language: Language,
         kinds: [Kind; N],
     ) -> impl Iterator<Item = (Sentence<'t>, Option<Kind>)> + use<'t, N> {
-        self.sentences(language).map(move |sentence| {
-            let kind = kinds.into_iter().find(|kind| kind.holds(&sentence, language.lists()));
+        let reading = Rc::clone(&self.reading);
+        self.sentences(language).enumerate().map(move |(nth, sentence)| {
+            let kind = kinds.into_iter().find(|kind| reading.holds(*kind, language, nth, &sentence));
             (sentence, kind)
         })
     }

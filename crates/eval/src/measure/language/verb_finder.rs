@@ -5,7 +5,7 @@
 
 use regex_syntax::hir::literal::Extractor;
 
-use super::occurrences::Occurrences;
+use crate::measure::occurrences::Occurrences;
 
 /// Most beginnings of the verbs of one group.
 const MAX_LITERALS: usize = 1000;
@@ -19,12 +19,12 @@ impl Groups {
         self.0.checked_shr(group as u32).is_none_or(|bits| bits & 1 == 1)
     }
 
-    fn with(self, others: Groups) -> Groups {
+    pub(super) fn with(self, others: Groups) -> Groups {
         Groups(self.0 | others.0)
     }
 
     /// The group alone; those beyond the bits are always there.
-    fn only(group: usize) -> Groups {
+    pub(super) fn only(group: usize) -> Groups {
         Groups(1u32.checked_shl(group as u32).unwrap_or_default())
     }
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use foldhash::HashMap;
 use serde::Deserialize;
 
-use super::occurrences::Occurrences;
+use crate::measure::occurrences::Occurrences;
 
 verdict_otlp::labelled_enum! {
     /// A closed class of words.

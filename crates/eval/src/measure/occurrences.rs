@@ -11,7 +11,7 @@ use aho_corasick::dfa::DFA;
 
 /// An automaton of words.
 #[derive(Debug)]
-pub(super) struct Occurrences {
+pub(crate) struct Occurrences {
     dfa: DFA,
     start: StateID,
 }
@@ -19,7 +19,7 @@ pub(super) struct Occurrences {
 impl Occurrences {
     /// # Errors
     /// The words are too many for an automaton.
-    pub(super) fn of(words: &[impl AsRef<[u8]>], ignores_case: bool) -> Result<Occurrences, String> {
+    pub(crate) fn of(words: &[impl AsRef<[u8]>], ignores_case: bool) -> Result<Occurrences, String> {
         let dfa = DFA::builder().ascii_case_insensitive(ignores_case).build(words);
         let dfa = dfa.map_err(|e| e.to_string())?;
         let start = dfa.start_state(Anchored::No).map_err(|e| e.to_string())?;
@@ -27,7 +27,7 @@ impl Occurrences {
     }
 
     /// Calls `found` with the index of each word that is found and with its bytes, until it returns false.
-    pub(super) fn find_each(&self, text: &str, mut found: impl FnMut(usize, Range<usize>) -> bool) {
+    pub(crate) fn find_each(&self, text: &str, mut found: impl FnMut(usize, Range<usize>) -> bool) {
         let mut state = self.start;
         for (at, byte) in text.bytes().enumerate() {
             state = self.dfa.next_state(Anchored::No, state, byte);
