@@ -22,7 +22,7 @@
 //! | `agent_index`, `conversation`, `dialogue` | agents by span; the turns of a run; the turns of a user |
 //! | `request`, `identifier`, `people` | the demands of a task; names of tools as words; words for people |
 //! | `language`, `vocabulary` | what a text states by its words, in the languages that rules read; words of all of them by meaning |
-//! | `occurrences` | all places of many words in a text, in one pass |
+//! | `occurrences`, `ascii_letters` | all places of many words in a text, in one pass; runs of ASCII letters |
 //! | `numbers`, `units`, `currency`, `median` | numbers in texts, units, currencies; the median |
 //! | `records`, `tables` | structured results as records; tables in texts |
 //! | `content_piece`, `excerpt`, `sanitize` | pieces of content; excerpts as evidence; untrusted text made safe for prompts |
@@ -103,6 +103,7 @@ impl<M: Metric + ?Sized> Metric for &M {
 pub(crate) mod table;
 
 pub(crate) mod agent;
+pub(crate) mod ascii_letters;
 pub(crate) mod agent_index;
 pub(crate) mod defect;
 pub(crate) mod defects;

@@ -12,7 +12,7 @@ use regex::{Captures, Regex};
 use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
 use crate::measure::language::is_english_alone;
-use crate::measure::occurrences::Occurrences;
+use crate::measure::occurrences::{Occurrences, Within};
 use crate::pattern::pattern;
 
 /// Most instructions per prompt.
@@ -287,7 +287,7 @@ fn patterns() -> Result<Patterns, String> {
         Ok(Pattern { regex, make: *make, cues: cues.iter().map(bits).collect() })
     };
     let all = sources.iter().map(build).collect::<Result<_, String>>()?;
-    Ok(Patterns { all, cues: Occurrences::of(&cues, true)? })
+    Ok(Patterns { all, cues: Occurrences::of(&cues, true, Within::Text)? })
 }
 
 fn mark(c: &Captures<'_>) -> Option<String> {

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
 use super::sentence::Sentence;
 use super::verb_finder::{Groups, VerbFinder};
+use crate::measure::occurrences::Within;
 
 verdict_otlp::labelled_enum! {
     /// A class of actions. The last four are work on information, which changes nothing.
@@ -206,7 +207,9 @@ impl Claims {
         });
         let patterns = patterns.collect();
         let of_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
-        let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)))?;
+        // In a language with spaces a verb is a word.
+        let within = if compiler.spaced { Within::Beginnings } else { Within::Text };
+        let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)), within)?;
         Ok(Claims {
             done_frames,
             prefilters,

@@ -10,6 +10,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 
 use super::supported::Language;
+use crate::measure::ascii_letters::{BLOCK, block_at, end_of_letters, letters_of};
 use crate::measure::excerpt::push_lowercase;
 
 /// Bytes that are read.
@@ -53,8 +54,6 @@ const FUNCTION_WORDS: &str = include_str!("data/function_words.txt");
 
 /// Bits of the filter of words, some twenty for each.
 const FILTER_BITS: u64 = 1 << 15;
-/// Bytes that are classified at once.
-const BLOCK: usize = 8;
 /// Bytes of a word that the filter sees.
 const HEAD: usize = BLOCK;
 
@@ -282,41 +281,6 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// The end of the ASCII letters that begin at `at`, eight of which are classified at once.
-#[inline]
-pub(super) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = block_at(bytes, at) {
-        let of_block = letters_of(block);
-        at += of_block;
-        if of_block < BLOCK {
-            return at;
-        }
-    }
-    while bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
-        at += 1;
-    }
-    at
-}
-
-/// Eight bytes, the first one lowest.
-fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
-    let block: [u8; BLOCK] = bytes.get(at..at + BLOCK)?.try_into().ok()?;
-    Some(u64::from_le_bytes(block))
-}
-
-/// The number of ASCII letters at the beginning of a block.
-fn letters_of(block: u64) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
-    // Without the highest bit of any byte, no sum carries into the next one.
-    let lower = (block | (0x20 * ONES)) & !HIGH;
-    let from_a = lower + u64::from(0x80 - b'a') * ONES;
-    let after_z = lower + u64::from(0x7f - b'z') * ONES;
-    // What is after `z` is after `a` as well.
-    let others = (!(from_a ^ after_z) | block) & HIGH;
-    others.trailing_zeros() as usize / 8
-}
-
 /// The words of a text.
 struct Words<'t> {
     text: &'t str,
@@ -426,19 +390,6 @@ impl Words<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn letters_are_counted_up_to_any_other_byte() {
-        for other in (0..=255u8).filter(|byte| !byte.is_ascii_alphabetic()) {
-            for at in 0..20 {
-                let mut text = b"aZbYcXdWeVfUgThSiRjQ".to_vec();
-                text[at] = other;
-                assert_eq!(end_of_letters(&text, 0), at, "{other}");
-            }
-        }
-        let end = |bytes: &[u8]| end_of_letters(bytes, 0);
-        assert_eq!((end(b""), end(b"abc"), end(&[b'q'; 31])), (0, 3, 31));
-    }
 
     #[test]
     fn filter_passes_every_function_word_wherever_it_stands() {

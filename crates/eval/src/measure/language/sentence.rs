@@ -8,8 +8,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::detect::end_of_letters;
+use crate::measure::ascii_letters::end_of_letters;
 use crate::measure::excerpt::clip;
+use crate::measure::occurrences::Beginnings;
 
 /// A quotation is searched for its end within so many bytes.
 const MAX_QUOTATION: usize = 600;
@@ -168,30 +169,12 @@ impl Split {
 #[derive(Debug)]
 pub(super) struct Contrast {
     words: Vec<String>,
-    /// By the first byte of a word, a bit set of the second ones, see [`bit`].
-    seconds: [u32; 256],
-}
-
-/// The bit of a byte in a set; several bytes share one.
-fn bit(byte: u8) -> u32 {
-    1 << (byte & 31)
+    beginnings: Beginnings,
 }
 
 impl Contrast {
     pub(super) fn new(words: Vec<String>) -> Contrast {
-        let mut seconds = [0; 256];
-        for word in &words {
-            if let [first, rest @ ..] = word.as_bytes() {
-                seconds[usize::from(*first)] |= rest.first().map_or(u32::MAX, |second| bit(*second));
-            }
-        }
-        Contrast { words, seconds }
-    }
-
-    /// Whether a word may begin `rest`: most texts that begin with the first byte of one go on differently.
-    fn may_begin(&self, rest: &[u8]) -> bool {
-        let [first, rest @ ..] = rest else { return false };
-        self.seconds[usize::from(*first)] & rest.first().map_or(u32::MAX, |second| bit(*second)) != 0
+        Contrast { beginnings: Beginnings::of(&words), words }
     }
 
     /// Whether a word begins `rest`, followed by a space or a comma in a language with spaces.
@@ -200,7 +183,7 @@ impl Contrast {
             let after = rest.strip_prefix(word.as_bytes());
             after.is_some_and(|after| !spaced || matches!(after.first(), Some(b' ' | b',')))
         };
-        self.may_begin(rest) && self.words.iter().any(is_word)
+        self.beginnings.may_begin(rest) && self.words.iter().any(is_word)
     }
 }
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 use foldhash::HashMap;
 use serde::Deserialize;
 
-use crate::measure::occurrences::Occurrences;
+use crate::measure::occurrences::{Occurrences, Within};
 
 verdict_otlp::labelled_enum! {
     /// A closed class of words.
@@ -285,7 +285,15 @@ impl Table {
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
         let names = entries.iter().filter(|entry| entry.form.is_name);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
-        Ok(Table { entries, spellings: Occurrences::of(&patterns, true)?, entry, values, names, spaced })
+        let within = if spaced { Within::Beginnings } else { Within::Text };
+        Ok(Table {
+            entries,
+            spellings: Occurrences::of(&patterns, true, within)?,
+            entry,
+            values,
+            names,
+            spaced,
+        })
     }
 
     /// The words of closed classes in `text`.

@@ -1,5 +1,9 @@
 //! Links and quotations of an answer, which the evidence must contain.
 
+use std::ops::Range;
+
+use serde::de::IgnoredAny;
+
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip_end};
 
@@ -7,6 +11,8 @@ use crate::measure::excerpt::{around, clip_end};
 const MAX_FACTS: usize = 64;
 /// Fewest words of a quotation; fewer are a title or a term.
 const QUOTE_WORDS: usize = 6;
+/// Most braces and brackets of an answer at which JSON may begin.
+const MAX_JSON: usize = 64;
 /// Consecutive words of a quotation that are searched for.
 const WINDOW: usize = 5;
 
@@ -67,13 +73,18 @@ fn parts(bare: &str) -> Option<Vec<String>> {
     Some(parts.map(str::to_ascii_lowercase).collect())
 }
 
+/// The quotations of an answer. Strings of JSON in it are data, as code is.
 pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
+    let mut data = None;
     let fact = |(start, end): (usize, usize)| {
         let inner = answer.get(start..end)?;
         let words: Vec<&str> = inner.split(' ').filter(|w| !w.is_empty()).collect();
         let small = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
         // Mostly capitals: a title or an attribution.
         if words.len() < QUOTE_WORDS || small * 2 <= words.len() {
+            return None;
+        }
+        if data.get_or_insert_with(|| json_ranges(answer)).iter().any(|data| data.contains(&start)) {
             return None;
         }
         // One sequence of words is enough: quotations are shortened and their punctuation changed.
@@ -93,6 +104,27 @@ pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
         })
     };
     quoted_ranges(answer).into_iter().take(MAX_FACTS).filter_map(fact).collect()
+}
+
+/// The byte ranges of objects and lists of JSON in a text.
+fn json_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for _ in 0..MAX_JSON {
+        let Some(at) = text.get(from..).and_then(|rest| rest.find(['{', '['])) else { break };
+        let start = from + at;
+        let rest = text.get(start..).unwrap_or_default();
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        from = match values.next() {
+            Some(Ok(_)) => {
+                let end = start + values.byte_offset();
+                out.push(start..end);
+                end
+            }
+            _ => start + 1,
+        };
+    }
+    out
 }
 
 /// The byte ranges between quotation marks. Straight marks are paired within a line; a line with an
@@ -138,5 +170,26 @@ mod tests {
         let found =
             links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
         assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn strings_of_json_are_no_quotations() {
+        let said = "the gate closes ten minutes before every departure";
+        let quoted = |text: &str| quotations(text).len();
+        for text in [
+            format!("I called it with {{\"id\": 7, \"note\": \"{said}\"}}."),
+            format!("[\"{said}\", {{\"x\": [1]}}]"),
+            format!("a [b] {{c}} {{\"note\":\"{said}\"}}"),
+        ] {
+            assert_eq!(quoted(&text), 0, "{text}");
+        }
+        for text in [
+            format!("The notice says \"{said}\"."),
+            format!("See [1] and {{2}}: \"{said}\", as {{\"id\": 7}} shows."),
+            format!("{{The notice: \"{said}\"}}"),
+        ] {
+            assert_eq!(quoted(&text), 1, "{text}");
+        }
+        assert_eq!(quoted(&format!("{} \"{said}\"", "[".repeat(100_000))), 1);
     }
 }

@@ -1,0 +1,59 @@
+//! Runs of ASCII letters in texts, read eight bytes at a time.
+
+/// Bytes that are classified at once.
+pub(crate) const BLOCK: usize = 8;
+
+/// The end of the ASCII letters that begin at `at`, eight of which are classified at once.
+#[inline]
+pub(crate) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(block) = block_at(bytes, at) {
+        let of_block = letters_of(block);
+        at += of_block;
+        if of_block < BLOCK {
+            return at;
+        }
+    }
+    while bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
+        at += 1;
+    }
+    at
+}
+
+/// Eight bytes, the first one lowest.
+#[inline]
+pub(crate) fn block_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let block: [u8; BLOCK] = bytes.get(at..at + BLOCK)?.try_into().ok()?;
+    Some(u64::from_le_bytes(block))
+}
+
+/// The number of ASCII letters at the beginning of a block.
+#[inline]
+pub(crate) fn letters_of(block: u64) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    // Without the highest bit of any byte, no sum carries into the next one.
+    let lower = (block | (0x20 * ONES)) & !HIGH;
+    let from_a = lower + u64::from(0x80 - b'a') * ONES;
+    let after_z = lower + u64::from(0x7f - b'z') * ONES;
+    // What is after `z` is after `a` as well.
+    let others = (!(from_a ^ after_z) | block) & HIGH;
+    others.trailing_zeros() as usize / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_counted_up_to_any_other_byte() {
+        for other in (0..=255u8).filter(|byte| !byte.is_ascii_alphabetic()) {
+            for at in 0..20 {
+                let mut text = b"aZbYcXdWeVfUgThSiRjQ".to_vec();
+                text[at] = other;
+                assert_eq!(end_of_letters(&text, 0), at, "{other}");
+            }
+        }
+        let end = |bytes: &[u8]| end_of_letters(bytes, 0);
+        assert_eq!((end(b""), end(b"abc"), end(&[b'q'; 31])), (0, 3, 31));
+    }
+}
