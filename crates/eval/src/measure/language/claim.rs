@@ -11,7 +11,6 @@ use serde::Deserialize;
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
 use super::sentence::Sentence;
 use super::verb_finder::{Groups, VerbFinder};
-use crate::measure::occurrences::Within;
 
 verdict_otlp::labelled_enum! {
     /// A class of actions. The last four are work on information, which changes nothing.
@@ -207,9 +206,7 @@ impl Claims {
         });
         let patterns = patterns.collect();
         let of_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
-        // In a language with spaces a verb is a word.
-        let within = if compiler.spaced { Within::Beginnings } else { Within::Text };
-        let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)), within)?;
+        let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)))?;
         Ok(Claims {
             done_frames,
             prefilters,
@@ -236,7 +233,7 @@ impl Claims {
 
     /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        if !sentence.is_question {
+        if !sentence.is_question && self.may_be_done(sentence.words()) {
             self.search(sentence, |of| of.is_done, out);
         }
     }

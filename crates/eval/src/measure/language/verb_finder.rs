@@ -40,11 +40,9 @@ pub(super) struct VerbFinder {
 }
 
 impl VerbFinder {
-    /// Verbs `within` the words of a sentence.
-    ///
     /// # Errors
     /// A pattern is no regular expression, or the verbs are too many for an automaton.
-    pub(super) fn new(patterns: impl Iterator<Item = String>, within: Within) -> Result<VerbFinder, String> {
+    pub(super) fn new(patterns: impl Iterator<Item = String>) -> Result<VerbFinder, String> {
         let (mut literals, mut groups) = (Vec::new(), Vec::new());
         let (mut always, mut all) = (Groups::default(), Groups::default());
         let mut extractor = Extractor::new();
@@ -61,7 +59,7 @@ impl VerbFinder {
                 _ => always = always.with(group),
             }
         }
-        Ok(VerbFinder { beginnings: Occurrences::of(&literals, false, within)?, groups, always, all })
+        Ok(VerbFinder { beginnings: Occurrences::of(&literals, false, Within::Text)?, groups, always, all })
     }
 
     /// The groups that may be in `words`.
@@ -83,7 +81,7 @@ mod tests {
     fn groups_are_found_by_the_beginnings_of_their_verbs() {
         let patterns =
             ["cancell?ed|called off", "(?:full |partial )?refunds?", "[^ ]*iert", "let [^ ]+ know"];
-        let finder = VerbFinder::new(patterns.into_iter().map(str::to_owned), Within::Beginnings).unwrap();
+        let finder = VerbFinder::new(patterns.into_iter().map(str::to_owned)).unwrap();
         let found = |words: &str| (0..4).filter(|nth| finder.find(words).has(*nth)).collect::<Vec<_>>();
         assert_eq!(found(" i canceled it "), [0, 2]);
         assert_eq!(found(" i called it off "), [2]);

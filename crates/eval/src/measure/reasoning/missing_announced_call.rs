@@ -22,10 +22,11 @@ use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, Text, json_keys};
 
 // The model's intention to call a tool or helper.
-regex!(
-    INTENT,
-    r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b"
-);
+const INTENT_WORDS: &str = r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b";
+regex!(INTENT, INTENT_WORDS);
+// The same with any text before it, to decide whether a text has such words: in one pass of the automaton, without a
+// search for the first bytes of matches, which are those of words as frequent as "I".
+regex!(WITH_INTENT, &format!(r"(?s)\A.*?(?:{INTENT_WORDS})"));
 // The simple present: what an assistant does in general ("I use get_order to look up an order").
 regex!(HABIT, r"(?i)^(?:I|we) \w+$");
 // Words by which the call of a last output depends on something else, such as the user's consent or a later time.
@@ -95,7 +96,7 @@ fn uncalled_announcement(
     }
     let prose = masked(&text);
     // Most texts have no such words in any sentence.
-    INTENT.is_match(&prose).then_some(())?;
+    WITH_INTENT.is_match(&prose).then_some(())?;
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
         let sentence = prose.get(start..end)?;
         let is_announced = |intent: &str| coded || !DEPENDS.is_match(sentence) && !HABIT.is_match(intent);
