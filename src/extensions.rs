@@ -8,7 +8,7 @@
 //! [`Evaluation::with`]: crate::pipeline::offline::Evaluation::with
 //! [`Service::start_with`]: crate::pipeline::service::Service::start_with
 
-use verdict_eval::CustomMetric;
+use verdict_eval::metrics::CustomMetric;
 use verdict_judge::JudgeExtensions;
 
 use crate::export::ExportClients;

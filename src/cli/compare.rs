@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use verdict_eval::metrics::Unmeasured;
 use verdict_eval::plan::comparison::{self, NAMES, ResponseComparison, WinRates};
-use verdict_eval::{Answer, Unmeasured};
+use verdict_eval::questions::Answer;
 
 use super::judge::options::JudgeOptions;
 use super::judge::run::JudgeRun;

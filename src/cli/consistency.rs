@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use verdict_eval::Text;
+use verdict_eval::trace::Text;
 use verdict_judge::config::JudgeConfig;
 
 use super::judge::options::JudgeOptions;

@@ -7,8 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use verdict_eval::annotation::{TraceHeader, finding_id, signature};
+use verdict_eval::metrics::{Finding, Measurement};
 use verdict_eval::propagation::{Verdict, Verdicts};
-use verdict_eval::{AgentTrace, Emission, EvaluatedTrace, Finding, Measurement};
+use verdict_eval::trace::AgentTrace;
+use verdict_eval::{Emission, EvaluatedTrace};
 use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::ResultLabel;
@@ -173,9 +175,9 @@ impl Report<'_> {
         match &m.outcome {
             Ok(measured) => {
                 match measured.value {
-                    verdict_eval::Value::Score(score) => out["score"] = score.into(),
-                    verdict_eval::Value::Label(label) => out["label"] = label.into(),
-                    verdict_eval::Value::Number(value) => out["value"] = value.into(),
+                    verdict_eval::metrics::Value::Score(score) => out["score"] = score.into(),
+                    verdict_eval::metrics::Value::Label(label) => out["label"] = label.into(),
+                    verdict_eval::metrics::Value::Number(value) => out["value"] = value.into(),
                 }
                 if m.examined > 0 {
                     out["examined"] = m.examined.into();

@@ -15,7 +15,8 @@ use serde_json::Value;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
-use verdict_eval::{Disclosure, EvaluatedTrace, Severity};
+use verdict_eval::metrics::Severity;
+use verdict_eval::{Disclosure, EvaluatedTrace};
 use verdict_otlp::trace::CloseReason;
 
 use super::config::PageConfig;

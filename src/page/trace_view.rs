@@ -5,11 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use verdict_eval::annotation::{finding_id, signature};
+use verdict_eval::metrics::{Finding, Measurement, Unmeasured};
 use verdict_eval::propagation::Verdict;
-use verdict_eval::{
-    AgentTrace, Disclosure, EvaluatedTrace, Finding, Kind, Measurement, RecordedEvaluation, SpanView,
-    Unmeasured,
-};
+use verdict_eval::trace::{AgentTrace, Kind, RecordedEvaluation, SpanView};
+use verdict_eval::{Disclosure, EvaluatedTrace};
 use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 
 use super::model::{
@@ -309,9 +308,9 @@ impl<'a> TraceView<'a> {
             details: BTreeMap::new(),
         };
         match measured.map(|measured| &measured.value) {
-            Some(verdict_eval::Value::Score(score)) => node.score = Some(*score),
-            Some(verdict_eval::Value::Label(label)) => node.label = Some(label),
-            Some(verdict_eval::Value::Number(value)) => node.value = Some(*value),
+            Some(verdict_eval::metrics::Value::Score(score)) => node.score = Some(*score),
+            Some(verdict_eval::metrics::Value::Label(label)) => node.label = Some(label),
+            Some(verdict_eval::metrics::Value::Number(value)) => node.value = Some(*value),
             None => {}
         }
         if !shows {
@@ -379,7 +378,7 @@ fn milliseconds(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
 
-fn sign(error: &verdict_eval::ErrorSign, texts: &mut Texts<'_>) -> String {
+fn sign(error: &verdict_eval::trace::ErrorSign, texts: &mut Texts<'_>) -> String {
     let kind = texts.named(error.kind.as_deref()).unwrap_or_else(|| "error".to_owned());
     match texts.content(error.message.as_deref(), MAX_PASSAGE) {
         Some(message) => format!("{kind}: {message}"),
@@ -387,18 +386,18 @@ fn sign(error: &verdict_eval::ErrorSign, texts: &mut Texts<'_>) -> String {
     }
 }
 
-fn plain(message: &verdict_eval::Message) -> String {
+fn plain(message: &verdict_eval::trace::Message) -> String {
     let mut out = String::new();
     for part in &message.parts {
         if !out.is_empty() {
             out.push('\n');
         }
         match part {
-            verdict_eval::Part::Text(text) => out.push_str(text),
-            verdict_eval::Part::Call(call) => {
+            verdict_eval::trace::Part::Text(text) => out.push_str(text),
+            verdict_eval::trace::Part::Call(call) => {
                 out.push_str(&format!("{}({})", call.name, call.arguments.as_deref().unwrap_or_default()));
             }
-            verdict_eval::Part::Result { content, .. } => out.push_str(content),
+            verdict_eval::trace::Part::Result { content, .. } => out.push_str(content),
             _ => {}
         }
     }

@@ -6,10 +6,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use verdict_eval::EvaluatedTrace;
 use verdict_eval::annotation::signature;
 use verdict_eval::metrics::spec;
+use verdict_eval::metrics::{Measurement, Value};
 use verdict_eval::propagation::Verdict;
-use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement, Tokens, Value};
+use verdict_eval::trace::{AgentTrace, Kind, Tokens};
 use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::{AgentMetrics, ResultLabel, RunCells, TokenCounts};

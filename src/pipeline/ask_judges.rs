@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use verdict_eval::{
-    Answer, Ask, Assessment, Evaluator, JudgeResults, Measurement, Questions, RunOutcome, Unmeasured, Usage,
-};
+use verdict_eval::metrics::{Measurement, Unmeasured};
+use verdict_eval::questions::{Answer, Ask, Questions, RunOutcome, Usage};
+use verdict_eval::{Assessment, Evaluator, JudgeResults};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 

@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tracing::field::Empty;
-use verdict_eval::{AlarmState, Assessment, EvaluatedTrace, Unmeasured};
+use verdict_eval::alarms::AlarmState;
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::{Assessment, EvaluatedTrace};
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 use verdict_telemetry::SELF_TARGET;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use verdict_eval::{Alarm, AlarmCause, AlarmState, LimitAlarm, OpenCalls};
+use verdict_eval::OpenCalls;
+use verdict_eval::alarms::{Alarm, AlarmCause, AlarmState, LimitAlarm};
 use verdict_otlp::Piece;
 use verdict_otlp::trace::{ClosedTrace, SpanId, TraceId};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use verdict_eval::{EvaluatedTrace, MetricSpec, Progress, Unmeasured, metrics};
+use verdict_eval::metrics::{MetricSpec, Unmeasured};
+use verdict_eval::{EvaluatedTrace, Progress, metrics};
 use verdict_otlp::trace::CloseReason;
 
 use super::agent_metrics;
@@ -130,7 +131,8 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use verdict_eval::{Config, Evaluator, Measurement};
+    use verdict_eval::metrics::Measurement;
+    use verdict_eval::{Config, Evaluator};
     use verdict_otlp::trace::{ClosedTrace, TraceId};
 
     use super::*;

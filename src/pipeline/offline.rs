@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{self, StreamExt as _};
 use verdict_eval::metrics::RULES;
-use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, JudgeResults, OUTCOME_QUESTION, Unmeasured};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::Ask;
+use verdict_eval::{Annotated, EvaluatedTrace, Evaluator, JudgeResults, OUTCOME_QUESTION};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};

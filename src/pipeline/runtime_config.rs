@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use verdict_config::Source;
+use verdict_eval::metrics::TaskSet;
 use verdict_eval::path::{PathSettings, load};
-use verdict_eval::{BuildError, Disclosure, Evaluator, Stop, TaskSet};
+use verdict_eval::{BuildError, Disclosure, Evaluator, Stop};
 use verdict_otlp::trace::CloseReason;
 
 use super::ask_judges::QuestionAnswerer;

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 use tracing::field::Empty;
-use verdict_eval::{Ask, Assessment, Usage};
+use verdict_eval::Assessment;
+use verdict_eval::questions::{Ask, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 use verdict_telemetry::SELF_TARGET;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use verdict_eval::Usage;
+use verdict_eval::questions::Usage;
 use verdict_journal::EvaluationMarkers;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use verdict_eval::metrics::{self, RULES};
-use verdict_eval::{AgentTrace, Measurement, Value};
+use verdict_eval::metrics::{Measurement, Value};
+use verdict_eval::trace::AgentTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::alpha::{Level, alpha};

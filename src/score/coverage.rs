@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
-use verdict_eval::{Measurement, Unmeasured};
+use verdict_eval::metrics::{Measurement, Unmeasured};
 
 use super::counts::share;
 
@@ -62,8 +62,8 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verdict_eval::metrics::{Measured, Value};
     use verdict_eval::testing::measured;
-    use verdict_eval::{Measured, Value};
 
     #[test]
     fn shares_are_of_the_spans_to_which_a_metric_applies() {

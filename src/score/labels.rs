@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use verdict_eval::Severity;
+use verdict_eval::metrics::Severity;
 use verdict_eval::metrics::spec;
 
 use super::trail::ratings::PASSES;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value as Json, json};
-use verdict_eval::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, Form, Prompt, Question};
 
 use super::consistency::Rating;
 
@@ -64,7 +64,8 @@ fn mean_cosine(answer: &Json) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::{Opinion, Unmeasured, Usage};
+    use verdict_eval::metrics::Unmeasured;
+    use verdict_eval::questions::{Opinion, Usage};
 
     fn place(rationales: &[&str]) -> Vec<Rating> {
         rationales.iter().map(|text| Rating { score: 1.0, rationale: (*text).to_owned() }).collect()

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use verdict_eval::metrics::{self, CHECKLIST};
-use verdict_eval::{About, Agent, AgentTrace, Measurement, Settings, SpanView, Text, Value};
+use verdict_eval::metrics::{About, Measurement, Settings, Value};
+use verdict_eval::trace::{Agent, AgentTrace, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::agreement::Agreement;

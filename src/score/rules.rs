@@ -13,8 +13,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use verdict_eval::EvaluatedTrace;
+use verdict_eval::metrics::Measurement;
 use verdict_eval::metrics::{Defect, estimate};
-use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement};
+use verdict_eval::trace::{AgentTrace, Kind};
 use verdict_otlp::trace::{Idx, SpanId};
 
 use super::bootstrap::Interval;

@@ -27,10 +27,11 @@ mod shapes;
 
 use serde_json::{Map, Value, json};
 use shapes::{ALARMS, MANY_TASKS, RULE_SHAPES, SCHEMA_FOR_EACH, SHAPES, Shape, TASKS, closed};
+use verdict_eval::alarms::AlarmState;
+use verdict_eval::metrics::{TaskSet, Unmeasured};
 use verdict_eval::path::load;
-use verdict_eval::{
-    AlarmState, Answer, Config, Evaluator, JudgeResults, Opinion, TaskSet, Unmeasured, Usage,
-};
+use verdict_eval::questions::{Answer, Opinion, Usage};
+use verdict_eval::{Config, Evaluator, JudgeResults};
 use verdict_otlp::trace::ClosedTrace;
 
 /// The allocator of the product.

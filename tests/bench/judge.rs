@@ -26,7 +26,7 @@ use otel_verdict::telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use verdict_config::Source;
-use verdict_eval::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
+use verdict_eval::questions::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 

@@ -18,11 +18,10 @@ use otel_verdict::assemble::{Assembler, Close};
 use prost::Message;
 use verdict_config::Period;
 use verdict_eval::annotation;
+use verdict_eval::metrics::{Measured, Measurement, Value as Measure};
 use verdict_eval::propagation::{self, TraceVerdict, Verdicts};
-use verdict_eval::{
-    AgentTrace, Annotated, Config, Emission, Emit, Evaluator, Measured, Measurement, TraceSummary,
-    Value as Measure,
-};
+use verdict_eval::trace::AgentTrace;
+use verdict_eval::{Annotated, Config, Emission, Emit, Evaluator, TraceSummary};
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::trace::{ClosedTrace, Tree};
 

@@ -12,10 +12,11 @@ use otel_verdict::telemetry::Telemetry;
 use prost::Message;
 use serde_json::Value;
 use verdict_config::{Size, Source};
+use verdict_eval::alarms::{Alarm, AlarmState};
+use verdict_eval::metrics::{TaskSet, Unmeasured};
 use verdict_eval::path::load;
-use verdict_eval::{
-    Alarm, AlarmState, Answer, Evaluator, Form, JudgeResults, Opinion, ScoreField, TaskSet, Unmeasured, Usage,
-};
+use verdict_eval::questions::{Answer, Form, Opinion, ScoreField, Usage};
+use verdict_eval::{Evaluator, JudgeResults};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
 use verdict_otlp::trace::{ClosedTrace, Span};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use serde_json::{Value, json};
-use verdict_eval::AlarmCause;
+use verdict_eval::alarms::AlarmCause;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 

@@ -14,8 +14,9 @@ use otel_verdict::score::trail::find::{self, Predicted};
 use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks};
 use serde_json::Value as Json;
 use verdict_eval::metrics::Defect;
+use verdict_eval::metrics::Measurement;
 use verdict_eval::propagation::Verdict;
-use verdict_eval::{AgentTrace, Measurement};
+use verdict_eval::trace::AgentTrace;
 use verdict_otlp::{Signal, json};
 
 /// One trace: judged, and what people marked in it.

@@ -1,6 +1,7 @@
 //! The examples of embedding.
 
-use verdict_eval::{Config, Evaluator, Metric, MetricSpec, Scale};
+use verdict_eval::metrics::{Metric, MetricSpec, Scale};
+use verdict_eval::{Config, Evaluator};
 
 #[allow(dead_code)]
 #[path = "../../examples/custom_exporter.rs"]
@@ -60,10 +61,10 @@ struct Nothing;
 impl Metric for Nothing {
     fn step(
         &self,
-        _: &verdict_eval::Context<'_>,
-        _: &[verdict_eval::Answer],
-    ) -> verdict_eval::MetricProgress {
-        verdict_eval::MetricProgress::Done(Vec::new())
+        _: &verdict_eval::metrics::Context<'_>,
+        _: &[verdict_eval::questions::Answer],
+    ) -> verdict_eval::metrics::MetricProgress {
+        verdict_eval::metrics::MetricProgress::Done(Vec::new())
     }
 }
 

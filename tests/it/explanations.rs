@@ -10,7 +10,8 @@ use otel_verdict::config::{Config, from_sources};
 use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::receive::Offer;
 use verdict_config::Source;
-use verdict_eval::{AgentTrace, Finding, Measurement, Message, Part, SpanView, ToolRequest};
+use verdict_eval::metrics::{Finding, Measurement};
+use verdict_eval::trace::{AgentTrace, Message, Part, SpanView, ToolRequest};
 use verdict_otlp::trace::Status;
 use verdict_otlp::{Signal, json};
 

@@ -16,10 +16,11 @@ use otel_verdict::pipeline::service::Service;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::json;
-use verdict_eval::{
-    Answer, Context, CustomMetric, Form, Kind, Measured, Measurement, Metric, MetricProgress, MetricSpec,
-    Prompt, Question, Scale, Scored, Value,
+use verdict_eval::metrics::{
+    Context, CustomMetric, Measured, Measurement, Metric, MetricProgress, MetricSpec, Scale, Scored, Value,
 };
+use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::trace::Kind;
 use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture};
 use verdict_otlp::Signal;
 

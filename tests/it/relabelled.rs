@@ -15,7 +15,7 @@ use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::receive::Offer;
 use prost::Message;
 use verdict_config::Source;
-use verdict_eval::AgentTrace;
+use verdict_eval::trace::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 use verdict_otlp::{Signal, json};
 

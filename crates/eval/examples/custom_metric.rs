@@ -8,10 +8,11 @@
 
 use std::error::Error;
 
-use verdict_eval::{
-    Answer, Config, Context, Evaluator, Finding, Measured, Measurement, Metric, MetricProgress, MetricSpec,
-    Scale, Scored, Value,
+use verdict_eval::metrics::{
+    Context, Finding, Measured, Measurement, Metric, MetricProgress, MetricSpec, Scale, Scored, Value,
 };
+use verdict_eval::questions::Answer;
+use verdict_eval::{Config, Evaluator};
 
 /// Words of an answer with the best score.
 const WORDS: usize = 3;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use serde_json::json;
-use verdict_eval::{
-    Answer, Ask, Config, EvaluatedTrace, Evaluator, JudgeResults, Opinion, Unmeasured, Usage,
-};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::{Answer, Ask, Opinion, Usage};
+use verdict_eval::{Config, EvaluatedTrace, Evaluator, JudgeResults};
 
 /// One metric asks the judge `main` in addition to the rules; the others are measured by rules.
 const CONFIG: &str = "metrics: { completeness: { judges: [rules, main] } }";

@@ -3,7 +3,7 @@
 //! | module | in | out |
 //! |---|---|---|
 //! | `recognise` | the bytes of a trace, in any convention | one vocabulary: kinds, messages, calls, agents |
-//! | `measure` | an [`AgentTrace`] | measurements with evidence, or the reason why there are none |
+//! | `measure` | an [`AgentTrace`](trace::AgentTrace) | measurements with evidence, or the reason why there are none |
 //! | `propagate` | measurements | pass or fail for every span and the trace; the failure chain |
 //! | `annotate` | the results of the other modules | the same span bytes with attributes appended; evaluation events |
 //! | `evaluate` | a closed trace | the four steps in order |
@@ -13,8 +13,11 @@
 //! | `pattern` | | regular expressions of the rules |
 //! | `internals` | | what the product uses in addition to the public types |
 //!
+//! What is public: [`Evaluator`] and the types around it here; [`trace`], [`metrics`], [`questions`], [`alarms`] and
+//! [`propagation`] have the types of their subjects.
+//!
 //! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the
-//! entry point, see `examples/embed.rs`; `examples/custom_metric.rs` adds a [`Metric`].
+//! entry point, see `examples/embed.rs`; `examples/custom_metric.rs` adds a [`Metric`](metrics::Metric).
 //!
 //! The feature `internals` adds modules for the service and commands of the product, which are built from the same
 //! revision. They have no stability promise.
@@ -39,8 +42,6 @@ mod propagate;
 mod recognise;
 mod redact;
 
-pub use crate::measure::sections::{Override, Scored};
-pub use annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
 pub use annotate::config::{Emission, Emit};
 pub use annotate::summary::TraceSummary;
 pub use annotate::{Annotated, EncodedAnnotations};
@@ -48,36 +49,50 @@ pub use config::Config;
 pub use evaluate::{
     Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, JudgeResults, OutcomeAsk, Progress,
 };
-pub use measure::ask::outcome::{FindingRef, RunOutcome};
-pub use measure::custom_metric::CustomMetric;
-pub use measure::measurement::{
-    Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
-};
-pub use measure::path::settings::TaskSet;
-pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
-pub use measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
-pub use measure::question_rounds::{Ask, Questions};
-pub use measure::settings::Settings;
-pub use measure::table::{About, MetricSpec, Need, Scale};
 pub use measure::work_budget::Stop;
-pub use measure::{Context, Metric, MetricProgress};
-pub use recognise::Recogniser;
-pub use recognise::agent_trace::{Agent, AgentTrace, Call};
-pub use recognise::message::{Message, Part, Text, ToolRequest};
-pub use recognise::span_view::{ErrorSign, RecordedEvaluation, SpanView, Tokens};
-pub use verdict_otlp::trace::{ClosedTrace, Kind};
+pub use verdict_otlp::trace::ClosedTrace;
 
-/// The table of metrics, and the rules alone.
+/// A trace in one vocabulary, in whatever convention it was recorded.
+pub mod trace {
+    pub use crate::recognise::Recogniser;
+    pub use crate::recognise::agent_trace::{Agent, AgentTrace, Call};
+    pub use crate::recognise::message::{Message, Part, Text, ToolRequest};
+    pub use crate::recognise::span_view::{ErrorSign, RecordedEvaluation, SpanView, Tokens};
+    pub use verdict_otlp::trace::Kind;
+}
+
+/// The table of metrics, the rules alone, metrics from outside, and what metrics return.
 pub mod metrics {
     pub use crate::measure::catalog::{names, run};
+    pub use crate::measure::custom_metric::CustomMetric;
     pub use crate::measure::defects::{Defect, RULES};
-    pub use crate::measure::table::{TABLE, spec};
+    pub use crate::measure::measurement::{
+        Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
+    };
+    pub use crate::measure::path::settings::TaskSet;
+    pub use crate::measure::sections::{Override, Scored};
+    pub use crate::measure::settings::Settings;
+    pub use crate::measure::table::{About, MetricSpec, Need, Scale, TABLE, spec};
+    pub use crate::measure::{Context, Metric, MetricProgress};
     #[cfg(feature = "internals")]
     pub use crate::{
         measure::confidence::estimate,
         measure::reach::covers,
         measure::table::{CHECKLIST, HARMFUL_CALL, PLAN_SCORE},
     };
+}
+
+/// Questions to judges and their answers, without I/O.
+pub mod questions {
+    pub use crate::measure::ask::outcome::{FindingRef, RunOutcome};
+    pub use crate::measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+    pub use crate::measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
+    pub use crate::measure::question_rounds::{Ask, Questions};
+}
+
+/// Alarms about a trace that is still open: harmful calls, exceeded limits, loops.
+pub mod alarms {
+    pub use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
 }
 
 /// Verdicts of spans and traces from their measurements (001).

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use moka::sync::Cache;
 use prometheus_client::metrics::counter::Counter;
-use verdict_eval::{Unmeasured, Usage};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::Usage;
 use verdict_telemetry::QuestionOutcome;
 
 use crate::cache_key::Key;

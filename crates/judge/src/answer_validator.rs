@@ -6,7 +6,7 @@
 //! whose content is untrusted.
 
 use serde_json::Value;
-use verdict_eval::Form;
+use verdict_eval::questions::Form;
 use verdict_eval::schema::{Schema, Validity};
 
 /// Largest size of a text in bytes; answers are a few KiB.

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use verdict_eval::{Form, Question};
+use verdict_eval::questions::{Form, Question};
 
 pub(crate) type Key = [u8; 32];
 

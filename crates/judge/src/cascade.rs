@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use verdict_eval::{Form, Opinion, PassCriterion, Prompt, Question, QuestionContext, QuestionSubject, Usage};
+use verdict_eval::questions::{
+    Form, Opinion, PassCriterion, Prompt, Question, QuestionContext, QuestionSubject, Usage,
+};
 use verdict_telemetry::{CascadeCells, CascadeResult};
 
 use crate::config::{CascadeConfig, EscalationRule};

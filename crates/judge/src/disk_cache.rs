@@ -199,7 +199,7 @@ fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
-    use verdict_eval::Usage;
+    use verdict_eval::questions::Usage;
 
     fn key(n: u64) -> Key {
         let mut key = Key::default();

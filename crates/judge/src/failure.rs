@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use verdict_eval::Unmeasured;
+use verdict_eval::metrics::Unmeasured;
 
 use crate::server_message::ServerMessage;
 

@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 use verdict_config::matches;
-use verdict_eval::{Question, Text, Unmeasured, Usage};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::{Question, Usage};
+use verdict_eval::trace::Text;
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{JudgeCells, SELF_TARGET};
 

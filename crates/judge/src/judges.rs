@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use verdict_client::ClientError;
-use verdict_eval::{Answer, Ask, Opinion, Question, QuestionContext, Unmeasured, Usage};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::{Answer, Ask, Opinion, Question, QuestionContext, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{CascadeResult, JudgeMetrics, QuestionOutcome};
 

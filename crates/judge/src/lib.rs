@@ -1,7 +1,7 @@
 //! LLM judges: questions in, validated answers out, within limits and budgets.
 //!
-//! In: an [`Ask`](verdict_eval::Ask) of a metric, and the id of the trace. Out: an
-//! [`Answer`](verdict_eval::Answer) whose opinions match the question's form, or the reason for having none.
+//! In: an [`Ask`](verdict_eval::questions::Ask) of a metric, and the id of the trace. Out: an
+//! [`Answer`](verdict_eval::questions::Answer) whose opinions match the question's form, or the reason for having none.
 //! This crate does not depend on the content of questions, and metrics do not depend on judges.
 //!
 //! | file | content |

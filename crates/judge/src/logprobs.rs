@@ -3,7 +3,7 @@
 //! In: a reply's text, its tokens with their alternatives, and the field of the score. Out: the expected
 //! value of the score over all values that it may have.
 
-use verdict_eval::ScoreField;
+use verdict_eval::questions::ScoreField;
 
 use crate::provider::Token;
 

@@ -1,6 +1,7 @@
 //! A question with its validator and keys.
 
-use verdict_eval::{Question, Text};
+use verdict_eval::questions::Question;
+use verdict_eval::trace::Text;
 use verdict_otlp::trace::TraceId;
 
 use crate::answer_validator::AnswerValidator;

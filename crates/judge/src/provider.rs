@@ -9,7 +9,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use serde_json::json;
-use verdict_eval::{Form, Prompt};
+use verdict_eval::questions::{Form, Prompt};
 
 use crate::config::JudgeConfig;
 use crate::failure::Failure;

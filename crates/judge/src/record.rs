@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use verdict_eval::Usage;
+use verdict_eval::questions::Usage;
 
 use crate::cache_key::{self, Key};
 

@@ -86,7 +86,7 @@ impl Recorder {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
-    use verdict_eval::Usage;
+    use verdict_eval::questions::Usage;
 
     fn answer(n: u64) -> JudgeAnswer {
         JudgeAnswer::new(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use verdict_eval::{Form, Prompt, Question, ScoreField};
+use verdict_eval::questions::{Form, Prompt, Question, ScoreField};
 
 /// A rationale and a score of 1 to 5.
 pub(super) fn form() -> Form {

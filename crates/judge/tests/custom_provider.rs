@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use verdict_config::Secret;
-use verdict_eval::{Answer, Ask, QuestionContext, Unmeasured};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::{Answer, Ask, QuestionContext};
 use verdict_judge::{
     Dialect, Failure, FailureKind, JudgeConfig, JudgeConfigs, JudgeError, JudgeExtensions, JudgeRequest,
     Judges, JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,

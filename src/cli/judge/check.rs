@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
 use verdict_eval::evaluators::{RequestedScale, probe, run_code};
-use verdict_eval::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
+use verdict_eval::questions::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::{BatchMode, EVALUATOR, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use verdict_eval::Unmeasured;
+use verdict_eval::metrics::Unmeasured;
 use verdict_judge::{CascadeReport, JudgeReport, PlannedQuestions};
 
 use crate::cli::table::Table;

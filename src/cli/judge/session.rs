@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
-use verdict_eval::{Answer, Ask, Asker, Question, QuestionContext, Text};
+use verdict_eval::Asker;
+use verdict_eval::questions::{Answer, Ask, Question, QuestionContext};
+use verdict_eval::trace::Text;
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 

@@ -1,7 +1,8 @@
 //! A trace as one entry of a report: its header, result and failing measurements as text.
 
 use verdict_eval::annotation::TraceHeader;
-use verdict_eval::{Emission, EvaluatedTrace, Finding, Measurement};
+use verdict_eval::metrics::{Finding, Measurement};
+use verdict_eval::{Emission, EvaluatedTrace};
 
 use crate::telemetry::ResultLabel;
 

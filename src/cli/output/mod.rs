@@ -11,7 +11,8 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use bytes::Bytes;
 use clap::ValueEnum;
 use verdict_eval::annotation::RenderedTrace;
-use verdict_eval::{Disclosure, Emission, EvaluatedTrace, Recogniser};
+use verdict_eval::trace::Recogniser;
+use verdict_eval::{Disclosure, Emission, EvaluatedTrace};
 use verdict_otlp::trace::{ById, TraceId};
 use verdict_otlp::{Signal, json};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, has_failed, learn as infer};
-use verdict_eval::{Agent, AgentTrace, Call};
+use verdict_eval::trace::{Agent, AgentTrace, Call};
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::judge::options::JudgeOptions;

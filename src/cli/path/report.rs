@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use verdict_eval::{About, AgentTrace, EvaluatedTrace, Measurement, MetricSpec, Value, metrics};
+use verdict_eval::metrics::{About, Measurement, MetricSpec, Value};
+use verdict_eval::trace::AgentTrace;
+use verdict_eval::{EvaluatedTrace, metrics};
 use verdict_otlp::attribute_values::values;
 
 use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use verdict_eval::AgentTrace;
-use verdict_eval::Unmeasured;
+use verdict_eval::metrics::Unmeasured;
 use verdict_eval::path::{RunWalk, Task, Token, Transition, calls_of};
+use verdict_eval::trace::AgentTrace;
 
 use super::picture::Picture;
 use super::{draw, source};

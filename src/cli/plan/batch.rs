@@ -152,7 +152,7 @@ fn tags(entry: &Entry, assessed: &PlanAssessment, judge: &JudgeSession) -> Vec<S
     let people = |key: &str| entry.tags.get(&key.parse::<usize>().ok()?);
     questions.retain(|question| people(&question.key).is_some());
     let answers = judge.ask("plan.tags", questions);
-    let of = |answer: verdict_eval::Answer| {
+    let of = |answer: verdict_eval::questions::Answer| {
         let values: Vec<Value> = answer.opinions.ok()?.into_iter().map(|opinion| opinion.value).collect();
         Some(StepTags { people: people(&answer.key)?.clone(), judge: plan::read_tags(&values) })
     };

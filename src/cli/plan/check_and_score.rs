@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::Unmeasured;
 use verdict_eval::metrics::PLAN_SCORE;
+use verdict_eval::metrics::Unmeasured;
 use verdict_eval::plan::{self, JUDGED_PARTS, Matching, PlanAssessment, PlanPart, Toolbox};
 
 use super::files::{self, PlanOptions};

@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_eval::metrics::Unmeasured;
 use verdict_eval::plan::{ImprovementLoop, MAX_PASSES, Toolbox};
-use verdict_eval::{Answer, Unmeasured};
+use verdict_eval::questions::Answer;
 
 use super::files::{self, PlanOptions};
 use crate::cli::command::{Failure, to_json, write_file, write_stderr};

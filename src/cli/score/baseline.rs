@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use verdict_eval::plan::{DATA, fence};
-use verdict_eval::{Answer, Form, Prompt, Question, Text};
+use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::trace::Text;
 
 use crate::cli::judge::session::JudgeSession;
 use crate::score::metrics::ScoredTrace;

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use verdict_eval::{Measurement, Settings, Text, baseline, services};
+use verdict_eval::metrics::{Measurement, Settings};
+use verdict_eval::trace::Text;
+use verdict_eval::{baseline, services};
 
 use super::files::Folder as Files;
 use super::report::LabelledTraces;

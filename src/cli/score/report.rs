@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use verdict_eval::{Category, Settings};
+use verdict_eval::metrics::{Category, Settings};
 
 use crate::cli::command::{Failure, write_file};
 use crate::pipeline::offline::Evaluated;

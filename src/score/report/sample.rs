@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::{AgentTrace, Finding, Measurement};
+use verdict_eval::metrics::{Finding, Measurement};
+use verdict_eval::trace::AgentTrace;
 
 use super::html::{Html, clip};
 

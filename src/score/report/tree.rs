@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use verdict_eval::metrics::{Measured, Measurement, Value};
 use verdict_eval::propagation::{Verdict, Verdicts};
-use verdict_eval::{AgentTrace, Measured, Measurement, Value};
+use verdict_eval::trace::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::html::{Html, clip};
@@ -179,8 +180,8 @@ fn preorder(trace: &AgentTrace) -> Vec<(Idx, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::Settings;
     use verdict_eval::metrics;
+    use verdict_eval::metrics::Settings;
     use verdict_eval::propagation::{Policies, propagate};
     use verdict_eval::testing::Script;
 

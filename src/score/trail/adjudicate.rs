@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use verdict_eval::plan::{DATA, fence};
-use verdict_eval::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, Form, Prompt, Question};
 
 use super::Annotation;
 use super::caught::ErrorClaim;
@@ -99,7 +99,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use verdict_eval::{Category, Opinion, Unmeasured, Usage};
+    use verdict_eval::metrics::{Category, Unmeasured};
+    use verdict_eval::questions::{Opinion, Usage};
 
     fn claim(span: &str, category: Category) -> ErrorClaim {
         ErrorClaim {

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use verdict_eval::Severity;
+use verdict_eval::metrics::Severity;
 
 use super::Label;
 
@@ -145,7 +145,7 @@ mod tests {
         let read = Annotations::read(file).unwrap();
         assert_eq!(read.errors.len(), 1);
         assert_eq!(read.errors[0].location, "ab");
-        assert_eq!(read.errors[0].label().category(), Some(verdict_eval::Category::TimeoutIssues));
+        assert_eq!(read.errors[0].label().category(), Some(verdict_eval::metrics::Category::TimeoutIssues));
         assert_eq!(read.ratings, Ratings([None, Some(5.0), None, None, Some(2.5)]));
     }
 

@@ -3,7 +3,9 @@
 //! In: a trace and the judge's answer. Out: the reported errors in the benchmark's shape, at the spans that the judge
 //! named: the baselines' predictions are scored as they are.
 
-use verdict_eval::{AgentTrace, Answer, baseline};
+use verdict_eval::baseline;
+use verdict_eval::questions::Answer;
+use verdict_eval::trace::AgentTrace;
 
 use super::annotation::{Annotation, Annotations, impact};
 

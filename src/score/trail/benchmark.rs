@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
-use verdict_eval::Category;
+use verdict_eval::metrics::Category;
 
 use super::{Annotation, Label};
 use crate::score::bootstrap::{self, Interval, ShareIntervals};

@@ -13,8 +13,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use verdict_eval::metrics::{Category, Measurement};
 use verdict_eval::metrics::{TABLE, spec};
-use verdict_eval::{AgentTrace, Category, Measurement};
+use verdict_eval::trace::AgentTrace;
 use verdict_otlp::trace::SpanId;
 
 use super::Annotation;
@@ -38,7 +39,7 @@ pub fn claims(trace: &AgentTrace, measurements: &[Measurement], predicted: Predi
     let id = |at: usize| trace.tree.spans.get(at).map(|span| span.id);
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
     let counted = measured.filter(|(_, measured)| predicted.includes(measured));
-    let claim = |(m, finding): (&Measurement, &verdict_eval::Finding)| {
+    let claim = |(m, finding): (&Measurement, &verdict_eval::metrics::Finding)| {
         let origin = finding.origin.and_then(id);
         let named =
             [id(m.at), finding.seen_in, origin].into_iter().flatten().chain(finding.cited.iter().copied());

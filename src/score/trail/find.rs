@@ -26,7 +26,8 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::{AgentTrace, Category, Finding, Measured, Measurement};
+use verdict_eval::metrics::{Category, Finding, Measured, Measurement};
+use verdict_eval::trace::AgentTrace;
 use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::annotation::{Annotation, impact};
@@ -225,8 +226,8 @@ impl<'s> Spans<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::Value;
     use verdict_eval::metrics::Defect;
+    use verdict_eval::metrics::Value;
     use verdict_eval::testing::{Script, measured};
 
     /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.

@@ -4,7 +4,7 @@
 //! ignored, and a text that is a part of a category's name means the first such category. Any other text
 //! matches only itself.
 
-use verdict_eval::Category;
+use verdict_eval::metrics::Category;
 
 /// A category of the taxonomy, or another text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

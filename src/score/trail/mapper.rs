@@ -10,8 +10,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value as Json, json};
 use verdict_eval::metrics::spec;
+use verdict_eval::metrics::{Category, Finding, Measured, Measurement, Scale, Value};
 use verdict_eval::plan::{DATA, fence};
-use verdict_eval::{Answer, Category, Finding, Form, Measured, Measurement, Prompt, Question, Scale, Value};
+use verdict_eval::questions::{Answer, Form, Prompt, Question};
 use verdict_otlp::trace::Idx;
 
 /// Questions of one trace, against traces whose every span fails; the benchmark's traces have some tens of flagged
@@ -205,8 +206,9 @@ fn meaning(category: Category) -> &'static str {
 mod tests {
     use super::*;
     use verdict_eval::metrics::Defect;
+    use verdict_eval::metrics::Unmeasured;
+    use verdict_eval::questions::{Opinion, Usage};
     use verdict_eval::testing::measured;
-    use verdict_eval::{Opinion, Unmeasured, Usage};
 
     fn failing(at: Idx, metric: &'static str, defects: &[Defect]) -> Measurement {
         let finding = |d: &Defect| d.finding(format!("FINDING>>> {d:?}: answer none"), "quote of the trace");

@@ -12,10 +12,11 @@
 use std::collections::BTreeSet;
 
 use verdict_eval::metrics::HARMFUL_CALL;
+use verdict_eval::metrics::{Category, Measurement, Severity};
 use verdict_eval::propagation::{
     self, OutcomeModel, Policies, Policy, Relevance, RootPolicy, SeverityWeights,
 };
-use verdict_eval::{AgentTrace, Category, Measurement, Severity};
+use verdict_eval::trace::AgentTrace;
 
 use super::annotation::Ratings;
 use super::find::LocatedFinding;
@@ -181,8 +182,8 @@ pub fn verdicts(pairs: impl IntoIterator<Item = (Option<bool>, Option<f64>)>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verdict_eval::metrics::{Finding, Measured, Value};
     use verdict_eval::testing::Script;
-    use verdict_eval::{Finding, Measured, Value};
 
     #[test]
     fn worst_finding_and_further_categories_are_deducted() {
@@ -232,7 +233,8 @@ mod tests {
             Measurement::new(at, "tool_completeness", "rules/1", Ok(measured))
         };
         let calls: Vec<usize> = (1..trace.tree.len()).collect();
-        let tool = (0..trace.tree.len()).find(|&i| trace.views[i].kind == verdict_eval::Kind::Tool).unwrap();
+        let tool =
+            (0..trace.tree.len()).find(|&i| trace.views[i].kind == verdict_eval::trace::Kind::Tool).unwrap();
         let failure = |at: usize| (at == tool).then(|| Finding::new("it timed out", "timed out", 2.0));
         let measurements: Vec<Measurement> = calls.iter().map(|&at| measured(at, failure(at))).collect();
         let RootVerdicts(by_policy) = RootVerdicts::of(&trace, &measurements, None);

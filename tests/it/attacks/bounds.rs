@@ -14,10 +14,11 @@ use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
 use verdict_config::Source;
+use verdict_eval::Evaluator;
+use verdict_eval::metrics::{TaskSet, Unmeasured};
 use verdict_eval::path::load;
 use verdict_eval::schema::{Schema, Validation, Validity};
 use verdict_eval::testing::{MAX_PROBLEMS, MAX_STEPS};
-use verdict_eval::{Evaluator, TaskSet, Unmeasured};
 use verdict_otlp::{Signal, work};
 
 const SPANS: u64 = 100_000;

@@ -16,8 +16,11 @@ use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use verdict_config::Source;
+use verdict_eval::Evaluator;
+use verdict_eval::alarms::AlarmState;
+use verdict_eval::metrics::TaskSet;
 use verdict_eval::path::load;
-use verdict_eval::{AlarmState, Evaluator, Kind, TaskSet};
+use verdict_eval::trace::Kind;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{ClosedTrace, SpanId};
 

@@ -13,7 +13,8 @@ use otel_verdict::extensions::Extensions;
 use otel_verdict::logging::{self, Format};
 use otel_verdict::pipeline::service::Service;
 use tokio::signal::unix::{SignalKind, signal};
-use verdict_eval::{Answer, Context, CustomMetric, Metric, MetricProgress, MetricSpec, Scale};
+use verdict_eval::metrics::{Context, CustomMetric, Metric, MetricProgress, MetricSpec, Scale};
+use verdict_eval::questions::Answer;
 
 use crate::durable::{
     Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span, text,

@@ -90,7 +90,7 @@ impl Emission {
     /// and quantities.
     pub fn normalized(&self, name: &str, score: f64) -> Option<f64> {
         let row = spec_among(&self.custom, name).or_else(|| {
-            // With a task in it, as [`crate::Measurement::written`] writes it.
+            // With a task in it, as `Measurement::written` writes it.
             let (section, rest) = name.split_once('.')?;
             spec_among(&self.custom, &format!("{section}.{}", rest.rsplit_once('.')?.1))
         });

@@ -1,7 +1,7 @@
 //! Cascades over HTTP: when the second judge is asked, whose answer applies, what is withheld, counted and saved.
 
 use serde_json::json;
-use verdict_eval::{PassCriterion, QuestionSubject};
+use verdict_eval::questions::{PassCriterion, QuestionSubject};
 
 use super::*;
 use crate::config::{CascadeConfig, EscalationRule, Price};

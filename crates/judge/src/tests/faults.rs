@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, advance, sleep};
 use verdict_config::Secret;
-use verdict_eval::Usage;
+use verdict_eval::questions::Usage;
 
 use super::*;
 use crate::config::BreakerConfig;

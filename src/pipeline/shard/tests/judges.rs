@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use serde_json::{Value, json};
-use verdict_eval::{Answer, Ask, Opinion, Unmeasured, Usage};
+use verdict_eval::metrics::Unmeasured;
+use verdict_eval::questions::{Answer, Ask, Opinion, Usage};
 use verdict_otlp::trace::SpanId;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::work;

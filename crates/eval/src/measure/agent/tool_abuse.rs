@@ -5,7 +5,6 @@
 //! and retries whose results change are progress and are not reported.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
