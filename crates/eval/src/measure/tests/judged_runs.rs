@@ -79,6 +79,29 @@ fn judges_find_what_rules_miss() {
     assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
 }
 
+/// Prints how many runs fail by the rules alone and with the recorded answers.
+#[test]
+#[ignore = "scores the runs and answers of the file RUNS, which has the form of judged_runs.json"]
+fn score_judged_runs() {
+    let runs: Vec<JudgedRun> =
+        serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
+    for kind in [false, true] {
+        let of_kind: Vec<&JudgedRun> = runs.iter().filter(|of| of.run.fails == kind).collect();
+        let failing = |with_judges: bool| {
+            let fails = |of: &&&JudgedRun| {
+                let trace = trace(&of.run);
+                fails(&trace, &measured(&trace, |ask| with_judges.then(|| of.answers[ask.metric].clone())))
+            };
+            of_kind.iter().filter(fails).map(|of| &*of.run.name).collect::<Vec<_>>()
+        };
+        let (rules, judged) = (failing(false), failing(true));
+        let others: Vec<&str> =
+            of_kind.iter().map(|of| &*of.run.name).filter(|name| judged.contains(name) != kind).collect();
+        println!("{} runs that fail: {kind}", of_kind.len());
+        println!("  failed by rules {}, with judges {}; otherwise {others:?}", rules.len(), judged.len());
+    }
+}
+
 /// Writes the questions, for which a model's answers can be recorded.
 #[test]
 #[ignore = "writes the questions about the runs of the file RUNS to the folder QUESTIONS"]
