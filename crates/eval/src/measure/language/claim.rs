@@ -206,7 +206,8 @@ impl Claims {
         });
         let patterns = patterns.collect();
         let of_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
-        let finder = VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)))?;
+        let finder =
+            VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)), compiler.spaced)?;
         Ok(Claims {
             done_frames,
             prefilters,

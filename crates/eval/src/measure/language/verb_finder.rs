@@ -37,12 +37,14 @@ pub(super) struct VerbFinder {
     /// Those whose verbs have no known beginnings.
     always: Groups,
     all: Groups,
+    /// Spaces separate words: a verb is a word.
+    spaced: bool,
 }
 
 impl VerbFinder {
     /// # Errors
     /// A pattern is no regular expression, or the verbs are too many for an automaton.
-    pub(super) fn new(patterns: impl Iterator<Item = String>) -> Result<VerbFinder, String> {
+    pub(super) fn new(patterns: impl Iterator<Item = String>, spaced: bool) -> Result<VerbFinder, String> {
         let (mut literals, mut groups) = (Vec::new(), Vec::new());
         let (mut always, mut all) = (Groups::default(), Groups::default());
         let mut extractor = Extractor::new();
@@ -59,14 +61,24 @@ impl VerbFinder {
                 _ => always = always.with(group),
             }
         }
-        Ok(VerbFinder { beginnings: Occurrences::of(&literals, false, Within::Text)?, groups, always, all })
+        Ok(VerbFinder {
+            beginnings: Occurrences::of(&literals, false, Within::Text)?,
+            groups,
+            always,
+            all,
+            spaced,
+        })
     }
 
     /// The groups that may be in `words`.
     pub(super) fn find(&self, words: &str) -> Groups {
         let mut found = self.always;
-        self.beginnings.find_each(words, |beginning, _| {
-            found = found.with(self.groups.get(beginning).copied().unwrap_or(self.all));
+        self.beginnings.find_each(words, |beginning, at| {
+            let before = at.start.checked_sub(1).and_then(|before| words.as_bytes().get(before));
+            let is_inside = self.spaced && before.is_some_and(u8::is_ascii_alphabetic);
+            if !is_inside {
+                found = found.with(self.groups.get(beginning).copied().unwrap_or(self.all));
+            }
             found != self.all
         });
         found
@@ -81,12 +93,13 @@ mod tests {
     fn groups_are_found_by_the_beginnings_of_their_verbs() {
         let patterns =
             ["cancell?ed|called off", "(?:full |partial )?refunds?", "[^ ]*iert", "let [^ ]+ know"];
-        let finder = VerbFinder::new(patterns.into_iter().map(str::to_owned)).unwrap();
+        let finder = VerbFinder::new(patterns.into_iter().map(str::to_owned), true).unwrap();
         let found = |words: &str| (0..4).filter(|nth| finder.find(words).has(*nth)).collect::<Vec<_>>();
         assert_eq!(found(" i canceled it "), [0, 2]);
         assert_eq!(found(" i called it off "), [2]);
         assert_eq!(found(" a refund, called off "), [0, 1, 2]);
         assert_eq!(found(" i let you know "), [2, 3]);
+        assert_eq!(found(" the outlet prerefunds "), [2], "inside words");
         assert!(finder.find("").has(40), "beyond the bits");
     }
 }
