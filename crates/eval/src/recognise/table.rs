@@ -106,14 +106,16 @@ pub(crate) struct Table {
     pub(crate) events: Map<Box<str>, EventRule>,
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
+    /// The first bytes of these values.
+    absent_begins: ByteSet,
     redacted: Vec<String>,
-    /// The set of the first bytes of these words, one bit for each; all for an empty one.
-    redacted_begins: [u64; 4],
+    /// The first bytes of these words, and their second ones.
+    redacted_begins: [ByteSet; 2],
     /// Finds these words at the beginning of a JSON string; none if there are too many for it.
     redacted_strings: Option<Searcher>,
     truncated: Vec<String>,
-    /// The set of the last bytes of these markers, one bit for each; all for an empty one.
-    truncated_ends: [u64; 4],
+    /// The last bytes of these markers, and those before them.
+    truncated_ends: [ByteSet; 2],
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any plan marker; most texts contain none.
@@ -168,17 +170,14 @@ impl Table {
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
         };
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
+        for word in table.absent.iter().flatten() {
+            add_each(std::slice::from_mut(&mut table.absent_begins), word.bytes());
+        }
         for word in &table.redacted {
-            match word.bytes().next() {
-                Some(first) => table.redacted_begins[usize::from(first / 64)] |= 1 << (first % 64),
-                None => table.redacted_begins = [u64::MAX; 4],
-            }
+            add_each(&mut table.redacted_begins, word.bytes());
         }
         for marker in &table.truncated {
-            match marker.bytes().next_back() {
-                Some(last) => table.truncated_ends[usize::from(last / 64)] |= 1 << (last % 64),
-                None => table.truncated_ends = [u64::MAX; 4],
-            }
+            add_each(&mut table.truncated_ends, marker.bytes().rev());
         }
         table.redacted_strings = Searcher::new(table.redacted.iter().map(|word| format!("\"{word}")));
         Ok(table)
@@ -300,10 +299,15 @@ impl Table {
 
     /// Whether the value is empty or means "not recorded" in its convention.
     pub(crate) fn is_absent(&self, order: Order, value: &str) -> bool {
+        let Some(first) = value.bytes().next() else { return true };
+        self.absent_begins.contains(first) && self.is_word_for_absent(order, value)
+    }
+
+    fn is_word_for_absent(&self, order: Order, value: &str) -> bool {
         let convention = usize::from(order % EVENT_ORDER / PER_CONVENTION);
         // Those of the configuration come first and apply to every convention.
-        let words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
-        value.is_empty() || words.into_iter().any(|word| word == value)
+        let mut words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
+        words.any(|word| word == value)
     }
 }
 
@@ -334,19 +338,39 @@ impl KeyMeaning {
     }
 }
 
+/// A set of bytes, one bit for each.
+#[derive(Clone, Copy, Debug, Default)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    #[inline]
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
+    }
+}
+
+/// Adds one byte of a word to each set; all bytes to those for which the word has none.
+fn add_each(sets: &mut [ByteSet], mut word: impl Iterator<Item = u8>) {
+    for set in sets {
+        match word.next() {
+            Some(byte) => set.0[usize::from(byte / 64)] |= 1 << (byte % 64),
+            None => set.0 = [u64::MAX; 4],
+        }
+    }
+}
+
 impl FlattenedList {
-    /// The leaf whose key is `tail` after the list's prefix.
-    pub(crate) fn leaf(&self, tail: &[u8]) -> Option<Leaf> {
-        let (index, tail) = parse_index(tail)?;
+    /// The inner index and the meaning of the leaf whose key is `tail` after the index.
+    pub(crate) fn leaf(&self, tail: &[u8]) -> Option<(u32, LeafKind)> {
         let tail = tail.strip_prefix(b".").unwrap_or(tail);
         if let Some(kind) = self.leaves.get(tail) {
-            return Some(Leaf { index, inner_index: 0, kind: *kind });
+            return Some((0, *kind));
         }
         let at = first_index(tail)?;
         let (head, rest) = tail.split_at_checked(at)?;
         let (inner_index, rest) = parse_index(rest)?;
         let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
-        Some(Leaf { index, inner_index, kind: *kind })
+        Some((inner_index, *kind))
     }
 }
 
@@ -359,7 +383,8 @@ fn first_index(key: &[u8]) -> Option<usize> {
     key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
 }
 
-fn parse_index(text: &[u8]) -> Option<(u32, &[u8])> {
+/// The number at the beginning of `text`, and the rest.
+pub(super) fn parse_index(text: &[u8]) -> Option<(u32, &[u8])> {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
     let add = |n: u32, digit: &u8| n.checked_mul(10)?.checked_add(u32::from(digit - b'0'));
