@@ -148,7 +148,8 @@ impl<'a> TraceFindings<'a> {
     /// The worst first. Findings that do not fit lose their texts, or are counted.
     fn array(&self, mut findings: Vec<FailingFinding<'_>>) -> String {
         findings.sort_by(|a, b| a.finding.worst_first(b.finding));
-        let mut out = String::from("[");
+        let mut out = String::with_capacity(MAX_FINDINGS);
+        out.push('[');
         for (listed, finding) in findings.iter().enumerate() {
             let room = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);
             let fits = |json: &Rc<str>| json.len() <= room;

@@ -32,12 +32,14 @@ pub(super) struct KnownAttribute<'a> {
     pub(super) statement: Statement,
 }
 
+/// Leaves of the prompt of a short run.
+const USUAL_LEAVES: usize = 32;
 /// Places of keys. The spans of a trace have some forty.
 const KEYS: usize = 64;
 /// Places of the ends of keys of flattened lists, of which a convention uses about ten.
 const LEAVES: usize = 16;
 /// Places of attributes. A model call has some twenty, and few kinds of spans occur in one trace.
-const KNOWN: usize = 64;
+const KNOWN: usize = 128;
 
 /// The spans before the present one.
 #[derive(Debug)]
@@ -93,7 +95,9 @@ struct PresentRun<'a> {
 /// The place of a key, or of an encoded attribute, among so many.
 #[inline]
 fn place(of: &[u8], places: usize) -> usize {
-    (of.len() + of.last().map_or(0, |last| usize::from(*last))) % places
+    let byte = |at: Option<&u8>| at.copied().map_or(0, usize::from);
+    // The second byte of an encoded attribute is the length of its key.
+    (of.len() + byte(of.last()) + 5 * byte(of.get(1))) % places
 }
 
 impl<'a> EarlierSpans<'a> {
@@ -131,6 +135,9 @@ impl<'a> EarlierSpans<'a> {
             let PresentRun { after_first, left, len, same, .. } = self.present_run;
             self.run.encoded = after_first.get(..after_first.len() - left).unwrap_or_default();
             self.run.leaves.truncate(same);
+            if len > self.run.leaves.capacity() {
+                self.run.leaves.reserve(len + USUAL_LEAVES);
+            }
             self.run.leaves.extend_from_slice(flat.get(same..len).unwrap_or_default());
         }
     }

@@ -92,7 +92,8 @@ pub(crate) fn messages(
     cache: &mut MessageCache,
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
-    let mut out = Vec::with_capacity(if is_prompt { cache.last.len() + 2 } else { 1 });
+    // With room for instructions, which come first.
+    let mut out = Vec::with_capacity(if is_prompt { cache.last.len() + 3 } else { 1 });
     let mut rest = without_space(list).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = without_space(rest);

@@ -424,7 +424,7 @@ impl Statement {
         if !entry.kinds.is_empty() {
             entry.kinds(keyword(value)).for_each(|statement| stated.add_kind(statement));
         }
-        stated.used_tokens = entry.is_usage()
+        stated.used_tokens = entry.is_usage
             && match value {
                 Value::Int(n) => n > 0,
                 Value::Double(n) => n > 0.0,

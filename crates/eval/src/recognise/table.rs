@@ -5,11 +5,14 @@
 mod markers;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::iter::repeat;
 use std::sync::Arc;
 
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::memmem::Finder;
+use verdict_otlp::work::{self, BYTES_PER_STEP};
 
 use super::control_tools::ControlTools;
 use super::kind_rules::{KindRule, KindStatement, Order, SpanNameRule};
@@ -25,6 +28,7 @@ macro_rules! built_in {
 
 /// Most plan markers contain it, and few texts.
 const PLAN: &str = "plan";
+regex!(PLAN_FINDER: Finder<'static> = Ok::<_, Infallible>(Finder::new(PLAN)));
 
 /// The built-in conventions in their order of precedence for fields.
 const BUILT_IN: [(&str, &str); 13] = built_in![
@@ -73,6 +77,8 @@ pub(crate) struct KeyMeaning {
     pub(super) flags: Vec<(Meaning, Vec<String>)>,
     /// A value says something about the span as a whole: its kind, a flag, or that tokens were used.
     pub(super) is_statement: bool,
+    /// The key is one of token counts.
+    pub(super) is_usage: bool,
 }
 
 /// Every meaning of the keys of one flattened list.
@@ -153,7 +159,9 @@ impl Table {
         table.check()?;
         let lists = table.lists.values_mut().map(|list| &mut list.entry);
         for entry in table.exact.values_mut().chain(lists) {
-            entry.is_statement = !entry.kinds.is_empty() || !entry.flags.is_empty() || entry.is_usage();
+            let counts = [Field::TokensInput, Field::TokensOutput, Field::Usage];
+            entry.is_usage = entry.fields.iter().any(|(field, _)| counts.contains(field));
+            entry.is_statement = !entry.kinds.is_empty() || !entry.flags.is_empty() || entry.is_usage;
         }
         table.has_exact_leaves = table.exact.keys().any(|key| table.list(key).is_some());
         // Every output is searched. A DFA takes more memory than an NFA and half the time.
@@ -185,7 +193,7 @@ impl Table {
 
     /// False if `text` contains no plan marker.
     pub(crate) fn may_contain_plan(&self, text: &str) -> bool {
-        (self.has_other_markers || contains_ignoring_case(text, PLAN))
+        (self.has_other_markers || mentions_plan(text))
             && self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
@@ -315,12 +323,6 @@ impl Table {
 pub(crate) const EVENT_ORDER: Order = 1 << 14;
 
 impl KeyMeaning {
-    /// Whether the key is one of token counts.
-    pub(super) fn is_usage(&self) -> bool {
-        let is_usage = |f: Field| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage);
-        self.fields.iter().any(|(field, _)| is_usage(*field))
-    }
-
     /// The kind that `value` implies.
     pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindStatement> {
         self.kinds.iter().filter_map(move |rule| rule.statement(value))
@@ -374,6 +376,22 @@ impl FlattenedList {
     }
 }
 
+/// Whether the text contains [`PLAN`] in any case.
+fn mentions_plan(text: &str) -> bool {
+    work::count(1 + text.len() / BYTES_PER_STEP);
+    // To write a part in lower case takes less than to find a frequent letter in both cases.
+    const PART: usize = 256;
+    let mut lower = [0; PART];
+    let mut parts = (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|at| text.as_bytes().get(at..));
+    parts.any(|rest| {
+        let part = rest.get(..PART).unwrap_or(rest);
+        let lower = &mut lower[..part.len()];
+        lower.copy_from_slice(part);
+        lower.make_ascii_lowercase();
+        PLAN_FINDER.find(lower).is_some()
+    })
+}
+
 fn list_prefix(list: &str) -> Box<[u8]> {
     list.strip_suffix('#').unwrap_or(list).as_bytes().into()
 }
@@ -390,4 +408,18 @@ pub(super) fn parse_index(text: &[u8]) -> Option<(u32, &[u8])> {
     let add = |n: u32, digit: &u8| n.checked_mul(10)?.checked_add(u32::from(digit - b'0'));
     let n = digits.iter().try_fold(0, add).filter(|_| !digits.is_empty())?;
     Some((n, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mentions_plan;
+
+    #[test]
+    fn plan_is_found_at_any_place_and_in_any_case() {
+        for before in (0..20).chain(240..270).chain(500..520) {
+            let text = format!("{}pLan of é", "p".repeat(before));
+            assert!(mentions_plan(&text) && !mentions_plan(&text.replace("pLan", "pLa n")), "{before}");
+        }
+        assert!(!mentions_plan(""));
+    }
 }
