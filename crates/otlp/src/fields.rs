@@ -68,21 +68,47 @@ impl<'a> Fields<'a> {
 /// Number and content of the length-delimited fields of a message before the first error. Cheaper than [`Fields`],
 /// which yields the position of every field.
 #[inline]
-pub fn byte_fields(message: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let mut scan = Scan::new(message);
-    std::iter::from_fn(move || {
+pub fn byte_fields(message: &[u8]) -> ByteFields<'_> {
+    ByteFields { scan: Scan::new(message) }
+}
+
+/// The iterator of [`byte_fields`].
+#[derive(Clone, Debug)]
+pub struct ByteFields<'a> {
+    scan: Scan<'a>,
+}
+
+impl<'a> ByteFields<'a> {
+    /// The bytes after the last field.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.scan.rest()
+    }
+
+    /// Continues with the fields in `rest`.
+    #[inline]
+    pub fn continue_at(&mut self, rest: &'a [u8]) {
+        self.scan = Scan::new(rest);
+    }
+}
+
+impl<'a> Iterator for ByteFields<'a> {
+    type Item = (u32, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let tag = scan.tag().ok()??;
+            let tag = self.scan.tag().ok()??;
             match tag & 7 {
                 _ if tag >> 3 == 0 => return None,
-                2 => return Some((tag >> 3, scan.bytes().ok()?)),
-                0 => _ = scan.varint().ok()?,
-                1 => _ = scan.fixed64().ok()?,
-                5 => _ = scan.fixed32().ok()?,
+                2 => return Some((tag >> 3, self.scan.bytes().ok()?)),
+                0 => _ = self.scan.varint().ok()?,
+                1 => _ = self.scan.fixed64().ok()?,
+                5 => _ = self.scan.fixed32().ok()?,
                 _ => return None,
             }
         }
-    })
+    }
 }
 
 impl<'a> Iterator for Fields<'a> {

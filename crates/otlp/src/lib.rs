@@ -43,7 +43,7 @@ pub mod value;
 pub mod work;
 pub mod write;
 
-pub use fields::{Field, Fields, Payload, byte_fields};
+pub use fields::{ByteFields, Field, Fields, Payload, byte_fields};
 pub use malformed::Malformed;
 pub use request::{Interner, split};
 pub use signal::{Piece, Signal, Transport};

@@ -21,7 +21,12 @@ impl<'a> Scan<'a> {
         Scan { rest }
     }
 
-    /// Unread bytes.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Number of unread bytes.
     #[inline]
     pub(crate) fn left(&self) -> usize {
         self.rest.len()

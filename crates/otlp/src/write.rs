@@ -56,6 +56,7 @@ pub fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
 }
 
 /// Appends a varint field: an integer, enum or bool. Negative numbers in two's complement.
+#[inline]
 pub fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
     if number < 16 && value < 0x80 {
         return out.extend_from_slice(&[(number << 3) as u8, value as u8]);
@@ -65,7 +66,12 @@ pub fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
 }
 
 /// Appends a `fixed64` field: a timestamp, or a double's bits.
+#[inline]
 pub fn fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
+    if number < 16 {
+        let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+        return out.extend_from_slice(&[(number << 3) as u8 | 1, a, b, c, d, e, f, g, h]);
+    }
     varint(out, u64::from(number) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }

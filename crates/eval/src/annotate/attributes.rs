@@ -347,7 +347,8 @@ pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String
     if !wanted || measured.findings.is_empty() && m.rationale.is_none() {
         return None;
     }
-    let mut text = m.rationale.as_deref().unwrap_or_default().to_owned();
+    let mut text = String::with_capacity(MAX_EXPLANATION / 2);
+    text.push_str(m.rationale.as_deref().unwrap_or_default());
     for finding in &measured.findings {
         if !text.is_empty() {
             text.push('\n');

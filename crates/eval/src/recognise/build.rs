@@ -83,8 +83,9 @@ fn read(
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
     let mut earlier = EarlierSpans::of_trace();
+    let mut scan = SpanScan::default();
     for (at, span) in tree.spans.iter().enumerate() {
-        let mut scan = SpanScan::span_after(&mut earlier, table, &span.bytes);
+        scan.read_after(&mut earlier, table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
         }

@@ -65,6 +65,7 @@ fn agent_calls(tree: &Tree, views: &[SpanView], agent: Option<usize>, spans: &[I
     let run = AgentSpans { tree, views, agent, results, tools: tools_by_name };
     let mut next = llms.iter().copied().peekable();
     let mut last_llm = None;
+    out.reserve(tools.len());
     for (&tool, item) in tools.iter().zip(linked) {
         while let Some(llm) = next.next_if(|&llm| llm < tool) {
             last_llm = Some(llm);

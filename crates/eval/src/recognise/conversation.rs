@@ -31,25 +31,37 @@ impl Interpreter<'_> {
             view.output.clear();
             view.output_content = Content::Absent;
         }
-        view.input_content = self.content_of(&view.input, view.input_content);
-        view.output_content = self.content_of(&view.output, view.output_content);
+        view.input_content = self.content_of(&view.input, view.input_content, true);
+        view.output_content = self.content_of(&view.output, view.output_content, false);
         recorded_elsewhere(scan, view);
         self.separate_instructions(scan, view);
     }
 
     /// Whether messages have content, as read from attributes of the state `seen`.
-    fn content_of(&self, messages: &[Message], seen: Content) -> Content {
+    fn content_of(&mut self, messages: &[Message], seen: Content, is_prompt: bool) -> Content {
         match () {
             () if messages.is_empty() || seen.is_partial() => seen,
             () if self.withheld && !has_content_beyond_instructions(messages) => Content::Redacted,
-            () if self.has_hidden_part(messages) => Content::Redacted,
+            () if is_prompt && self.prompt_has_hidden_part(messages) => Content::Redacted,
+            () if !is_prompt && messages.iter().any(|m| self.has_hidden_part(m)) => Content::Redacted,
             () => Content::Present,
         }
     }
 
-    /// Whether a marker or a hash replaces a part.
-    fn has_hidden_part(&self, messages: &[Message]) -> bool {
-        messages.iter().flat_map(|m| &m.parts).any(|part| match part {
+    /// Whether [`Self::has_hidden_part`] is true of a message of a prompt. The next prompt repeats most of them.
+    fn prompt_has_hidden_part(&mut self, messages: &[Message]) -> bool {
+        let is_known = |(known, message): &(&Parts, &Message)| known.same(&message.parts);
+        let known = self.visible.iter().zip(messages).take_while(is_known).count();
+        self.visible.truncate(known);
+        let new = messages.get(known..).unwrap_or_default();
+        let visible = new.iter().take_while(|message| !self.has_hidden_part(message)).count();
+        self.visible.extend(new.iter().take(visible).map(|message| message.parts.clone()));
+        visible < new.len()
+    }
+
+    /// Whether a marker or a hash replaces a part of the message.
+    fn has_hidden_part(&self, message: &Message) -> bool {
+        message.parts.iter().any(|part| match part {
             Part::Text(text) | Part::Reasoning(text) => self.table.is_hidden(text),
             Part::Result { content, .. } => self.table.is_hidden(content),
             Part::Call(call) => call.arguments.as_ref().is_some_and(|text| self.table.is_hidden(text)),

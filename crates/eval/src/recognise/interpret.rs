@@ -11,7 +11,7 @@ use verdict_otlp::trace::Kind;
 use super::flat_message::FlatMessage;
 use super::kind_rules::Order;
 use super::length_limit::LengthLimit;
-use super::message::{Parts, Text, ToolDefinition};
+use super::message::{Parts, Text, ToolDefinition, Tools};
 use super::message_cache::MessageCache;
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
@@ -35,8 +35,12 @@ pub(crate) struct Interpreter<'t> {
     pub(super) last_instructions: Option<(*const u8, usize, Parts)>,
     /// The tool definitions of the last span that has any, by their texts.
     definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
+    /// The tools of the last span that has any, by the addresses and lengths of their texts in the trace.
+    last_tools: Option<(Vec<(*const u8, usize)>, Tools)>,
     /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
     pub(super) known_whole: Vec<*const u8>,
+    /// The first messages of the last prompt, of which no part is hidden.
+    pub(super) visible: Vec<Parts>,
     /// In the current span, a block of a message was recorded without its content.
     pub(crate) withheld: bool,
     /// The length at which the texts of the current span's service were cut.
@@ -75,7 +79,9 @@ impl<'t> Interpreter<'t> {
             system_parts: HashMap::default(),
             last_instructions: None,
             definitions: Vec::new(),
+            last_tools: None,
             known_whole: Vec::new(),
+            visible: Vec::new(),
             withheld: false,
             limit: None,
         }
@@ -251,13 +257,32 @@ impl Interpreter<'_> {
         }
     }
 
+    /// The tools that a span offers.
+    fn definitions(&mut self, scan: &SpanScan<'_>) -> Tools {
+        let whole = scan.candidates(Field::ToolDefinitions).iter().map(|(_, _, value)| value);
+        let flat = scan.leaves(Field::ToolDefinitions).iter().map(|leaf| &leaf.value);
+        let mut texts = whole.chain(flat).map(Value::as_str).peekable();
+        if texts.peek().is_none() {
+            return Tools::default();
+        }
+        let addresses = texts.map(|text| text.map(|text| (text.as_ptr(), text.len())));
+        if let Some((known, tools)) = &self.last_tools
+            && addresses.clone().eq(known.iter().copied().map(Some))
+        {
+            return tools.clone();
+        }
+        let tools = self.read_definitions(scan);
+        self.last_tools = addresses.collect::<Option<Vec<_>>>().map(|of| (of, tools.clone()));
+        tools
+    }
+
     /// Tool definitions of the first candidate that has schemas, else of the first one.
-    fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
-        let mut best: Vec<ToolDefinition> = Vec::new();
+    fn read_definitions(&mut self, scan: &SpanScan<'_>) -> Tools {
+        let mut best = Tools::default();
         for (nth, (_, _, value)) in scan.candidates(Field::ToolDefinitions).iter().enumerate() {
-            let read = match value {
-                Value::Str(s) => self.definitions_of(nth, s).to_vec(),
-                value => tool::definitions(&Node::of(*value), &mut self.texts),
+            let read: Tools = match value {
+                Value::Str(s) => self.definitions_of(nth, s).into(),
+                value => tool::definitions(&Node::of(*value), &mut self.texts).into(),
             };
             if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
                 best = read;
@@ -267,7 +292,7 @@ impl Interpreter<'_> {
             return best;
         }
         let flat = self.flat_definitions(scan.leaves(Field::ToolDefinitions));
-        if flat.is_empty() { best } else { flat }
+        if flat.is_empty() { best } else { flat.into() }
     }
 
     fn flat_definitions(&mut self, leaves: &[FlatAttribute<'_>]) -> Vec<ToolDefinition> {

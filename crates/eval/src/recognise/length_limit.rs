@@ -80,12 +80,15 @@ pub(super) type LengthLimits = HashMap<EnvelopeFields, LengthLimit>;
 
 /// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not.
 pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
-    texts(scan).filter(|text| !known_whole.contains(&text.as_ptr())).any(|text| match Ending::of(text) {
-        Ending::InJson => true,
-        Ending::InText => has_round_length(text),
-        // Cut at a bracket: only parsing detects it, which is done at a round length.
-        Ending::ClosedJson => has_round_length(text) && !is_json(text),
-        Ending::Closed => false,
+    any_text(scan, |text| {
+        !known_whole.contains(&text.as_ptr())
+            && match Ending::of(text) {
+                Ending::InJson => true,
+                Ending::InText => has_round_length(text),
+                // Cut at a bracket: only parsing detects it, which is done at a round length.
+                Ending::ClosedJson => has_round_length(text) && !is_json(text),
+                Ending::Closed => false,
+            }
     })
 }
 
@@ -109,11 +112,12 @@ struct Longest<'a> {
 impl<'a> LongestTexts<'a> {
     pub(super) fn note(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
         let all = self.by_resource.entry(resource).or_default();
-        for text in texts(scan) {
+        any_text(scan, |text| {
             for (unit, longest) in Unit::ALL.into_iter().zip(&mut *all) {
                 longest.note(unit.length(text), text);
             }
-        }
+            false
+        });
     }
 
     pub(super) fn limits(self) -> LengthLimits {
@@ -172,16 +176,17 @@ fn is_round(length: usize) -> bool {
             || length == 32_766)
 }
 
-/// The texts in the attributes of a span, its events and log records, except for those that it repeats. Bodies of log
-/// records have no limit.
-fn texts<'s, 'a>(scan: &'s SpanScan<'a>) -> impl Iterator<Item = &'a str> + 's {
-    let flat = scan.flat.iter().filter(|f| !f.is_repeated).map(|f| f.value);
-    let own = scan.fields.iter().map(|(_, _, value)| *value).chain(flat);
-    let open = scan.open.iter().map(|(_, _, _, value)| *value);
-    let events = scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
-    let all = own.chain(open).chain(events.map(|(_, value)| value));
-    let long = all.filter_map(|value: Value<'a>| value.as_str()).filter(|text| text.len() >= MIN_LENGTH);
-    long.filter(|text| !scan.repeated.contains(&text.as_ptr()))
+/// Whether `is` holds for one of the texts in the attributes of a span, its events and log records, except for those
+/// that it repeats. Bodies of log records have no limit.
+fn any_text<'a>(scan: &SpanScan<'a>, mut is: impl FnMut(&'a str) -> bool) -> bool {
+    let mut is_new = |value: Value<'a>| {
+        let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);
+        long.is_some_and(|text| !scan.repeated.contains(&text.as_ptr()) && is(text))
+    };
+    scan.fields.iter().any(|(_, _, value)| is_new(*value))
+        || scan.flat.iter().any(|leaf| !leaf.is_repeated && is_new(leaf.value))
+        || scan.open.iter().any(|(_, _, _, value)| is_new(*value))
+        || scan.events.iter().any(|e| Attributes::new(e.message, e.attributes).any(|(_, value)| is_new(value)))
 }
 
 #[cfg(test)]

@@ -109,6 +109,13 @@ pub struct Message {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Parts(Arc<Vec<Part>>);
 
+impl Parts {
+    /// Whether both are the same allocation.
+    pub(crate) fn same(&self, other: &Parts) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Deref for Parts {
     type Target = Vec<Part>;
     fn deref(&self) -> &Vec<Part> {
@@ -149,6 +156,36 @@ pub struct ToolDefinition {
     pub description: Option<Text>,
     /// JSON schema of the parameters, if the trace has it.
     pub parameters: Option<Arc<serde_json::Value>>,
+}
+
+/// Tools offered to a model. Every model call of a run offers the same ones, so they share them.
+#[derive(Clone, Debug, Default)]
+pub struct Tools(Option<Arc<[ToolDefinition]>>);
+
+impl Tools {
+    /// Whether both are the same allocation.
+    pub(crate) fn same(&self, other: &Tools) -> bool {
+        self.0.as_ref().zip(other.0.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+impl Deref for Tools {
+    type Target = [ToolDefinition];
+    fn deref(&self) -> &[ToolDefinition] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl From<Arc<[ToolDefinition]>> for Tools {
+    fn from(tools: Arc<[ToolDefinition]>) -> Tools {
+        Tools(Some(tools))
+    }
+}
+
+impl From<Vec<ToolDefinition>> for Tools {
+    fn from(tools: Vec<ToolDefinition>) -> Tools {
+        Tools((!tools.is_empty()).then(|| tools.into()))
+    }
 }
 
 /// The text parts of messages, joined by newlines.

@@ -8,13 +8,14 @@ use std::hash::BuildHasher;
 
 use foldhash::HashMap;
 
+use super::genai_message;
 use super::message::{Message, Text};
 use super::message_reader::{MAX_MESSAGES, MessageReader};
 use super::node::{MAX_NODES, Node};
 
 /// Maximum depth of an element: less than the JSON parser accepts for a whole list, so that both
 /// ways of reading agree.
-const MAX_DEPTH: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
 /// Maximum length of a list. Each node takes at least two bytes (itself and a comma or its second
 /// bracket), so a list of this length has at most [`MAX_NODES`] nodes.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
@@ -91,16 +92,19 @@ pub(crate) fn messages(
     cache: &mut MessageCache,
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
-    let mut out = Vec::with_capacity(if is_prompt { cache.last.len() + 2 } else { 1 });
+    // With room for instructions, which come first.
+    let mut out = Vec::with_capacity(if is_prompt { cache.last.len() + 3 } else { 1 });
     let mut rest = without_space(list).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = without_space(rest);
         let nth = is_prompt.then_some(out.len());
         let (element, after) = cache.element(nth, rest, |text| {
-            // Only a map begins so.
-            let (node, len) = text.starts_with('{').then(|| Node::first_json(text, MAX_DEPTH))??;
             let mut alone = MessageReader::new(reader.texts);
-            let message = alone.single(&node)?;
+            let (message, len) = genai_message::read(text, &mut alone).or_else(|| {
+                // Only a map begins so.
+                let (node, len) = text.starts_with('{').then(|| Node::first_json(text, MAX_DEPTH))??;
+                Some((alone.single(&node)?, len))
+            })?;
             let MessageReader { finish, withheld, .. } = alone;
             Some(Element { text: text.get(..len)?.into(), message, finish, withheld })
         })?;

@@ -238,9 +238,7 @@ impl MessageReader<'_> {
         }
         parts.extend(self.texts.option(body.str_at("refusal")).map(Part::Text));
         self.calls(body, &mut parts);
-        // Providers without a tool role record results in user messages.
-        let results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
-        Message { role: if results { Role::Tool } else { role }, parts: parts.into() }
+        message_of(role, parts)
     }
 
     fn calls(&mut self, body: &Node<'_>, parts: &mut Vec<Part>) {
@@ -250,6 +248,10 @@ impl MessageReader<'_> {
             body.get("invalid_tool_calls"),
         ];
         let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
+        let mut calls = calls.into_iter().flatten().flat_map(Node::items).chain(single).peekable();
+        if calls.peek().is_none() {
+            return;
+        }
         // A call repeats another one of its id, or without an id another one of its arguments.
         let by_id = |call: &ToolRequest| (true, call.name.clone(), call.id.clone());
         let by_arguments = |call: &ToolRequest| (false, call.name.clone(), call.arguments.clone());
@@ -259,7 +261,7 @@ impl MessageReader<'_> {
                 known.extend([by_id(call), by_arguments(call)]);
             }
         }
-        for call in calls.into_iter().flatten().flat_map(Node::items).chain(single) {
+        for call in calls {
             let Some(new) = part::call(call, self.texts) else { continue };
             let key = if new.id.is_some() { by_id(&new) } else { by_arguments(&new) };
             if !known.contains(&key) {
@@ -339,6 +341,19 @@ fn is_nested(member: &Node<'_>) -> bool {
     }
 }
 
+/// Providers without a tool role record results in user messages.
+pub(super) fn message_of(role: Role, parts: Vec<Part>) -> Message {
+    let results = !parts.is_empty() && parts.iter().all(|p| matches!(p, Part::Result { .. }));
+    Message { role: if results { Role::Tool } else { role }, parts: parts.into() }
+}
+
+/// The role of a message that names it.
+pub(super) fn role_named(role: &str) -> Role {
+    let words = role.rsplit('.').next().unwrap_or(role);
+    // A role that is specific to a framework addresses the model, as a user does.
+    role_word(role).or_else(|| role_word(words)).unwrap_or(Role::User)
+}
+
 /// The role that a word or class name denotes in any convention.
 pub(crate) fn role_word(word: &str) -> Option<Role> {
     Some(match word {
@@ -355,9 +370,7 @@ pub(crate) fn role_word(word: &str) -> Option<Role> {
 /// The role of a map that is a message, and the map with its content.
 fn role_of<'n, 'a>(node: &'n Node<'a>) -> Option<(Role, &'n Node<'a>)> {
     if let Some(role) = node.str_at("role") {
-        let words = role.rsplit('.').next().unwrap_or(role);
-        // A role that is specific to a framework addresses the model, as a user does.
-        return Some((role_word(role).or_else(|| role_word(words)).unwrap_or(Role::User), node));
+        return Some((role_named(role), node));
     }
     // LangChain's constructor form: the class is the role.
     if let (Some(kwargs), Some(id)) = (node.get("kwargs"), node.get("id")) {

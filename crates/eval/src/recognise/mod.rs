@@ -18,7 +18,8 @@
 //! | `interpret`, `span_view` | the value of each field of a span; the result |
 //! | `node`, `json_keys`, `python_repr` | content as a tree; keys of JSON without parsing; objects as Python prints them |
 //! | `message`, `part`, `tool` | messages, their parts, and the arguments, results and definitions of tools |
-//! | `message_reader`, `message_cache`, `flat_message` | messages of any format, those of earlier prompts, those of flattened prompts |
+//! | `message_reader`, `genai_message` | messages of any format; those of the GenAI semantic conventions |
+//! | `message_cache`, `flat_message` | messages of earlier prompts; those of flattened prompts |
 //! | `conversation`, `event`, `tool_span`, `evaluations` | the fields of a span that have a conversation, an event, a tool call or an evaluation |
 //! | `build`, `agent_trace`, `texts` | a trace from its spans; the result; each text once |
 //! | `agents`, `framing`, `open_runs` | agents, chains that frame a run, runs whose own span has not arrived |
@@ -41,6 +42,7 @@ mod earlier_spans;
 mod event;
 mod flat_message;
 mod framing;
+mod genai_message;
 mod tool_span;
 mod interpret;
 mod kind_rules;

@@ -37,8 +37,7 @@ impl<'a> Node<'a> {
     /// Parses JSON. `None` if it is invalid or has more than [`MAX_NODES`] nodes.
     pub(crate) fn json(text: &'a str) -> Option<Node<'a>> {
         let mut de = serde_json::Deserializer::from_str(text);
-        let seed = Seed { budget: &Cell::new(MAX_NODES), depth: MAX_JSON_DEPTH };
-        let node = seed.deserialize(&mut de).ok()?;
+        let node = Node::deserialize(&mut de, MAX_JSON_DEPTH).ok()?;
         de.end().ok()?;
         Some(node)
     }
@@ -46,8 +45,13 @@ impl<'a> Node<'a> {
     /// Parses the JSON value at the beginning of `text`, of at most so many levels, and returns its length.
     pub(crate) fn first_json(text: &'a str, depth: usize) -> Option<(Node<'a>, usize)> {
         let mut de = serde_json::Deserializer::from_str(text);
-        let node = Seed { budget: &Cell::new(MAX_NODES), depth }.deserialize(&mut de).ok()?;
+        let node = Node::deserialize(&mut de, depth).ok()?;
         Some((node, de.into_iter::<IgnoredAny>().byte_offset()))
+    }
+
+    /// Reads a value of at most so many levels.
+    pub(crate) fn deserialize<D: Deserializer<'a>>(from: D, depth: usize) -> Result<Node<'a>, D::Error> {
+        Seed { budget: &Cell::new(MAX_NODES), depth }.deserialize(from)
     }
 
     /// Converts an `AnyValue`; strings are not parsed.
@@ -269,17 +273,17 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
         let (mut entries, inner) = (Vec::new(), self.inner()?);
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(JsonStr(key)) = map.next_key()? {
             entries.push((key, map.next_value_seed(inner)?));
         }
         Ok(Node::Map(entries))
     }
 }
 
-/// The key of a member, borrowed where it has no escapes.
+/// A string, borrowed where it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct JsonStr<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 
 use verdict_otlp::trace::{Kind, SpanId, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
-use verdict_otlp::{Attributes, Fields, Payload, Value, byte_fields};
+use verdict_otlp::{Attributes, ByteFields, Fields, Payload, Value, byte_fields};
 
 use super::earlier_spans::{EarlierSpans, KnownAttribute, ListAttribute};
 use super::kind_rules::{KindStatement, Order};
@@ -31,13 +31,24 @@ pub(crate) struct FlatAttribute<'a> {
     pub(crate) is_repeated: bool,
 }
 
-/// What an attribute was recognised as.
+/// What a key was recognised as.
 enum Recognised<'a> {
-    /// The attribute was collected. It has a meaning of its own, unless it belongs to a flattened map.
-    Field(Option<(&'a KeyMeaning, Value<'a>)>),
+    /// The key has a meaning of its own.
+    Field(&'a KeyMeaning),
     /// A flattened list, and the part of the key before the index.
     List((&'a FlattenedList, &'a [u8])),
+    /// A flattened map, and the part of the key after its prefix.
+    Map((Field, Order, &'a [u8])),
     Unknown,
+}
+
+impl<'a> Recognised<'a> {
+    fn of(table: &'a Table, key: &'a [u8]) -> Recognised<'a> {
+        let own = || table.exact(key).map(Recognised::Field);
+        let in_list = || table.list(key).map(Recognised::List);
+        let in_map = || table.open(key).map(Recognised::Map);
+        own().or_else(in_list).or_else(in_map).unwrap_or(Recognised::Unknown)
+    }
 }
 
 /// A message or exception in an event, a log record, or a packed attribute.
@@ -49,6 +60,14 @@ pub(crate) struct EventMessage<'a> {
     pub(crate) attributes: u32,
     /// A log record's body.
     pub(crate) body: Value<'a>,
+}
+
+/// What the value of an attribute states about its span, apart from flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Statement {
+    kind: Option<KindStatement>,
+    model_key: Option<KindStatement>,
+    used_tokens: bool,
 }
 
 /// The kind of a span, as its attributes and name determine it.
@@ -76,9 +95,8 @@ pub(crate) struct SpanScan<'a> {
     pub(crate) repeated: Vec<*const u8>,
     /// The span that this one is another attempt of, as a link says.
     pub(crate) retry_of: Option<SpanId>,
-    kind: Option<KindStatement>,
-    model_key: Option<KindStatement>,
-    used_tokens: bool,
+    /// The strongest of the statements of its attributes.
+    stated: Statement,
     /// Bit sets of the fields that have candidates and leaves. Some forty fields are looked up, of
     /// which a span has about ten. See [`bit`].
     has_field: u64,
@@ -91,66 +109,106 @@ pub(crate) struct SpanScan<'a> {
 impl<'a> SpanScan<'a> {
     /// Reads an encoded `Span`.
     pub(crate) fn span(table: &'a Table, bytes: &'a [u8]) -> SpanScan<'a> {
-        SpanScan::span_after(&mut EarlierSpans::default(), table, bytes)
-    }
-
-    /// As [`SpanScan::span`], of one span after the other. A value of a flattened list that the previous span has at
-    /// the same place is returned at its address.
-    pub(crate) fn span_after(
-        earlier: &mut EarlierSpans<'a>,
-        table: &'a Table,
-        bytes: &'a [u8],
-    ) -> SpanScan<'a> {
         let mut scan = SpanScan::default();
-        earlier.begin_span();
-        for (number, b) in byte_fields(bytes) {
-            match number {
-                5 => scan.name = text(b),
-                9 if scan.is_full() => {}
-                9 => scan.span_attribute(earlier, table, b),
-                11 => scan.event(table, b),
-                13 => scan.retry_of = scan.retry_of.or_else(|| retried_span(b)),
-                15 => scan.read_status(b),
-                _ => {}
-            }
-        }
-        earlier.end_span();
+        scan.read_after(&mut EarlierSpans::none(), table, bytes);
         scan
     }
 
-    /// Collects an encoded attribute of the span.
-    fn span_attribute(&mut self, earlier: &mut EarlierSpans<'a>, table: &'a Table, encoded: &'a [u8]) {
-        let before = earlier.list_len();
+    /// Replaces the scan by that of an encoded `Span` which comes after others. A value of a flattened list that the
+    /// previous span has at the same place is returned at its address.
+    pub(crate) fn read_after(&mut self, earlier: &mut EarlierSpans<'a>, table: &'a Table, bytes: &'a [u8]) {
+        self.clear();
+        earlier.begin_span();
+        let mut fields = byte_fields(bytes);
+        let mut before = bytes;
+        while let Some((number, b)) = fields.next() {
+            match number {
+                5 => self.name = text(b),
+                9 if self.is_full() => {}
+                9 => self.span_attribute(earlier, table, b, (before, &mut fields)),
+                11 => self.event(table, b),
+                13 => self.retry_of = self.retry_of.or_else(|| retried_span(b)),
+                15 => self.read_status(b),
+                _ => {}
+            }
+            before = fields.rest();
+        }
+        earlier.end_span(&self.flat);
+    }
+
+    /// Removes everything, and keeps the allocations for the next span.
+    fn clear(&mut self) {
+        self.fields.clear();
+        self.flat.clear();
+        self.open.clear();
+        self.events.clear();
+        self.flags.clear();
+        self.repeated.clear();
+        (self.name, self.status_message) = ("", "");
+        (self.status, self.retry_of, self.stated) = Default::default();
+        (self.has_field, self.has_flat, self.last_place, self.is_unsorted) = Default::default();
+    }
+
+    /// Collects an encoded attribute of the span. `before` are the span's fields from it, `fields` those after it, of
+    /// which more are read if the previous span has them, too.
+    fn span_attribute(
+        &mut self,
+        earlier: &mut EarlierSpans<'a>,
+        table: &'a Table,
+        encoded: &'a [u8],
+        (before, fields): (&'a [u8], &mut ByteFields<'a>),
+    ) {
+        let list_len = earlier.list_len();
         if let Some(same) = earlier.repeated_in_list(encoded) {
             if self.flat.is_empty() {
-                self.flat.reserve(before + USUAL);
+                self.flat.reserve(list_len + USUAL);
             }
-            return self.leaf(same, true, 0);
+            self.leaf(same, true, 0);
+            earlier.extend_run(before, fields.rest(), self.sorted_leaves());
+            let most = MAX_FOUND.saturating_sub(self.found());
+            if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), most) {
+                self.flat.extend(leaves.iter().map(|leaf| FlatAttribute { is_repeated: true, ..*leaf }));
+                self.last_place = self.flat.last().map_or(0, FlatAttribute::place);
+                fields.continue_at(rest);
+            }
+            return;
         }
         if let Some(same) = earlier.known(encoded) {
             self.repeated.extend(same.value.as_str().filter(|text| text.len() >= LONG).map(str::as_ptr));
-            return self.field(same.entry, same.key, same.value, 0);
+            if same.entry.is_statement {
+                self.stated.add(&same.statement);
+                self.add_flags(same.entry, same.key, same.value);
+            }
+            return self.add_candidates(same.entry, same.value, 0);
         }
         let (key, value) = pair_of(encoded);
-        if earlier.is_unknown(key) {
-            return;
-        }
-        // The attributes of a flattened list mostly follow each other.
-        let recognised = match earlier.last.filter(|(_, head)| table.is_in_list(key, head)) {
-            Some(list) => Recognised::List(list),
-            None => self.attribute(table, key, || Value::read(value), 0),
+        let recognised = match earlier.meaning(key) {
+            Some(None) => return,
+            Some(Some(entry)) => Recognised::Field(entry),
+            // The attributes of a flattened list mostly follow each other.
+            None => match earlier.last.filter(|(_, head)| table.is_in_list(key, head)) {
+                Some(list) => Recognised::List(list),
+                None => Recognised::of(table, key),
+            },
         };
         match recognised {
-            Recognised::Field(Some((entry, value))) => {
-                earlier.add(KnownAttribute { encoded, entry, key, value });
+            Recognised::Field(entry) => {
+                let value = Value::read(value);
+                let statement = self.field(entry, key, value, 0);
+                earlier.add_key(key, Some(entry));
+                earlier.add(KnownAttribute { encoded, entry, key, value, statement });
             }
-            Recognised::Field(None) => {}
-            Recognised::Unknown => earlier.add_unknown(key),
             Recognised::List(list) => {
-                let read = ListAttribute::new(encoded, list, key, Value::read(value));
+                let value = Value::read(value);
+                let read = ListAttribute::new(encoded, list, key, value, |list, end| earlier.leaf(list, end));
                 self.leaf(&read, false, 0);
                 earlier.add_to_list(read);
+                earlier.extend_run(before, fields.rest(), self.sorted_leaves());
             }
+            Recognised::Map((field, order, own)) => {
+                self.open.push((field, order, text(own), Value::read(value)));
+            }
+            Recognised::Unknown => earlier.add_key(key, None),
         }
     }
 
@@ -191,10 +249,20 @@ impl<'a> SpanScan<'a> {
         let Some(&rule) = table.events.get(name) else { return };
         if rule == EventRule::Attributes {
             for (key, value) in Attributes::new(message, attributes).chain(body.entries()) {
-                let recognised = self.attribute(table, key.as_bytes(), || value, EVENT_ORDER);
-                if let Recognised::List(list) = recognised {
-                    let read = ListAttribute::new(&[], list, key.as_bytes(), value);
-                    self.leaf(&read, false, EVENT_ORDER);
+                if self.is_full() {
+                    return;
+                }
+                match Recognised::of(table, key.as_bytes()) {
+                    Recognised::Field(entry) => _ = self.field(entry, key.as_bytes(), value, EVENT_ORDER),
+                    Recognised::List(list) => {
+                        let read =
+                            ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
+                        self.leaf(&read, false, EVENT_ORDER);
+                    }
+                    Recognised::Map((field, order, own)) => {
+                        self.open.push((field, order + EVENT_ORDER, text(own), value));
+                    }
+                    Recognised::Unknown => {}
                 }
             }
         } else if self.events.len() < MAX_EVENTS {
@@ -213,34 +281,15 @@ impl<'a> SpanScan<'a> {
         }
     }
 
-    /// Collects an attribute, unless it belongs to a flattened list.
-    fn attribute(
-        &mut self,
-        table: &'a Table,
-        key: &'a [u8],
-        value: impl FnOnce() -> Value<'a>,
-        later: Order,
-    ) -> Recognised<'a> {
-        if self.is_full() {
-            return Recognised::Field(None);
-        }
-        if let Some(entry) = table.exact(key) {
-            let value = value();
-            self.field(entry, key, value, later);
-            return Recognised::Field(Some((entry, value)));
-        } else if let Some(list) = table.list(key) {
-            return Recognised::List(list);
-        } else if let Some((field, order, own)) = table.open(key) {
-            self.open.push((field, order + later, text(own), value()));
-        } else {
-            return Recognised::Unknown;
-        }
-        Recognised::Field(None)
+    /// Collects an attribute with a meaning of its own.
+    fn field(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>, later: Order) -> Statement {
+        let statement = self.statement(entry, key, value);
+        self.add_candidates(entry, value, later);
+        statement
     }
 
-    /// Collects an attribute with a meaning of its own.
-    fn field(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>, later: Order) {
-        self.entry(entry, key, value);
+    #[inline]
+    fn add_candidates(&mut self, entry: &KeyMeaning, value: Value<'a>, later: Order) {
         if self.fields.is_empty() {
             self.fields.reserve(USUAL);
         }
@@ -251,13 +300,22 @@ impl<'a> SpanScan<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.fields.len() + self.flat.len() + self.open.len() >= MAX_FOUND
+        self.found() >= MAX_FOUND
+    }
+
+    fn found(&self) -> usize {
+        self.fields.len() + self.flat.len() + self.open.len()
+    }
+
+    /// The number of leaves of lists, if they are in their order.
+    fn sorted_leaves(&self) -> usize {
+        if self.is_unsorted { 0 } else { self.flat.len() }
     }
 
     /// Collects an attribute of a flattened list.
     fn leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, later: Order) {
         let ListAttribute { list, key, leaf, value, .. } = *read;
-        self.entry(&list.entry, key, value);
+        self.statement(&list.entry, key, value);
         if let Some(leaf) = leaf {
             for (field, order) in &list.entry.fields {
                 let order = order + later;
@@ -272,36 +330,22 @@ impl<'a> SpanScan<'a> {
         }
     }
 
+    /// Collects what an attribute states about the span as a whole.
     #[inline]
-    fn entry(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
+    fn statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) -> Statement {
         // This runs for every attribute; most keys are only those of fields.
-        if entry.is_statement {
-            self.statement(entry, key, value);
+        if !entry.is_statement {
+            return Statement::default();
         }
+        let statement = Statement::of(entry, value);
+        self.stated.add(&statement);
+        self.add_flags(entry, key, value);
+        statement
     }
 
-    /// Collects what an attribute states about the span as a whole.
-    fn statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
-        if !entry.kinds.is_empty() || !entry.flags.is_empty() {
-            let keyword = keyword(value);
-            for statement in entry.kinds(keyword) {
-                let strongest = match statement.rank {
-                    Rank::ModelKey => &mut self.model_key,
-                    _ => &mut self.kind,
-                };
-                if statement.outranks(*strongest) {
-                    *strongest = Some(statement);
-                }
-            }
-            self.flags.extend(entry.flags(keyword).map(|meaning| (meaning, text(key), value)));
-        }
-        if entry.is_usage() {
-            self.used_tokens |= match value {
-                Value::Int(n) => n > 0,
-                Value::Double(n) => n > 0.0,
-                Value::Str(s) => !matches!(s, "" | "0"),
-                _ => false,
-            };
+    fn add_flags(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
+        if !entry.flags.is_empty() {
+            self.flags.extend(entry.flags(keyword(value)).map(|meaning| (meaning, text(key), value)));
         }
     }
 
@@ -310,11 +354,11 @@ impl<'a> SpanScan<'a> {
         if self.has(Meaning::Placeholder) {
             return KindDecision::default();
         }
-        let statement = table.by_name(scope, self.name, self.kind);
+        let statement = table.by_name(scope, self.name, self.stated.kind);
         let explicit = statement.filter(|s| s.rank < Rank::ModelKey);
         // An agent's span may name a model. It is a model call only if it used tokens.
-        let by_model = self.model_key.filter(|_| self.used_tokens || !self.has(Meaning::Agent));
-        let model_only = explicit.is_none() && self.model_key.is_some();
+        let by_model = self.stated.model_key.filter(|_| self.stated.used_tokens || !self.has(Meaning::Agent));
+        let model_only = explicit.is_none() && self.stated.model_key.is_some();
         let KindStatement { kind, lifecycle, .. } = match explicit.or(by_model).or(statement) {
             Some(statement) => statement,
             None => return KindDecision::default(),
@@ -371,6 +415,40 @@ impl<'a> SpanScan<'a> {
         let from = self.flat.partition_point(|f| f.field < field);
         let to = self.flat.partition_point(|f| f.field <= field);
         self.flat.get(from..to).unwrap_or(&[])
+    }
+}
+
+impl Statement {
+    fn of(entry: &KeyMeaning, value: Value<'_>) -> Statement {
+        let mut stated = Statement::default();
+        if !entry.kinds.is_empty() {
+            entry.kinds(keyword(value)).for_each(|statement| stated.add_kind(statement));
+        }
+        stated.used_tokens = entry.is_usage
+            && match value {
+                Value::Int(n) => n > 0,
+                Value::Double(n) => n > 0.0,
+                Value::Str(s) => !matches!(s, "" | "0"),
+                _ => false,
+            };
+        stated
+    }
+
+    #[inline]
+    fn add(&mut self, other: &Statement) {
+        other.kind.into_iter().chain(other.model_key).for_each(|statement| self.add_kind(statement));
+        self.used_tokens |= other.used_tokens;
+    }
+
+    #[inline]
+    fn add_kind(&mut self, statement: KindStatement) {
+        let strongest = match statement.rank {
+            Rank::ModelKey => &mut self.model_key,
+            _ => &mut self.kind,
+        };
+        if statement.outranks(*strongest) {
+            *strongest = Some(statement);
+        }
     }
 }
 

@@ -5,11 +5,14 @@
 mod markers;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::iter::repeat;
 use std::sync::Arc;
 
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::memmem::Finder;
+use verdict_otlp::work::{self, BYTES_PER_STEP};
 
 use super::control_tools::ControlTools;
 use super::kind_rules::{KindRule, KindStatement, Order, SpanNameRule};
@@ -25,6 +28,7 @@ macro_rules! built_in {
 
 /// Most plan markers contain it, and few texts.
 const PLAN: &str = "plan";
+regex!(PLAN_FINDER: Finder<'static> = Ok::<_, Infallible>(Finder::new(PLAN)));
 
 /// The built-in conventions in their order of precedence for fields.
 const BUILT_IN: [(&str, &str); 13] = built_in![
@@ -73,6 +77,8 @@ pub(crate) struct KeyMeaning {
     pub(super) flags: Vec<(Meaning, Vec<String>)>,
     /// A value says something about the span as a whole: its kind, a flag, or that tokens were used.
     pub(super) is_statement: bool,
+    /// The key is one of token counts.
+    pub(super) is_usage: bool,
 }
 
 /// Every meaning of the keys of one flattened list.
@@ -106,14 +112,16 @@ pub(crate) struct Table {
     pub(crate) events: Map<Box<str>, EventRule>,
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
+    /// The first bytes of these values.
+    absent_begins: ByteSet,
     redacted: Vec<String>,
-    /// The set of the first bytes of these words, one bit for each; all for an empty one.
-    redacted_begins: [u64; 4],
+    /// The first bytes of these words, and their second ones.
+    redacted_begins: [ByteSet; 2],
     /// Finds these words at the beginning of a JSON string; none if there are too many for it.
     redacted_strings: Option<Searcher>,
     truncated: Vec<String>,
-    /// The set of the last bytes of these markers, one bit for each; all for an empty one.
-    truncated_ends: [u64; 4],
+    /// The last bytes of these markers, and those before them.
+    truncated_ends: [ByteSet; 2],
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any plan marker; most texts contain none.
@@ -151,7 +159,9 @@ impl Table {
         table.check()?;
         let lists = table.lists.values_mut().map(|list| &mut list.entry);
         for entry in table.exact.values_mut().chain(lists) {
-            entry.is_statement = !entry.kinds.is_empty() || !entry.flags.is_empty() || entry.is_usage();
+            let counts = [Field::TokensInput, Field::TokensOutput, Field::Usage];
+            entry.is_usage = entry.fields.iter().any(|(field, _)| counts.contains(field));
+            entry.is_statement = !entry.kinds.is_empty() || !entry.flags.is_empty() || entry.is_usage;
         }
         table.has_exact_leaves = table.exact.keys().any(|key| table.list(key).is_some());
         // Every output is searched. A DFA takes more memory than an NFA and half the time.
@@ -168,17 +178,14 @@ impl Table {
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
         };
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
+        for word in table.absent.iter().flatten() {
+            add_each(std::slice::from_mut(&mut table.absent_begins), word.bytes());
+        }
         for word in &table.redacted {
-            match word.bytes().next() {
-                Some(first) => table.redacted_begins[usize::from(first / 64)] |= 1 << (first % 64),
-                None => table.redacted_begins = [u64::MAX; 4],
-            }
+            add_each(&mut table.redacted_begins, word.bytes());
         }
         for marker in &table.truncated {
-            match marker.bytes().next_back() {
-                Some(last) => table.truncated_ends[usize::from(last / 64)] |= 1 << (last % 64),
-                None => table.truncated_ends = [u64::MAX; 4],
-            }
+            add_each(&mut table.truncated_ends, marker.bytes().rev());
         }
         table.redacted_strings = Searcher::new(table.redacted.iter().map(|word| format!("\"{word}")));
         Ok(table)
@@ -186,7 +193,7 @@ impl Table {
 
     /// False if `text` contains no plan marker.
     pub(crate) fn may_contain_plan(&self, text: &str) -> bool {
-        (self.has_other_markers || contains_ignoring_case(text, PLAN))
+        (self.has_other_markers || mentions_plan(text))
             && self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
@@ -300,10 +307,15 @@ impl Table {
 
     /// Whether the value is empty or means "not recorded" in its convention.
     pub(crate) fn is_absent(&self, order: Order, value: &str) -> bool {
+        let Some(first) = value.bytes().next() else { return true };
+        self.absent_begins.contains(first) && self.is_word_for_absent(order, value)
+    }
+
+    fn is_word_for_absent(&self, order: Order, value: &str) -> bool {
         let convention = usize::from(order % EVENT_ORDER / PER_CONVENTION);
         // Those of the configuration come first and apply to every convention.
-        let words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
-        value.is_empty() || words.into_iter().any(|word| word == value)
+        let mut words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
+        words.any(|word| word == value)
     }
 }
 
@@ -311,12 +323,6 @@ impl Table {
 pub(crate) const EVENT_ORDER: Order = 1 << 14;
 
 impl KeyMeaning {
-    /// Whether the key is one of token counts.
-    pub(super) fn is_usage(&self) -> bool {
-        let is_usage = |f: Field| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage);
-        self.fields.iter().any(|(field, _)| is_usage(*field))
-    }
-
     /// The kind that `value` implies.
     pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindStatement> {
         self.kinds.iter().filter_map(move |rule| rule.statement(value))
@@ -334,20 +340,56 @@ impl KeyMeaning {
     }
 }
 
+/// A set of bytes, one bit for each.
+#[derive(Clone, Copy, Debug, Default)]
+struct ByteSet([u64; 4]);
+
+impl ByteSet {
+    #[inline]
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] >> (byte % 64) & 1 == 1
+    }
+}
+
+/// Adds one byte of a word to each set; all bytes to those for which the word has none.
+fn add_each(sets: &mut [ByteSet], mut word: impl Iterator<Item = u8>) {
+    for set in sets {
+        match word.next() {
+            Some(byte) => set.0[usize::from(byte / 64)] |= 1 << (byte % 64),
+            None => set.0 = [u64::MAX; 4],
+        }
+    }
+}
+
 impl FlattenedList {
-    /// The leaf whose key is `tail` after the list's prefix.
-    pub(crate) fn leaf(&self, tail: &[u8]) -> Option<Leaf> {
-        let (index, tail) = parse_index(tail)?;
+    /// The inner index and the meaning of the leaf whose key is `tail` after the index.
+    pub(crate) fn leaf(&self, tail: &[u8]) -> Option<(u32, LeafKind)> {
         let tail = tail.strip_prefix(b".").unwrap_or(tail);
         if let Some(kind) = self.leaves.get(tail) {
-            return Some(Leaf { index, inner_index: 0, kind: *kind });
+            return Some((0, *kind));
         }
         let at = first_index(tail)?;
         let (head, rest) = tail.split_at_checked(at)?;
         let (inner_index, rest) = parse_index(rest)?;
         let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
-        Some(Leaf { index, inner_index, kind: *kind })
+        Some((inner_index, *kind))
     }
+}
+
+/// Whether the text contains [`PLAN`] in any case.
+fn mentions_plan(text: &str) -> bool {
+    work::count(1 + text.len() / BYTES_PER_STEP);
+    // To write a part in lower case takes less than to find a frequent letter in both cases.
+    const PART: usize = 256;
+    let mut lower = [0; PART];
+    let mut parts = (0..text.len()).step_by(PART + 1 - PLAN.len()).filter_map(|at| text.as_bytes().get(at..));
+    parts.any(|rest| {
+        let part = rest.get(..PART).unwrap_or(rest);
+        let lower = &mut lower[..part.len()];
+        lower.copy_from_slice(part);
+        lower.make_ascii_lowercase();
+        PLAN_FINDER.find(lower).is_some()
+    })
 }
 
 fn list_prefix(list: &str) -> Box<[u8]> {
@@ -359,10 +401,25 @@ fn first_index(key: &[u8]) -> Option<usize> {
     key.windows(2).position(|w| matches!(w, [b'.', b'0'..=b'9'])).map(|at| at + 1)
 }
 
-fn parse_index(text: &[u8]) -> Option<(u32, &[u8])> {
+/// The number at the beginning of `text`, and the rest.
+pub(super) fn parse_index(text: &[u8]) -> Option<(u32, &[u8])> {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;
     let add = |n: u32, digit: &u8| n.checked_mul(10)?.checked_add(u32::from(digit - b'0'));
     let n = digits.iter().try_fold(0, add).filter(|_| !digits.is_empty())?;
     Some((n, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mentions_plan;
+
+    #[test]
+    fn plan_is_found_at_any_place_and_in_any_case() {
+        for before in (0..20).chain(240..270).chain(500..520) {
+            let text = format!("{}pLan of é", "p".repeat(before));
+            assert!(mentions_plan(&text) && !mentions_plan(&text.replace("pLan", "pLa n")), "{before}");
+        }
+        assert!(!mentions_plan(""));
+    }
 }

@@ -1,6 +1,6 @@
 //! Markers that replace content which was removed, or that say that a text was cut off.
 
-use super::Table;
+use super::{ByteSet, Table};
 use crate::recognise::tool::JsonString;
 use crate::recognise::truncated_text::is_broken_json;
 
@@ -50,7 +50,12 @@ impl Table {
         }
         let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
         let last = text.as_bytes().last().map(u8::to_ascii_lowercase);
-        if last.is_some_and(|last| self.truncated_ends[usize::from(last / 64)] >> (last % 64) & 1 == 0) {
+        let is_end = |[at_last, before]: &[ByteSet; 2]| {
+            let mut bytes = text.bytes().rev().map(|byte| byte.to_ascii_lowercase());
+            bytes.next().is_none_or(|byte| at_last.contains(byte))
+                && bytes.next().is_none_or(|byte| before.contains(byte))
+        };
+        if !is_end(&self.truncated_ends) {
             return false;
         }
         let same_end = |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
@@ -64,7 +69,7 @@ impl Table {
     /// Whether a word of `redacted` begins with this byte.
     #[inline]
     fn may_begin_redacted(&self, first: Option<&u8>) -> bool {
-        first.is_some_and(|first| self.redacted_begins[usize::from(first / 64)] >> (first % 64) & 1 == 1)
+        first.is_some_and(|first| self.redacted_begins[0].contains(*first))
     }
 
     /// Whether the value replaces content that was removed.
@@ -84,7 +89,9 @@ impl Table {
         let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
         let same = |word: &&String| word.as_bytes().first() == first;
+        let may_follow = |second: &u8| self.redacted_begins[1].contains(*second);
         (first.is_none() || self.may_begin_redacted(first))
+            && value.as_bytes().get(1).is_none_or(may_follow)
             && self.redacted.iter().filter(same).any(|word| match word.ends_with([']', '>', '_']) {
                 true => value == word,
                 false => value.starts_with(word.as_str()),

@@ -1,0 +1,218 @@
+//! Reads a message in the form of the GenAI semantic conventions, which most messages have, without a tree of nodes.
+//!
+//! In: JSON. Out: exactly what [`MessageReader::single`] reads from the same text, if the message consists of a role, a
+//! finish reason, and parts that are texts, reasoning, calls, and results that are texts; `None` for any other message.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::message::{Message, Part, Role, ToolRequest};
+use super::message_cache::MAX_DEPTH;
+use super::message_reader::{MessageReader, message_of, role_named};
+use super::node::{JsonStr, Node};
+use super::texts::Texts;
+
+/// Bytes at the beginning of a message among which the key of its parts is.
+const HEAD: usize = 64;
+/// Levels of maps and lists around the arguments of a call: message, parts, part.
+const LEVELS: usize = 3;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GenAiMessage<'a> {
+    #[serde(borrow)]
+    role: JsonStr<'a>,
+    #[serde(borrow)]
+    parts: Vec<MapOf<GenAiPart<'a>>>,
+    #[serde(borrow)]
+    finish_reason: Option<JsonStr<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GenAiPart<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: JsonStr<'a>,
+    #[serde(borrow)]
+    content: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    id: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    name: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    arguments: Option<Arguments<'a>>,
+    #[serde(borrow)]
+    response: Option<JsonStr<'a>>,
+}
+
+/// A structure that is recorded as a map; `serde` would also accept a list of its members.
+struct MapOf<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for MapOf<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MapVisitor(PhantomData)).map(MapOf)
+    }
+}
+
+struct MapVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// The arguments of a call.
+struct Arguments<'a>(Node<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Node::deserialize(deserializer, MAX_DEPTH - LEVELS).map(Arguments)
+    }
+}
+
+/// The message at the beginning of `json`, and its length.
+pub(super) fn read(json: &str, reader: &mut MessageReader<'_>) -> Option<(Message, usize)> {
+    // Any other message would be parsed twice.
+    let head = json.get(..json.floor_char_boundary(HEAD))?;
+    let mut de = head.contains("\"parts\"").then(|| serde_json::Deserializer::from_str(json))?;
+    let MapOf(GenAiMessage { role, parts: recorded, finish_reason }) = MapOf::deserialize(&mut de).ok()?;
+    let role = role_named(&role.0);
+    if role == Role::Tool && !recorded.iter().any(|MapOf(part)| part.kind.0 == RESULT) {
+        return None;
+    }
+    let mut parts = Vec::with_capacity(recorded.len());
+    for MapOf(part) in &recorded {
+        parts.push(part.read(reader.texts)?);
+    }
+    reader.finish.extend(reader.texts.option(text(&finish_reason)));
+    Some((message_of(role, parts), de.into_iter::<IgnoredAny>().byte_offset()))
+}
+
+/// The type of a part that is the result of a call.
+const RESULT: &str = "tool_call_response";
+
+impl GenAiPart<'_> {
+    fn read(&self, texts: &mut Texts) -> Option<Part> {
+        Some(match &*self.kind.0 {
+            "text" => Part::Text(texts.intern(&self.content.as_ref()?.0)),
+            "reasoning" => Part::Reasoning(texts.intern(&self.content.as_ref()?.0)),
+            "tool_call" => {
+                let (name, arguments) = (self.name.as_ref()?, self.arguments.as_ref()?);
+                Part::Call(ToolRequest {
+                    id: texts.option(text(&self.id)),
+                    name: texts.intern(&name.0),
+                    arguments: texts.some(&arguments.0.text()),
+                })
+            }
+            RESULT => Part::Result {
+                id: texts.option(text(&self.id)),
+                name: texts.option(text(&self.name)),
+                content: texts.intern(&self.response.as_ref()?.0),
+                failed: false,
+            },
+            _ => return None,
+        })
+    }
+}
+
+fn text<'s>(member: &'s Option<JsonStr<'_>>) -> Option<&'s str> {
+    member.as_ref().map(|text| &*text.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::recognise::message::Text;
+
+    const MEMBERS: [&str; 24] = [
+        r#""type":"text""#,
+        r#""type":"tool_call""#,
+        r#""type":"tool_call_response""#,
+        r#""type":"reasoning""#,
+        r#""type":"image""#,
+        r#""type":1"#,
+        r#""content":"said \"\u00e9\"""#,
+        r#""content":"""#,
+        r#""content":null"#,
+        r#""content":[{"type":"text","text":"inner"}]"#,
+        r#""id":"call_0""#,
+        r#""id":null"#,
+        r#""id":7"#,
+        r#""name":"find""#,
+        r#""name":null"#,
+        r#""arguments":{"a":[1,2.50,"x"],"a":{}}"#,
+        r#""arguments":"{\"a\": 1}""#,
+        r#""arguments":null"#,
+        r#""arguments":"""#,
+        r#""response":"found \n it""#,
+        r#""response":{"error":"none"}"#,
+        r#""response":null"#,
+        r#""is_error":true"#,
+        r#""text":"other""#,
+    ];
+
+    /// Reads `json` as this module does and by its nodes.
+    fn both(json: &str, texts: &mut Texts) -> [Option<(Message, usize, Vec<Text>, bool)>; 2] {
+        let mut reader = MessageReader::new(texts);
+        let fast = read(json, &mut reader);
+        let fast = fast.map(|(message, len)| (message, len, reader.finish, reader.withheld));
+        let mut reader = MessageReader::new(texts);
+        let whole = Node::first_json(json, MAX_DEPTH).and_then(|(node, len)| Some((reader.single(&node)?, len)));
+        [fast, whole.map(|(message, len)| (message, len, reader.finish, reader.withheld))]
+    }
+
+    #[test]
+    fn usual_messages_are_read_and_maps_only() {
+        let mut texts = Texts::new();
+        for json in [
+            r#"{"role":"user","parts":[{"type":"text","content":"hello"}]},"#,
+            r#"{"parts":[{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}],"role":"assistant","finish_reason":"stop"} "#,
+            r#"{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"{\"a\":1}"}]}]"#,
+        ] {
+            let [fast, whole] = both(json, &mut texts);
+            assert!(fast.is_some() && fast == whole, "{json}");
+        }
+        let depth = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        for levels in [MAX_DEPTH - LEVELS - 1, MAX_DEPTH - LEVELS, MAX_DEPTH - LEVELS + 1] {
+            let call = format!(r#"{{"type":"tool_call","name":"f","arguments":{}}}"#, depth(levels));
+            let [fast, whole] = both(&format!(r#"{{"role":"user","parts":[{call}]}}"#), &mut texts);
+            assert_eq!(fast, whole, "{levels}");
+            assert_eq!(fast.is_some(), levels <= MAX_DEPTH - LEVELS, "{levels}");
+        }
+        for json in [
+            r#"["user",[{"type":"text","content":"hello"}],null,"parts"]"#,
+            r#"{"role":"user","parts":[["text","hello",null,null,null,null]]}"#,
+            r#"{"role":"user","role":"tool","parts":[]}"#,
+            r#"{"role":"user","content":"hello"}"#,
+        ] {
+            assert_eq!(both(json, &mut texts)[0], None, "{json}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_those_of_their_nodes(
+            picks in prop::collection::vec(prop::collection::vec(0..MEMBERS.len(), 1..5), 0..4),
+            role in prop::sample::select(vec!["user", "assistant", "tool", "system", "a.model", "other"]),
+            end in prop::sample::select(vec!["", r#","finish_reason":"stop""#, r#","finish_reason":null"#, r#","x":1"#]),
+        ) {
+            let part = |members: &Vec<usize>| {
+                format!("{{{}}}", members.iter().map(|at| MEMBERS[*at]).collect::<Vec<_>>().join(","))
+            };
+            let parts = picks.iter().map(part).collect::<Vec<_>>().join(", ");
+            let [fast, whole] = both(&format!(r#"{{"role":"{role}","parts":[{parts}]{end}}},"#), &mut Texts::new());
+            prop_assert!(fast.is_none() || fast == whole, "{parts}");
+        }
+    }
+}
