@@ -255,8 +255,7 @@ impl<'a> SpanScan<'a> {
                 match Recognised::of(table, key.as_bytes()) {
                     Recognised::Field(entry) => _ = self.field(entry, key.as_bytes(), value, EVENT_ORDER),
                     Recognised::List(list) => {
-                        let read =
-                            ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
+                        let read = ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
                         self.leaf(&read, false, EVENT_ORDER);
                     }
                     Recognised::Map((field, order, own)) => {

@@ -57,9 +57,10 @@ fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     propagate(trace, measurements, &policies).trace.passed == Some(false)
 }
 
-#[test]
-fn judges_find_what_rules_miss() {
-    let runs: Vec<JudgedRun> = serde_json::from_str(include_str!("judged_runs.json")).unwrap();
+/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for `known` ones
+/// only. Returns how many wrong runs there are, and how many of them the rules alone find.
+fn compare(file: &str, known: &[&str]) -> (usize, usize) {
+    let runs: Vec<JudgedRun> = serde_json::from_str(file).unwrap();
     let (mut differ, mut found_by_rules) = (Vec::new(), 0);
     for JudgedRun { run, answers } in &runs {
         let trace = trace(run);
@@ -73,9 +74,22 @@ fn judges_find_what_rules_miss() {
         let rules = measured(&trace, |_| None);
         found_by_rules += usize::from(run.fails && fails(&trace, &rules));
     }
-    let wrong = runs.iter().filter(|of| of.run.fails).count();
-    println!("{} runs, {wrong} wrong, of which rules alone find {found_by_rules}", runs.len());
-    assert_eq!(differ, [""; 0]);
+    assert_eq!(differ, known);
+    (runs.iter().filter(|of| of.run.fails).count(), found_by_rules)
+}
+
+#[test]
+fn judges_find_what_rules_miss() {
+    let (wrong, found_by_rules) = compare(include_str!("judged_runs.json"), &[]);
+    assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
+}
+
+/// The runs of the four blind sets, whose rules were measured before anybody read them.
+#[test]
+fn judges_find_what_rules_miss_in_blind_sets() {
+    // The judge wanted a page that failed to be requested again; a rule does not know the working days of a week.
+    let known = ["v-es-pisos-primera-pagina-ok", "w-leave-balance-halfdays"];
+    let (wrong, found_by_rules) = compare(include_str!("judged_blind_runs.json"), &known);
     assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
 }
 
