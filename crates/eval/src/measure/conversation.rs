@@ -80,31 +80,21 @@ pub(crate) fn prompt_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
 
 /// Whether a tool of this name runs code.
 pub(crate) fn runs_code(name: &str) -> bool {
-    const RUNS: [&str; 17] = [
-        "run",
-        "execute",
-        "exec",
-        "eval",
-        "python",
-        "python3",
-        "ipython",
-        "bash",
-        "sh",
-        "shell",
-        "terminal",
-        "interpreter",
-        "node",
-        "javascript",
-        "repl",
-        "notebook",
-        "code",
-    ];
-    const WRITES: [&str; 7] = ["write", "edit", "create", "save", "append", "patch", "insert"];
+    /// Letters of "interpreter".
+    const LONGEST: usize = 11;
     let (mut runs, mut writes) = (false, false);
     each_word(name, |word| {
-        let is_any = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(word));
-        runs |= is_any(&RUNS);
-        writes |= is_any(&WRITES);
+        let mut lower = [0; LONGEST];
+        let Some(lower) = lower.get_mut(..word.len()) else { return };
+        lower.copy_from_slice(word.as_bytes());
+        lower.make_ascii_lowercase();
+        match &*lower {
+            b"run" | b"execute" | b"exec" | b"eval" | b"python" | b"python3" | b"ipython" | b"bash"
+            | b"sh" | b"shell" | b"terminal" | b"interpreter" | b"node" | b"javascript" | b"repl"
+            | b"notebook" | b"code" => runs = true,
+            b"write" | b"edit" | b"create" | b"save" | b"append" | b"patch" | b"insert" => writes = true,
+            _ => {}
+        }
     });
     runs && !writes
 }

@@ -31,8 +31,11 @@ pub(crate) fn around(text: &str, start: usize, end: usize, margin: usize) -> &st
 
 /// As [`str::to_lowercase`]; faster where most of a text is ASCII.
 pub(crate) fn lowercase(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     // The lower case of this letter depends on its place in the word.
-    if !text.is_ascii() && text.contains('\u{3a3}') {
+    if text.contains('\u{3a3}') {
         return text.to_lowercase();
     }
     let mut out = String::with_capacity(text.len());

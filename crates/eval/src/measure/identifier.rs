@@ -1,8 +1,13 @@
 //! Names of functions and tools as words.
 
+use std::ops::Deref;
+use std::rc::Rc;
+
 use verdict_otlp::work;
 
 use super::excerpt::push_lowercase;
+use super::memo::Memo;
+use crate::recognise::Text;
 
 /// Characters of a name that are read.
 const MAX_CHARS: usize = 128;
@@ -12,11 +17,32 @@ const MAX_CHARS: usize = 128;
 pub(crate) fn identifier_words(name: &str) -> Vec<String> {
     let mut words = Vec::with_capacity(4);
     each_word(name, |word| {
+        // Most words are.
+        if word.is_ascii() {
+            return words.push(word.to_ascii_lowercase());
+        }
         let mut lower = String::with_capacity(word.len());
         push_lowercase(&mut lower, word);
         words.push(lower);
     });
     words
+}
+
+/// The words of a name that several rules read.
+pub(crate) struct NameWords(Vec<String>);
+
+impl NameWords {
+    /// Those of a tool, read once per trace.
+    pub(crate) fn of(tool: &Text, memo: &Memo) -> Rc<NameWords> {
+        memo.of(tool, |name| NameWords(identifier_words(name)))
+    }
+}
+
+impl Deref for NameWords {
+    type Target = [String];
+    fn deref(&self) -> &[String] {
+        &self.0
+    }
 }
 
 /// Calls `add` with each of these words as it is written.

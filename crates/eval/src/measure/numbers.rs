@@ -360,6 +360,13 @@ const ONES: [&str; 20] = [
 const TENS: [&str; 10] =
     ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
+/// The number from 2 to 20 that a word is in English.
+pub(crate) fn from_word(word: &str) -> Option<usize> {
+    // All others have fewer letters or more, or begin with other ones.
+    let may_be = (3..=9).contains(&word.len()) && word.starts_with(['t', 'f', 's', 'e', 'n']);
+    may_be.then(|| (2..=20).find(|n| is_spelled(*n, word))).flatten()
+}
+
 /// Whether a word is this number from 0 to 20 in English.
 pub(crate) fn is_spelled(number: usize, word: &str) -> bool {
     let (ones, tens) = (ONES.get(number), TENS.get(number / 10).filter(|_| number.is_multiple_of(10)));

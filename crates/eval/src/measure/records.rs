@@ -4,22 +4,22 @@
 //! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
 
 mod key_names;
+mod reader;
+mod stream;
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 
-pub(crate) use key_names::{KeyNames, Name};
+pub(crate) use key_names::{Fact, KeyNames, Name};
 
 use crate::measure::Memo;
 use crate::measure::excerpt::lowercase;
-use crate::measure::tables::{self, Row};
-use crate::recognise::{Node, Text};
+use crate::recognise::Text;
+use reader::Reader;
 
 /// Most bytes of a text that is read.
 const MAX_BYTES: usize = 256 * 1024;
@@ -27,18 +27,14 @@ const MAX_BYTES: usize = 256 * 1024;
 const MAX_RECORDS: usize = 1000;
 /// Most fields of one result.
 const MAX_FIELDS: usize = 10_000;
-/// Levels of JSON inside strings.
-const MAX_NESTED: usize = 4;
-/// Longer texts are prose, which states nothing that could be compared.
-const MAX_VALUE: usize = 120;
-/// So many members of an object are compared with each other; keys of more are looked up.
-const FEW_MEMBERS: usize = 16;
 /// Most rows, and numbers of each, that are multiplied.
 const MAX_MULTIPLIED: usize = 50;
 const FACTORS: usize = 4;
 /// Bytes of the month and of the day at the beginning of a date: "2025-11-09T08:00".
 const MONTH: usize = 7;
 const DAY: usize = 10;
+/// Different keys of a result that are known to be all.
+const MAX_KEYS: usize = 32;
 /// Columns of a table that are added up.
 const MAX_COLUMNS: usize = 16;
 
@@ -53,20 +49,20 @@ pub(crate) enum Scalar {
 /// A trimmed text, which is read in lower case. It is converted when it is first read: most are never compared.
 #[derive(Clone, Debug)]
 pub(crate) struct CellText {
-    shown: String,
-    lower: OnceCell<String>,
+    shown: Box<str>,
+    lower: OnceCell<Box<str>>,
 }
 
 impl CellText {
     fn of_trimmed(text: &str) -> CellText {
-        CellText { shown: text.to_owned(), lower: OnceCell::new() }
+        CellText { shown: text.into(), lower: OnceCell::new() }
     }
 }
 
 impl Deref for CellText {
     type Target = str;
     fn deref(&self) -> &str {
-        self.lower.get_or_init(|| lowercase(&self.shown))
+        self.lower.get_or_init(|| lowercase(&self.shown).into())
     }
 }
 
@@ -76,13 +72,19 @@ impl PartialEq for CellText {
     }
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Field {
     /// The words of the key.
     pub name: Name,
     pub value: Scalar,
-    /// As written, if it is no text.
-    number: Cow<'static, str>,
+    /// See [`Field::written`].
+    written: Option<String>,
+}
+
+impl PartialEq for Field {
+    fn eq(&self, other: &Field) -> bool {
+        self.name == other.name && self.value == other.value && self.written() == other.written()
+    }
 }
 
 impl Field {
@@ -90,8 +92,17 @@ impl Field {
     pub(crate) fn shown(&self) -> &str {
         match &self.value {
             Scalar::Text(text) => &text.shown,
-            Scalar::Bool(_) | Scalar::Number(_) => &self.number,
+            Scalar::Bool(_) | Scalar::Number(_) => self.written(),
         }
+    }
+
+    /// A number or a flag as written, and a text below the name of a column.
+    fn written(&self) -> &str {
+        self.written.as_deref().unwrap_or(match self.value {
+            Scalar::Bool(true) => "true",
+            Scalar::Bool(false) => "false",
+            Scalar::Number(_) | Scalar::Text(_) => "",
+        })
     }
 
     pub(crate) fn number(&self) -> Option<f64> {
@@ -135,6 +146,10 @@ pub(crate) struct List {
 pub(crate) struct Records {
     pub records: Vec<Record>,
     pub lists: Vec<List>,
+    /// A field is a flag.
+    pub has_flags: bool,
+    /// The different keys of fields, up to [`MAX_KEYS`] of them.
+    keys: Vec<Name>,
     /// Sums and means of lists of numbers.
     of_lists: Vec<f64>,
     /// The sums and means of lists and columns, see [`Records::aggregates`].
@@ -165,10 +180,12 @@ impl Structure {
 impl Records {
     /// `None` if the text has no structure.
     pub(crate) fn read(text: &str, names: &KeyNames) -> Option<Records> {
-        let mut reader = Reader { records: Records::default(), names };
-        let is_read =
-            text.len() <= MAX_BYTES && reader.read_text(text.trim(), names.none(), None, MAX_NESTED);
-        is_read.then_some(reader.records)
+        (text.len() <= MAX_BYTES).then(|| Reader::read(text, names)).flatten()
+    }
+
+    /// Whether a field may have such a key: few results have one, and the fields of the others are not read.
+    pub(crate) fn may_have_key(&self, is: impl FnMut(&Name) -> bool) -> bool {
+        self.keys.len() >= MAX_KEYS || self.keys.iter().any(is)
     }
 
     /// Sums and means of columns and of lists of numbers.
@@ -191,9 +208,17 @@ impl Records {
         self.lists.iter().map(|list| list.len).chain(self.summary().lengths.iter().copied())
     }
 
-    fn add_record(&mut self, key: &Name, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
+    /// `fields` is how many there may be.
+    fn add_record(
+        &mut self,
+        key: &Name,
+        parent: Option<usize>,
+        list: Option<usize>,
+        fields: usize,
+    ) -> Option<usize> {
         (self.records.len() < MAX_RECORDS).then(|| {
-            self.records.push(Record { fields: Vec::new(), key: Rc::clone(key), parent, list });
+            let fields = Vec::with_capacity(fields.min(MAX_FIELDS));
+            self.records.push(Record { fields, key: Rc::clone(key), parent, list });
             self.records.len() - 1
         })
     }
@@ -205,13 +230,49 @@ impl Records {
         })
     }
 
-    /// `number` is how a value that is no text is written.
-    fn add_field(&mut self, record: usize, name: Name, value: Scalar, number: impl Into<Cow<'static, str>>) {
+    /// Notes what is known of a list at its end.
+    fn complete_list(&mut self, list: Option<usize>, len: usize, of_numbers: bool) {
+        if let Some(list) = list.and_then(|list| self.lists.get_mut(list)) {
+            (list.len, list.of_numbers) = (len, of_numbers);
+        }
+    }
+
+    /// How much there is of everything, with the fields of a record.
+    fn len(&self, record: Option<usize>) -> [usize; 5] {
+        let fields = record.and_then(|at| self.records.get(at)).map_or(0, |record| record.fields.len());
+        [self.records.len(), self.lists.len(), self.of_lists.len(), self.fields, fields]
+    }
+
+    /// Removes what was added since there was so much of everything.
+    fn truncate(&mut self, [records, lists, of_lists, all, fields]: [usize; 5], record: Option<usize>) {
+        self.records.truncate(records);
+        self.lists.truncate(lists);
+        self.of_lists.truncate(of_lists);
+        self.fields = all;
+        record
+            .and_then(|at| self.records.get_mut(at))
+            .into_iter()
+            .for_each(|record| record.fields.truncate(fields));
+    }
+
+    /// Adds a field to a record, if there is one, with a value and how it is written, see [`Field::shown`].
+    fn add_field(
+        &mut self,
+        record: Option<usize>,
+        name: &Name,
+        value: impl FnOnce() -> (Scalar, Option<String>),
+    ) {
+        let Some(record) = record else { return };
         self.fields += 1;
         if self.fields <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
         {
-            record.fields.push(Field { name, value, number: number.into() });
+            let (value, written) = value();
+            self.has_flags |= matches!(value, Scalar::Bool(_));
+            if self.keys.len() < MAX_KEYS && !self.keys.iter().any(|key| Rc::ptr_eq(key, name)) {
+                self.keys.push(Rc::clone(name));
+            }
+            record.fields.push(Field { name: Rc::clone(name), value, written });
         }
     }
 
@@ -259,161 +320,6 @@ fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
     columns.into_values().collect()
 }
 
-/// A member of an object.
-type Member<'a> = (Cow<'a, str>, Node<'a>);
-
-/// Reads one result.
-struct Reader<'n> {
-    records: Records,
-    names: &'n KeyNames,
-}
-
-impl Reader<'_> {
-    /// Reads a text without white space at its ends.
-    fn read_text(&mut self, text: &str, name: &Name, parent: Option<usize>, nested: usize) -> bool {
-        if text.starts_with(['{', '[']) {
-            let parsed = Node::json(text).filter(|_| nested > 0);
-            return parsed.is_some_and(|value| {
-                self.read_value(&value, name, parent, None, nested - 1);
-                true
-            });
-        }
-        let Some(rows) = tables::read(text) else { return false };
-        let list = tables::is_list(&rows).then(|| self.records.add_list(name, rows.len(), false)).flatten();
-        rows.into_iter().for_each(|row| self.add_row(row, parent, list));
-        true
-    }
-
-    fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
-        let Some(at) = self.records.add_record(self.names.none(), parent, list) else { return };
-        for (key, text) in row {
-            let value = scalar_of_text(text);
-            let number = if let Scalar::Text(_) = value { String::new() } else { text.trim().to_owned() };
-            self.records.add_field(at, self.names.of(key), value, number);
-        }
-    }
-
-    /// Depth is bounded by the JSON parser.
-    fn read_value(
-        &mut self,
-        value: &Node<'_>,
-        name: &Name,
-        parent: Option<usize>,
-        list: Option<usize>,
-        nested: usize,
-    ) {
-        match value {
-            Node::Map(members) => self.read_object(members, name, parent, list, nested),
-            Node::List(items) if self.add_rows(items, name, parent) => {}
-            Node::List(items) => {
-                let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
-                if numbers.len() == items.len() {
-                    aggregate(&mut self.records.of_lists, &numbers);
-                }
-                self.add_columns(items);
-                let list = self.records.add_list(name, items.len(), numbers.len() == items.len());
-                if let Some(Node::Map(_)) = items.first() {
-                    self.records.records.reserve(items.len().min(MAX_RECORDS));
-                }
-                for item in items {
-                    self.read_value(item, name, parent, list, nested);
-                }
-            }
-            Node::Str(text) => {
-                let trimmed = text.trim();
-                if !self.read_text(trimmed, name, parent, nested) {
-                    let is_short = text.len() <= MAX_VALUE;
-                    if let Some(at) = parent.filter(|_| is_short) {
-                        let value = Scalar::Text(CellText::of_trimmed(trimmed));
-                        self.records.add_field(at, Rc::clone(name), value, "");
-                    }
-                }
-            }
-            Node::Int(_) | Node::Uint(_) | Node::Float(_) => {
-                if let (Some(number), Some(at)) = (as_f64(value), parent) {
-                    let shown = match value {
-                        Node::Int(n) => n.to_string(),
-                        value => value.to_json(),
-                    };
-                    self.records.add_field(at, Rc::clone(name), Scalar::Number(number), shown);
-                }
-            }
-            Node::Bool(is) => {
-                if let Some(at) = parent {
-                    self.records.add_field(
-                        at,
-                        Rc::clone(name),
-                        Scalar::Bool(*is),
-                        if *is { "true" } else { "false" },
-                    );
-                }
-            }
-            Node::Null => {}
-        }
-    }
-
-    /// Adds up the columns of rows without names: `[["Kitchen", 644000], ["Garden", 478400]]`.
-    fn add_columns(&mut self, items: &[Node<'_>]) {
-        let cell = |row: &Node<'_>, at: usize| match row {
-            Node::List(cells) => cells.get(at).and_then(as_f64),
-            _ => None,
-        };
-        let Some(Node::List(first)) = items.first() else { return };
-        for at in 0..first.len().min(MAX_COLUMNS) {
-            let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, at)).collect();
-            numbers.into_iter().for_each(|numbers| aggregate(&mut self.records.of_lists, &numbers));
-        }
-    }
-
-    /// Adds a list of rows whose first one has the names of the columns, as spreadsheets return ranges; false if it
-    /// is none.
-    fn add_rows(&mut self, items: &[Node<'_>], name: &Name, parent: Option<usize>) -> bool {
-        let [Node::List(first), rows @ ..] = items else { return false };
-        let names: Vec<Name> = first.iter().filter_map(Node::as_str).map(|key| self.names.of(key)).collect();
-        let fits = |row: &Node<'_>| matches!(row, Node::List(cells) if cells.len() == names.len());
-        // Without numbers below it, the first row may be one like the others.
-        let is_number = |cell: &Node<'_>| {
-            as_f64(cell).is_some() || matches!(cell.as_str().map(scalar_of_text), Some(Scalar::Number(_)))
-        };
-        let has_number = |row: &Node<'_>| matches!(row, Node::List(cells) if cells.iter().any(is_number));
-        let are_below = !rows.is_empty() && rows.iter().all(has_number) && !first.iter().any(is_number);
-        if names.len() < 2 || !are_below || !items.iter().all(fits) {
-            return false;
-        }
-        let list = self.records.add_list(name, rows.len(), false);
-        for row in rows {
-            let at = self.records.add_record(self.names.none(), parent, list);
-            let (Node::List(cells), Some(at)) = (row, at) else {
-                continue;
-            };
-            for (name, cell) in names.iter().zip(cells) {
-                let shown = cell.as_str().map_or_else(|| cell.to_json(), |text| text.trim().to_owned());
-                self.records.add_field(at, Rc::clone(name), scalar_of_text(&shown), shown);
-            }
-        }
-        true
-    }
-
-    fn read_object(
-        &mut self,
-        members: &[Member<'_>],
-        name: &Name,
-        parent: Option<usize>,
-        list: Option<usize>,
-        nested: usize,
-    ) {
-        let key = if list.is_none() { name } else { self.names.none() };
-        let Some(at) = self.records.add_record(key, parent, list) else { return };
-        if let Some(record) = self.records.records.get_mut(at) {
-            record.fields.reserve(members.len().min(MAX_FIELDS));
-        }
-        for (key, value) in &*without_repeated_keys(members) {
-            let name = self.names.of(key);
-            self.read_value(value, &name, Some(at), None, nested);
-        }
-    }
-}
-
 /// By two columns, the products of their numbers in each row: a quantity and its price.
 fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
     if !(2..=MAX_MULTIPLIED).contains(&rows.len()) {
@@ -441,41 +347,6 @@ fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
         let parts = [MONTH, DAY].map(|len| text.get(..len).filter(|part| is_date && part.len() < text.len()));
         parts.into_iter().flatten().chain([text])
     })
-}
-
-fn as_f64(value: &Node<'_>) -> Option<f64> {
-    match value {
-        Node::Int(n) => Some(*n as f64),
-        Node::Uint(n) => Some(*n as f64),
-        Node::Float(n) => Some(*n),
-        _ => None,
-    }
-}
-
-/// The members of an object, each key at its first place with its last value.
-fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'a>]> {
-    let keys = || members.iter().map(|(key, _)| key);
-    let are_distinct = match members.len() <= FEW_MEMBERS {
-        true => keys().enumerate().all(|(nth, key)| keys().take(nth).all(|known| known != key)),
-        false => keys().collect::<HashSet<_>>().len() == members.len(),
-    };
-    if are_distinct {
-        return Cow::Borrowed(members);
-    }
-    let mut out: Vec<Member<'a>> = Vec::with_capacity(members.len());
-    let mut places: HashMap<&str, usize> = HashMap::default();
-    for (key, value) in members {
-        match places.entry(key) {
-            Entry::Occupied(place) => {
-                out.get_mut(*place.get()).into_iter().for_each(|(_, known)| *known = value.clone())
-            }
-            Entry::Vacant(place) => {
-                place.insert(out.len());
-                out.push((key.clone(), value.clone()));
-            }
-        }
-    }
-    Cow::Owned(out)
 }
 
 /// The value of a cell.

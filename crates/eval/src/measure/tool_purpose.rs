@@ -9,7 +9,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::work;
 
-use super::identifier::identifier_words;
+use super::identifier::{NameWords, identifier_words};
 use super::language::Action;
 use super::memo::Memo;
 use super::tool_index::OfferedTo;
@@ -101,7 +101,7 @@ pub(crate) fn is_verb(word: &str) -> bool {
 /// progress of something. Computed once per name.
 pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     struct Varies(bool);
-    memo.of(tool, |name| Varies(is_varying(&identifier_words(name)))).0
+    memo.of(tool, |_| Varies(is_varying(&NameWords::of(tool, memo)))).0
 }
 
 /// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks`
@@ -203,17 +203,22 @@ pub(crate) struct ToolPurpose {
 
 impl ToolPurpose {
     pub(crate) fn of(name: &str, description: Option<&str>) -> ToolPurpose {
-        let words = identifier_words(name);
+        ToolPurpose::named(&identifier_words(name), description)
+    }
+
+    /// As [`ToolPurpose::of`], by the words of the name.
+    fn named(words: &[String], description: Option<&str>) -> ToolPurpose {
         let mut actions: Vec<Action> = words.iter().filter_map(|word| action_of(word)).collect();
         if actions.is_empty() {
             actions.extend(lead_verbs(description).find_map(|verb| verb.action));
         }
-        ToolPurpose { purpose: purpose_of(&words, description), actions }
+        ToolPurpose { purpose: purpose_of(words, description), actions }
     }
 
     /// The effect of the tool of a call, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
-        memo.of(&call.name, |name| ToolPurpose::of(name, description(trace, memo, call)))
+        let name = &call.name;
+        memo.of(name, |_| ToolPurpose::named(&NameWords::of(name, memo), description(trace, memo, call)))
     }
 
     /// Whether the tool returns information and changes nothing.
@@ -258,7 +263,8 @@ impl ToolObjects {
 
 /// The purpose of the tool of a call, computed once per name.
 pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
-    *memo.of(&call.name, |name| purpose_of(&identifier_words(name), description(trace, memo, call)))
+    let of = |_: &str| purpose_of(&NameWords::of(&call.name, memo), description(trace, memo, call));
+    *memo.of(&call.name, of)
 }
 
 fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {

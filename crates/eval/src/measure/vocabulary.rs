@@ -133,7 +133,9 @@ pub(crate) fn has(text: &str, meaning: Meaning) -> bool {
 /// Whether a text in lower case is a word of the meaning.
 pub(crate) fn is(word: &str, meaning: Meaning) -> bool {
     let mut open = WORDS.open.get(meaning as usize).into_iter().flatten();
-    open.any(|begin| word.starts_with(begin)) || WORDS.exact.get(word).is_some_and(|of| of.contains(&meaning))
+    let first = |text: &str| text.as_bytes().first().copied();
+    open.any(|begin| first(begin) == first(word) && word.starts_with(begin))
+        || WORDS.exact.get(word).is_some_and(|of| of.contains(&meaning))
 }
 
 /// Whether a text has no words but those of these meanings and of currencies.

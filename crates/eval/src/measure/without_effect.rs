@@ -236,7 +236,7 @@ fn states(parsed: &Records) -> impl Iterator<Item = (&[String], &str)> {
     let own = parsed.records.iter().take(2).filter(|record| record.list.is_none());
     let fields = own.flat_map(|record| &record.fields);
     let states = fields.filter(move |field| field.name.last().is_some_and(is_state));
-    states.filter_map(|field| Some((&*field.name, field.text()?)))
+    states.filter_map(|field| Some((&**field.name, field.text()?)))
 }
 
 /// Whether the arguments of a call ask for the state of a refusal: by its word, or by a "no".

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::de::StrRead;
 use verdict_otlp::Value;
 
 /// Maximum number of nodes in one value. A 16 KB prompt has a few hundred.
@@ -51,7 +52,9 @@ impl<'a> Node<'a> {
 
     /// Reads a value of at most so many levels.
     pub(crate) fn deserialize<D: Deserializer<'a>>(from: D, depth: usize) -> Result<Node<'a>, D::Error> {
-        Seed { budget: &Cell::new(MAX_NODES), depth }.deserialize(from)
+        let (mut node, budget) = (Node::Null, Cell::new(MAX_NODES));
+        Seed { out: &mut node, budget: &budget, depth }.deserialize(from)?;
+        Ok(node)
     }
 
     /// Converts an `AnyValue`; strings are not parsed.
@@ -211,25 +214,34 @@ fn serialize_map<S: Serializer>(
     serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
 }
 
-/// Deserializes one value within a budget of nodes.
-#[derive(Clone, Copy)]
-struct Seed<'b> {
-    budget: &'b Cell<usize>,
+/// Deserializes one value within a budget of nodes. The value is written in its place: a result is copied at each
+/// level of the parser.
+struct Seed<'p, 'a> {
+    out: &'p mut Node<'a>,
+    budget: &'p Cell<usize>,
     /// Levels of lists and maps that are left.
     depth: usize,
 }
 
-impl Seed<'_> {
-    /// For the members of a list or map.
-    fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
-        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
-        Ok(Seed { depth, ..self })
+/// Members or items for which a list or map has room at first.
+const FEW: usize = 4;
+
+fn too_deep<E: serde::de::Error>() -> E {
+    E::custom("too deep")
+}
+
+/// A part of a text of which the size is bounded.
+impl<'de> Deserialize<'de> for Node<'de> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Node<'de>, D::Error> {
+        let (mut node, budget) = (Node::Null, Cell::new(MAX_NODES));
+        Seed { out: &mut node, budget: &budget, depth: MAX_JSON_DEPTH }.deserialize(d)?;
+        Ok(node)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
-    type Value = Node<'de>;
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Node<'de>, D::Error> {
+impl<'de> DeserializeSeed<'de> for Seed<'_, 'de> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
         match self.budget.get().checked_sub(1) {
             Some(left) => self.budget.set(left),
             None => return Err(serde::de::Error::custom("too many values")),
@@ -238,52 +250,91 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
-    type Value = Node<'de>;
+impl<'de> Visitor<'de> for Seed<'_, 'de> {
+    type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
-    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
-        Ok(Node::Null)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        *self.out = Node::Null;
+        Ok(())
     }
-    fn visit_bool<E>(self, v: bool) -> Result<Node<'de>, E> {
-        Ok(Node::Bool(v))
+    fn visit_bool<E>(self, v: bool) -> Result<(), E> {
+        *self.out = Node::Bool(v);
+        Ok(())
     }
-    fn visit_i64<E>(self, v: i64) -> Result<Node<'de>, E> {
-        Ok(Node::Int(v))
+    fn visit_i64<E>(self, v: i64) -> Result<(), E> {
+        *self.out = Node::Int(v);
+        Ok(())
     }
-    fn visit_u64<E>(self, v: u64) -> Result<Node<'de>, E> {
-        Ok(i64::try_from(v).map_or(Node::Uint(v), Node::Int))
+    fn visit_u64<E>(self, v: u64) -> Result<(), E> {
+        *self.out = i64::try_from(v).map_or(Node::Uint(v), Node::Int);
+        Ok(())
     }
-    fn visit_f64<E>(self, v: f64) -> Result<Node<'de>, E> {
-        Ok(Node::Float(v))
+    fn visit_f64<E>(self, v: f64) -> Result<(), E> {
+        *self.out = Node::Float(v);
+        Ok(())
     }
-    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Node<'de>, E> {
-        Ok(Node::Str(Cow::Borrowed(v)))
+    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<(), E> {
+        *self.out = Node::Str(Cow::Borrowed(v));
+        Ok(())
     }
-    fn visit_str<E>(self, v: &str) -> Result<Node<'de>, E> {
-        Ok(Node::Str(Cow::Owned(v.to_owned())))
+    fn visit_str<E>(self, v: &str) -> Result<(), E> {
+        *self.out = Node::Str(Cow::Owned(v.to_owned()));
+        Ok(())
     }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node<'de>, A::Error> {
-        let (mut list, inner) = (Vec::new(), self.inner()?);
-        while let Some(v) = seq.next_element_seed(inner)? {
-            list.push(v);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let depth = self.depth.checked_sub(1).ok_or_else(too_deep)?;
+        let mut list = Vec::new();
+        let mut item = Node::Null;
+        while seq.next_element_seed(Seed { out: &mut item, budget: self.budget, depth })?.is_some() {
+            if list.is_empty() {
+                list = Vec::with_capacity(FEW);
+            }
+            list.push(std::mem::take(&mut item));
         }
-        Ok(Node::List(list))
+        *self.out = Node::List(list);
+        Ok(())
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
-        let (mut entries, inner) = (Vec::new(), self.inner()?);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let depth = self.depth.checked_sub(1).ok_or_else(too_deep)?;
+        let mut entries = Vec::new();
+        let mut value = Node::Null;
         while let Some(JsonStr(key)) = map.next_key()? {
-            entries.push((key, map.next_value_seed(inner)?));
+            map.next_value_seed(Seed { out: &mut value, budget: self.budget, depth })?;
+            if entries.is_empty() {
+                entries = Vec::with_capacity(FEW);
+            }
+            entries.push((key, std::mem::take(&mut value)));
         }
-        Ok(Node::Map(entries))
+        *self.out = Node::Map(entries);
+        Ok(())
     }
 }
 
 /// A string, borrowed where it has no escapes.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub(crate) struct JsonStr<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct JsonStr<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonStr<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<JsonStr<'a>, D::Error> {
+        from.deserialize_str(StrVisitor).map(JsonStr)
+    }
+}
+
+struct StrVisitor;
+
+impl<'de> Visitor<'de> for StrVisitor {
+    type Value = Cow<'de, str>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+    fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(v))
+    }
+    fn visit_str<E>(self, v: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(v.to_owned()))
+    }
+}
 
 #[cfg(test)]
 mod tests {

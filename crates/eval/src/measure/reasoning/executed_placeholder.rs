@@ -13,7 +13,7 @@ use crate::measure::calls::attempts::{Attempt, CallAttempts};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip};
-use crate::measure::identifier::identifier_words;
+use crate::measure::identifier::NameWords;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call};
 
@@ -57,7 +57,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         let Some(found) = PLACEHOLDER.find(arguments) else { continue };
         let placeholder = found.as_str();
         let is_name = runs_code(&call.name) && is_assigned(arguments, placeholder);
-        if is_name || known.contains(placeholder) || is_for_a_reader(trace, call) {
+        if is_name || known.contains(placeholder) || is_for_a_reader(trace, memo, call) {
             continue;
         }
         let Some(llm) =
@@ -92,13 +92,13 @@ fn is_assigned(code: &str, name: &str) -> bool {
 }
 
 /// Whether the tool writes a text that somebody completes later.
-fn is_for_a_reader(trace: &AgentTrace, call: &Call) -> bool {
-    trace.control_tools.is_control(&call.name) || writes_text(&call.name)
+fn is_for_a_reader(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+    trace.control_tools.is_control(&call.name) || writes_text(&NameWords::of(&call.name, memo))
 }
 
-/// Whether a tool of this name writes a text for a reader.
-pub(super) fn writes_text(name: &str) -> bool {
-    identifier_words(name).iter().any(|word| WRITES.contains(&word.as_str()))
+/// Whether a tool with these words in its name writes a text for a reader.
+pub(super) fn writes_text(name: &[String]) -> bool {
+    name.iter().any(|word| WRITES.contains(&word.as_str()))
 }
 
 /// The model span that wrote the call: the one that requested it, or the last one before it whose text has the

@@ -11,11 +11,12 @@ use super::evidence::{Evidence, Source};
 use super::executed_placeholder::writes_text;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
+use crate::measure::identifier::NameWords;
 use crate::measure::language::Action;
 use crate::measure::records::Structure;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::{Memo, numbers};
-use crate::recognise::{AgentTrace, Part, Role, Text};
+use crate::recognise::{AgentTrace, Call, Part, Role, Text};
 
 /// Ancestors of an agent's span that are searched for the tool span that called it.
 const MAX_ABOVE: usize = 16;
@@ -168,7 +169,7 @@ impl<'a> History<'a> {
         let Some(attempt) = self.attempts.at(i).filter(|a| !a.is_control) else { return };
         if let Some(arguments) = call.arguments.as_ref().filter(|_| attempt.outcome == CallOutcome::Succeeded)
             && purpose(self.trace, self.memo, call) == Purpose::Action
-            && is_carried_out(&call.name, &ToolPurpose::of_call(self.trace, self.memo, call))
+            && is_carried_out(call, &ToolPurpose::of_call(self.trace, self.memo, call), self.memo)
         {
             self.evidence.add(arguments, Source::Instructions);
         }
@@ -222,9 +223,10 @@ impl<'a> History<'a> {
 
 /// Whether the arguments of a tool that changes a state are its effect: a date that it booked, a text that it
 /// sent. A text that is stored for a reader or run as code is the model's own statement.
-fn is_carried_out(name: &str, tool: &ToolPurpose) -> bool {
+fn is_carried_out(call: &Call, tool: &ToolPurpose, memo: &Memo) -> bool {
     let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
-    tool.actions.first().is_some_and(|action| !records(action)) && !writes_text(name)
+    tool.actions.first().is_some_and(|action| !records(action))
+        && !writes_text(&NameWords::of(&call.name, memo))
 }
 
 /// The end of the span at `at`, or its start if that is later.

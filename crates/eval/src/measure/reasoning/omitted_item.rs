@@ -221,10 +221,9 @@ fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo
 
 /// The thing that an item of a list names, if the item is nothing but a name.
 fn item(line: &str) -> Option<&str> {
-    let marked = line.strip_prefix(['-', '*', '•']).or_else(|| {
-        let (number, rest) = line.split_once(['.', ')'])?;
-        number.bytes().all(|b| b.is_ascii_digit()).then_some(rest)
-    })?;
+    let marked = line
+        .strip_prefix(['-', '*', '•'])
+        .or_else(|| line.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(['.', ')']))?;
     let thing = marked.trim().trim_matches(['*', '`', '_', '"']).trim_end_matches('.');
     let is_name =
         !thing.is_empty() && thing.len() <= MAX_THING && words_of(thing).split_whitespace().count() <= 4;

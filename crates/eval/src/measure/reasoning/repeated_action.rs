@@ -24,7 +24,7 @@ use super::linked_identifiers::{identifiers, shape};
 use super::missing_announced_call::instructions;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
-use crate::measure::identifier::identifier_words;
+use crate::measure::identifier::{NameWords, identifier_words};
 use crate::measure::language::{Action, Place, ReadText, WordClass, WordClasses, classes, classes_in};
 use crate::measure::records::{Field, Record, Scalar, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
@@ -297,7 +297,7 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
         }
         let is_row = |row: &&Record| {
             let shared = row.fields.iter().filter_map(|field| {
-                let (_, value) = passed.iter().find(|(key, _)| *field.name == **key)?;
+                let (_, value) = passed.iter().find(|(key, _)| **field.name == **key)?;
                 Some(match field.number() {
                     Some(number) => value.parse() == Ok(number),
                     None => field.shown().eq_ignore_ascii_case(value),
@@ -327,12 +327,12 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
         else {
             continue;
         };
-        let words = identifier_words(&call.name);
-        let verb = words.into_iter().find(|word| action_of(word).is_some());
+        let words = NameWords::of(&call.name, memo);
+        let verb = words.iter().find(|word| action_of(word).is_some());
         let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
         let records = match flagged.entry(verb.clone()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(records_of(&verb, conduct)?),
+            Entry::Vacant(place) => place.insert(records_of(verb, conduct)?),
         };
         let earlier = records.iter().filter(|record| record.call.start < call.start);
         let steps =
@@ -352,7 +352,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
         let bytes: usize = prompt.iter().map(|text| text.len()).sum();
         memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(())?;
         if let Some(llm) = call.llm
-            && !prompt.iter().any(|text| contains_ignoring_case(text, &verb))
+            && !prompt.iter().any(|text| contains_ignoring_case(text, verb))
         {
             let rationale = format!(
                 "no call of {} was expected on it, since an earlier result has {}: false",
@@ -396,7 +396,7 @@ fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord
         let Structure(Some(parsed)) = &*structure else { continue };
         let fields: usize = parsed.records.iter().map(|record| record.fields.len()).sum();
         memo.budget.spend(1 + fields).then_some(())?;
-        for record in &parsed.records {
+        for record in parsed.records.iter().filter(|_| parsed.has_flags) {
             let flags: Vec<Flag> = flags(record, verb).collect();
             if !flags.is_empty() {
                 all.push(FlaggedRecord { call, flags, ids: ids(record) });

@@ -76,17 +76,20 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
 pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     let text = text.as_bytes();
     // Most words of a text begin with other bytes than these.
-    let bit = |byte: &u8| 1u32 << (byte & 31);
-    let firsts =
-        any.iter().filter_map(|words| words.as_bytes().first()).fold(0, |bits, byte| bits | bit(byte));
+    let bit = |first: u8, second: u8| 1u64 << (first.wrapping_mul(5).wrapping_add(second) % 64);
+    let begin = |words: &[u8]| match words {
+        [] => 0,
+        [first] => bit(*first, b' '),
+        [first, second, ..] => bit(*first, *second),
+    };
+    let begins = any.iter().fold(0, |bits, words| bits | begin(words.as_bytes()));
     let is_at = |at: usize| {
-        let Some((first, rest)) = text.get(at..).and_then(<[u8]>::split_first) else { return false };
-        let begins = |words: &[u8]| {
-            let rest =
-                words.split_first().filter(|(of, _)| *of == first).and_then(|(_, of)| rest.strip_prefix(of));
-            rest.is_some_and(|after| after.first().is_none_or(|next| *next == b' '))
+        let rest = text.get(at..).unwrap_or_default();
+        let is = |words: &[u8]| {
+            let is_end = || rest.get(words.len()).is_none_or(|next| *next == b' ');
+            !words.is_empty() && rest.starts_with(words) && is_end()
         };
-        firsts & bit(first) != 0 && any.iter().any(|words| begins(words.as_bytes()))
+        begins & begin(rest) != 0 && any.iter().any(|words| is(words.as_bytes()))
     };
     is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
 }
@@ -96,11 +99,21 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
 pub(super) fn words_of(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(' ');
-    // White space that is not ASCII, and "’", begin with one of these.
+    let is_part = |byte: &u8| CLASSES[usize::from(*byte)] == PART;
     let bytes = text.as_bytes();
-    let may_have_space =
-        || memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some();
-    if !text.is_ascii() && may_have_space() {
+    // Most clauses have signs at their ends only.
+    let (start, end) = (bytes.iter().position(is_part), bytes.iter().rposition(is_part));
+    let core = start
+        .zip(end)
+        .and_then(|(start, end)| text.get(start..=end))
+        .filter(|core| text.is_ascii() && is_plain(core));
+    if let Some(core) = core {
+        out.push_str(core);
+        out.push(' ');
+        out.make_ascii_lowercase();
+        return out;
+    }
+    if may_have_wide_space(text) {
         text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
         return out;
     }
@@ -129,6 +142,23 @@ pub(super) fn words_of(text: &str) -> String {
     }
     out.make_ascii_lowercase();
     out
+}
+
+/// Whether a text consists of letters and digits that are one space apart.
+fn is_plain(text: &str) -> bool {
+    let text = text.as_bytes();
+    // Without branches many bytes are compared at once.
+    let has_sign = text.iter().fold(false, |is, byte| is | !(byte.is_ascii_alphanumeric() | (*byte == b' ')));
+    let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
+    let has_gap = || pairs.fold(false, |is, (one, next)| is | ((*one == b' ') & (*next == b' ')));
+    !has_sign && !has_gap()
+}
+
+/// Whether a text may have white space that is not ASCII, or "’", which begin with one of a few bytes.
+pub(super) fn may_have_wide_space(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    !text.is_ascii()
+        && (memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some())
 }
 
 /// What a byte is for the words of a text; each but the first one is a bit.
@@ -430,5 +460,44 @@ mod tests {
         let text = words_of("It’s shipped (T-5519), 9.50 €.");
         assert_eq!(text, " it's shipped t-5519 9.50 € ");
         assert!(contains_words(&text, "t-5519") && !contains_words(&text, "ship"));
+    }
+
+    #[test]
+    fn words_are_those_between_white_space_without_signs() {
+        let words = |text: &str| {
+            let is_part = |c: char| c.is_alphanumeric() || matches!(c, '$' | '€' | '£' | '¥' | '%');
+            let plain = text.replace('’', "'");
+            let words =
+                plain.split_whitespace().map(|word| word.trim_matches(|c| !is_part(c)).to_lowercase());
+            words.filter(|word| !word.is_empty()).fold(" ".to_owned(), |out, word| out + &word + " ")
+        };
+        for text in [
+            "",
+            "-- ,",
+            "The lamp costs 9",
+            "(The  Lamp) costs 9.",
+            "Über ab",
+            "ab über ",
+            "…ab cd",
+            "$5 is 5%!",
+            "a\tb\u{b}c\u{a0}d",
+            "It’s a well-known W-1.",
+        ] {
+            assert_eq!(words_of(text), words(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn any_is_contained_if_one_is() {
+        let any = ["of them", "a", "first", ""];
+        for text in
+            [" one of them is ", " of theme ", " a ", " an ", "first", " the first", "", " ", " af of "]
+        {
+            assert_eq!(
+                contains_any(text, &any),
+                any.iter().any(|words| contains_words(text, words)),
+                "{text}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::statements::words_of;
 use crate::measure::Memo;
 use crate::measure::language::names::is_of;
 use crate::measure::language::{Language, ReadText, WordClass};
-use crate::measure::records::KeyNames;
+use crate::measure::records::{Fact, KeyNames};
 use crate::recognise::Call;
 
 /// A call, the intended ends, and the passed ones.
@@ -42,14 +42,15 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
 /// The source and the target among the arguments of a call.
 fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
     let map = call.parsed.as_deref()?.as_object()?;
-    let end = |class: WordClass| {
+    let end = |class: WordClass, fact: Fact| {
         // Shorter words are parts of names: "fecha_de_inicio".
         let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
-        let mut found = map.iter().filter(|(key, _)| names.of(key).iter().any(is_end));
+        let is_named = |key: &str| names.of(key).is(fact, |words| words.iter().any(is_end));
+        let mut found = map.iter().filter(|(key, _)| is_named(key));
         let (_, value) = found.next().filter(|_| found.next().is_none())?;
         value.as_str().filter(|value| value.len() > 2)
     };
-    Some((end(WordClass::Origin)?, end(WordClass::Target)?))
+    Some((end(WordClass::Origin, Fact::Origin)?, end(WordClass::Target, Fact::Target)?))
 }
 
 /// A call whose source is only in the words of the target, and the other way round.

@@ -14,7 +14,7 @@ use super::answer_span::answered_by;
 use super::conduct::Conduct;
 use super::statements::{Prose, clauses};
 use crate::measure::defects::Defect;
-use crate::measure::identifier::identifier_words;
+use crate::measure::identifier::NameWords;
 use crate::measure::language::Language;
 use crate::measure::records::{Field, Structure};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
@@ -64,7 +64,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let Some(attempt) = attempts.at(i).filter(|attempt| !attempt.is_control) else { continue };
         // The purpose of a call is known from other rules.
         let is_query = purpose(trace, memo, call) == Purpose::Query;
-        let Some(verb) = (!is_query).then(|| verb_of(call)).flatten() else { continue };
+        let Some(verb) = (!is_query).then(|| verb_of(call, memo)).flatten() else { continue };
         last.retain(|(known, ..)| *known != verb);
         last.push((verb, call, attempt.failed()));
     }
@@ -93,10 +93,11 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// The verb that a tool is named for, if it is one of an action.
-fn verb_of(call: &Call) -> Option<String> {
-    let verb = identifier_words(&call.name).into_iter().next()?;
-    let is_work = action_of(&verb).is_some_and(|action| action.is_work());
-    (verb.len() >= MIN_VERB && verb.is_ascii() && !is_work).then_some(verb)
+fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
+    let words = NameWords::of(&call.name, memo);
+    let verb = words.first()?;
+    let is_work = action_of(verb).is_some_and(|action| action.is_work());
+    (verb.len() >= MIN_VERB && verb.is_ascii() && !is_work).then(|| verb.clone())
 }
 
 /// Whether the state of the thing that a result describes is that of a failure, which the call did not ask for.
@@ -104,7 +105,7 @@ fn has_failed(call: &Call, memo: &Memo) -> bool {
     let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT && text.starts_with('{'));
     let Some(structure) = result.and_then(|text| Structure::of(text, memo)) else { return false };
     let is_key = |key: &str| matches!(key, "status" | "state" | "result" | "outcome");
-    let is_state = |field: &&Field| matches!(&*field.name, [key] if is_key(key));
+    let is_state = |field: &&Field| matches!(&**field.name, [key] if is_key(key));
     let is_asked =
         |state: &str| call.arguments.as_ref().is_some_and(|text| contains_ignoring_case(text, state));
     let has_failed = |state: &&str| FAILED.contains(state) && !is_asked(state);

@@ -11,6 +11,8 @@
 
 mod unasked_quantity;
 
+use std::rc::Rc;
+
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -24,7 +26,7 @@ use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::Structure;
+use crate::measure::records::{Fact, KeyNames, Name, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, currency, people, without_effect};
@@ -75,15 +77,17 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if agent.calls.len() > MAX_CALLS {
         return None;
     }
+    let keys = memo.shared::<KeyNames>();
     let made = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
     let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
     // Most calls pass no number, or change nothing.
-    if !made().filter(|call| passed(call).next().is_some()).any(|call| acts(&call)) {
+    let passes_number = |call: &Call| passed(call, &keys).next().is_some();
+    if !made().filter(|call| passes_number(call)).any(|call| acts(&call)) {
         return None;
     }
     let actions: Vec<&Call> =
         made().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
-    if !actions.iter().any(|call| passed(call).next().is_some()) {
+    if !actions.iter().any(|call| passes_number(call)) {
         return None;
     }
     let said = conduct.said();
@@ -91,7 +95,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
         return None;
     }
-    let run = Run { trace, memo, agent, answer, said, actions };
+    let run = Run { trace, memo, agent, answer, said, actions, keys };
     let found = run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity());
     let (call, meant, shown) = found.or_else(|| run.unasked_quantity())?;
     let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
@@ -109,21 +113,24 @@ struct Run<'a> {
     said: Vec<Text>,
     /// The calls that had an effect.
     actions: Vec<&'a Call>,
+    keys: Rc<KeyNames>,
 }
 
 /// The numbers among the arguments of a call, with the words of their keys.
-fn passed(call: &Call) -> impl Iterator<Item = (Vec<String>, f64)> + '_ {
+fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (Name, f64)> + 'c {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let nested = arguments.flat_map(|(key, value)| {
         std::iter::once((key, value)).chain(value.as_object().into_iter().flatten())
     });
     let numbers = nested.filter_map(|(key, value)| {
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        let words = identifier_words(key);
-        let counts = words.starts_with(&["number".to_owned(), "of".to_owned()]);
-        let is_code = names::has(&words, WordClass::Identifier) && !counts
-            || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()));
-        (number > 0.0 && number.is_finite() && !is_code).then_some((words, number))
+        let name = keys.of(key);
+        let is_code = name.is(Fact::Code, |words| {
+            let counts = matches!(words, [number, of, ..] if number == "number" && of == "of");
+            names::has(words, WordClass::Identifier) && !counts
+                || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()))
+        });
+        (number > 0.0 && number.is_finite() && !is_code).then_some((name, number))
     });
     numbers.take(MAX_ARGUMENTS)
 }
@@ -143,6 +150,10 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 }
 
 impl<'a> Run<'a> {
+    fn passed<'c>(&'c self, call: &'c Call) -> impl Iterator<Item = (Name, f64)> + 'c {
+        passed(call, &self.keys)
+    }
+
     /// An action whose number has no source, where the answer has a number of the user that no action has.
     fn other_amount(&self) -> Option<Mismatch<'a>> {
         let told: Vec<Number> = amounts(self.answer).collect();
@@ -159,20 +170,17 @@ impl<'a> Run<'a> {
         let [meant] = unmet.as_slice() else { return None };
         // An answer with both numbers does not conceal it.
         let is_other = |number: f64| number >= MIN_AMOUNT && !is_unit_of(number, *meant) && !is_told(number);
-        self.unknown(*meant, |call| passed(call).filter(|(_, number)| is_other(*number)).collect())
+        self.unknown(*meant, |call| self.passed(call).filter(|(_, number)| is_other(*number)).collect())
     }
 
     /// The first number of an action, among `those`, without a source before it.
-    fn unknown(
-        &self,
-        meant: f64,
-        those: impl Fn(&'a Call) -> Vec<(Vec<String>, f64)>,
-    ) -> Option<Mismatch<'a>> {
+    fn unknown(&self, meant: f64, those: impl Fn(&'a Call) -> Vec<(Name, f64)>) -> Option<Mismatch<'a>> {
         let mut before = Known::of(self);
         let mut derived = None;
         for &call in &self.actions {
             // Without the tax of which the call has the rate.
-            let rates: Vec<f64> = passed(call).map(|(_, rate)| rate).filter(|rate| *rate < 100.0).collect();
+            let rates: Vec<f64> =
+                self.passed(call).map(|(_, rate)| rate).filter(|rate| *rate < 100.0).collect();
             let is_net =
                 |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), meant));
             for (key, number) in those(call).into_iter().filter(|(_, number)| !is_net(*number)) {
@@ -222,7 +230,7 @@ impl<'a> Run<'a> {
                 .possible_values()
                 .any(|of| shares(of) || is_near(of * 100.0, number) || is_share(number, of))
         };
-        let of = |call: &'a Call| passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
+        let of = |call: &'a Call| self.passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
         if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
             return None;
         }
@@ -259,7 +267,7 @@ impl<'a> Run<'a> {
         }
         let wanted = self.quantities();
         starting.iter().find_map(|call| {
-            let own: Vec<(Vec<String>, f64)> = passed(call).collect();
+            let own: Vec<(Name, f64)> = self.passed(call).collect();
             let of_result = self.of_result(call);
             // Numbers of the result that repeat the arguments are the effect; others may be a remainder.
             let echoed = of_result.iter().filter(|(_, n)| own.iter().any(|(_, of)| is_near(*of, *n)));
@@ -282,8 +290,7 @@ impl<'a> Run<'a> {
                 .chain(&of_result)
                 .any(|(key, of)| *of == meant && (of_people || key.contains(&name)));
             // Guests may be given by kinds, and a table for 8 may be for that hour.
-            let is_kind =
-                |(key, of): &(Vec<String>, f64)| key != field && key.len() == 1 && *of <= MIN_AMOUNT;
+            let is_kind = |(key, of): &(Name, f64)| key != field && key.len() == 1 && *of <= MIN_AMOUNT;
             let is_split = of_people && (own.iter().any(is_kind) || has_hour(call, meant));
             // Of each of several: two rooms for two guests each.
             let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
@@ -297,13 +304,13 @@ impl<'a> Run<'a> {
     }
 
     /// The numbers in the outermost record of a result.
-    fn of_result(&self, call: &Call) -> Vec<(Vec<String>, f64)> {
+    fn of_result(&self, call: &Call) -> Vec<(Name, f64)> {
         let Some(structure) = call.result.as_ref().and_then(|result| Structure::of(result, self.memo)) else {
             return Vec::new();
         };
         let records = structure.0.iter().flat_map(|parsed| parsed.records.first());
         let fields = records.filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
-        let numbers = fields.filter_map(|field| Some((field.name.to_vec(), field.number()?)));
+        let numbers = fields.filter_map(|field| Some((field.name.clone(), field.number()?)));
         numbers.take(MAX_ARGUMENTS).collect()
     }
 

@@ -11,7 +11,6 @@
 
 use std::borrow::Cow;
 
-use foldhash::HashSet;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
@@ -138,10 +137,9 @@ fn number_of<'s>(said: &'s str, lower: &str, key: &str, len: usize) -> Option<&'
 }
 
 /// The only value, if all are equal.
-fn single<'s>(values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
-    let values: HashSet<&str> = values.collect();
-    let mut values = values.into_iter();
-    values.next().filter(|_| values.next().is_none())
+fn single<'s>(mut values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
 }
 
 /// The language of a tag without its region.

@@ -2,7 +2,9 @@
 //!
 //! In: a key. Out: its words, shared by all values that have it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::rc::Rc;
 
 use foldhash::HashMap;
@@ -13,7 +15,72 @@ use crate::measure::identifier::identifier_words;
 const MAX_KEYS: usize = 10_000;
 
 /// The words of a key, shared by all values that have it.
-pub(crate) type Name = Rc<[String]>;
+pub(crate) type Name = Rc<KeyWords>;
+
+/// The words of a key, and what rules have asked of them: many values have the same key.
+#[derive(Debug, Default)]
+pub(crate) struct KeyWords {
+    words: Vec<String>,
+    /// Two bits for each [`Fact`]: whether it was asked for, and whether it holds.
+    facts: Cell<u32>,
+}
+
+/// What a rule asks of the words of a key.
+#[derive(Clone, Copy)]
+pub(crate) enum Fact {
+    /// The values are states.
+    State,
+    /// The values name rows.
+    RowName,
+    /// The value may name what contains it.
+    ChildName,
+    /// One word is a year.
+    Year,
+    /// The value may be an amount that is paid back.
+    Refund,
+    /// A number under the key identifies something.
+    Code,
+    /// The value is one end of a movement.
+    Origin,
+    Target,
+}
+
+impl KeyWords {
+    fn new(key: &str) -> KeyWords {
+        KeyWords { words: identifier_words(key), facts: Cell::default() }
+    }
+
+    /// Whether a fact holds, which depends on the words alone and is computed once.
+    pub(crate) fn is(&self, fact: Fact, holds: impl FnOnce(&[String]) -> bool) -> bool {
+        let (asked, is) = (1 << (2 * fact as u32), 2 << (2 * fact as u32));
+        if self.facts.get() & asked == 0 {
+            let found = if holds(&self.words) { is } else { 0 };
+            self.facts.set(self.facts.get() | asked | found);
+        }
+        self.facts.get() & is != 0
+    }
+}
+
+impl Deref for KeyWords {
+    type Target = [String];
+    fn deref(&self) -> &[String] {
+        &self.words
+    }
+}
+
+impl PartialEq for KeyWords {
+    fn eq(&self, other: &KeyWords) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for KeyWords {}
+
+impl Hash for KeyWords {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.words.hash(state);
+    }
+}
 
 /// The words of the keys of a trace's results, which often have the same ones.
 #[derive(Default)]
@@ -38,21 +105,32 @@ impl KeyNames {
         &self.none
     }
 
-    /// The words of `key`.
+    /// Whether equal keys may have different names.
+    pub(super) fn is_full(&self) -> bool {
+        self.known.borrow().len() >= MAX_KEYS
+    }
+
+    /// The words of `key`. Equal keys have the same name, unless there are too many.
     pub(crate) fn of(&self, key: &str) -> Name {
-        let is_same = |name: &&Name| matches!(&***name, [word] if word == key);
-        if let Some(name) = self.recent.borrow()[slot(key)].as_ref().filter(is_same) {
+        let mut recent = self.recent.borrow_mut();
+        let recent = &mut recent[slot(key)];
+        if let Some(name) = recent
+            && matches!(name.words.as_slice(), [word] if word == key)
+        {
             return Rc::clone(name);
         }
         let mut known = self.known.borrow_mut();
         let name = known.get(key).cloned().unwrap_or_else(|| {
-            let name: Name = identifier_words(key).into();
+            let name = Rc::new(KeyWords::new(key));
             if known.len() < MAX_KEYS {
                 known.insert(key.to_owned(), Rc::clone(&name));
             }
             name
         });
-        self.recent.borrow_mut()[slot(key)] = Some(Rc::clone(&name));
+        // Other keys have names of the same words.
+        if matches!(name.words.as_slice(), [word] if word == key) {
+            *recent = Some(Rc::clone(&name));
+        }
         name
     }
 }

@@ -304,13 +304,9 @@ fn counted(
 
 /// A count as digits or as a word.
 fn count_of(word: &str) -> Option<usize> {
-    let count = match word.starts_with(|c: char| c.is_ascii_digit() || c == '+') {
-        true => word.parse::<usize>().ok(),
-        // Those from 2 to 20 begin with one of these.
-        false if word.starts_with(['t', 'f', 's', 'e', 'n']) => {
-            (2..=20).find(|n| numbers::is_spelled(*n, word))
-        }
-        false => None,
+    let count = match word.bytes().next() {
+        Some(b'0'..=b'9' | b'+') => word.parse::<usize>().ok(),
+        _ => numbers::from_word(word),
     };
     count.filter(|count| (1..=MAX_COUNT).contains(count))
 }

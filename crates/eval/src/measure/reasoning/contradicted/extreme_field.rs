@@ -36,7 +36,7 @@ fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &m
     if !exchange.spends(1 + exchange.sources.fields()) {
         return;
     }
-    let is_extreme = |field: &&Field| matches!(&*field.name, [key] if keys.contains(&key.as_str()));
+    let is_extreme = |field: &&Field| matches!(&**field.name, [key] if keys.contains(&key.as_str()));
     let records = exchange.sources.records().take(MAX_RECORDS);
     let mut having = records.filter(|(.., record)| record.fields.iter().any(|field| is_extreme(&field)));
     let (Some((source, _, record)), None) = (having.next(), having.next()) else { return };

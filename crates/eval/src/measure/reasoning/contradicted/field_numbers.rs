@@ -126,14 +126,14 @@ fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<Known<'e>> {
     for (nth, source) in exchange.sources.structured.iter().enumerate() {
         latest.insert(key(source), nth);
     }
-    let mut places: HashMap<&Name, usize> = HashMap::default();
+    let mut places: HashMap<&[String], usize> = HashMap::default();
     let mut known: Vec<Known<'e>> = Vec::new();
     for (nth, source) in exchange.sources.structured.iter().enumerate().rev() {
         let is_older = latest.get(&key(source)) != Some(&nth);
         let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
         let numeric = records.flat_map(|record| &record.fields).filter_map(|f| Some((&f.name, f.number()?)));
         for (name, value) in numeric {
-            match places.get(name).and_then(|at| known.get_mut(*at)) {
+            match places.get(&***name).and_then(|at| known.get_mut(*at)) {
                 Some(entry) if is_older => entry.older.push(value),
                 Some(entry) => entry.is_mixed |= entry.value != value,
                 None => {

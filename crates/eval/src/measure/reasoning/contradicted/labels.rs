@@ -82,8 +82,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for (source, _, record) in exchange.sources.records() {
         for field in &record.fields {
             let Scalar::Text(value) = &field.value else { continue };
-            // Lower case takes at least a third of the bytes.
-            if field.shown().len() > 3 * LONGEST || value.len() > LONGEST {
+            // Lower case takes as many bytes, or at least a third of them.
+            let shown = field.shown();
+            let is_long = |shown: &str| shown.len() > LONGEST && shown.is_ascii();
+            if shown.len() > 3 * LONGEST || is_long(shown) || value.len() > LONGEST {
                 continue;
             }
             let said = named_otherwise(exchange, value)
@@ -167,7 +169,7 @@ fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str,
     // A pound is a weight as well.
     let weighs = |forms: &[&str]| {
         let mut names =
-            exchange.sources.records().flat_map(|(.., record)| &record.fields).flat_map(|f| &*f.name);
+            exchange.sources.records().flat_map(|(.., record)| &record.fields).flat_map(|f| &**f.name);
         forms.contains(&"pound") && names.any(|word| WEIGHTS.contains(&word.as_str()))
     };
     set.iter().filter(|forms| **forms != own && !weighs(forms)).find_map(|forms| {

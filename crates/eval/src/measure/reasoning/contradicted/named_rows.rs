@@ -4,6 +4,7 @@
 //! for several things, each as a table whose rows have the names that the text may have. Most texts name no row of most
 //! tables, which are then not read.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::exchange::Exchange;
@@ -13,7 +14,7 @@ use super::sources::Source;
 use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Name, Record, Records, Scalar};
+use crate::measure::records::{Fact, Field, Name, Record, Records, Scalar};
 
 /// Most tables of the results of one run, rows of each, and cells of a row.
 const MAX_TABLES: usize = 32;
@@ -130,11 +131,15 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
 /// read.
 fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) -> Vec<Vec<Row<'e>>> {
     let mut named = vec![false; parsed.lists.len()];
+    let has_child_names = parsed.may_have_key(names_child);
     for record in &parsed.records {
         if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
             *is_named = *is_named || may_be_named(record, said);
         }
-        if record.parent.is_some() && record.fields.iter().any(|f| is_child_name(f) && is_said(f, said)) {
+        if has_child_names
+            && record.parent.is_some()
+            && record.fields.iter().any(|f| is_child_name(f) && is_said(f, said))
+        {
             let above =
                 std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
                     holder.parent.and_then(|at| parsed.records.get(at))
@@ -205,7 +210,10 @@ fn may_be_named(record: &Record, said: &WordSet<'_>) -> bool {
 /// The words of an answer or a request, in lower case.
 struct WordSet<'t> {
     text: &'t str,
-    runs: HashSet<&'t [u8], foldhash::fast::RandomState>,
+    /// Those that occur, for the few runs that may.
+    runs: OnceCell<HashSet<&'t [u8], foldhash::fast::RandomState>>,
+    /// Whether a run begins with a byte.
+    begins: [bool; 256],
     /// Whether a run with these bytes at both ends and this length may occur: most words are looked up here only.
     has: [bool; 256],
 }
@@ -236,12 +244,23 @@ fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
 
 impl<'t> WordSet<'t> {
     fn new(text: &'t str) -> WordSet<'t> {
-        let words = text.len() / BYTES_PER_WORD;
-        let mut known = HashSet::with_capacity_and_hasher(words, foldhash::fast::RandomState::default());
-        known.extend(runs(text));
-        let mut has = [false; 256];
-        known.iter().for_each(|run| has[place(run)] = true);
-        WordSet { text, runs: known, has }
+        let mut said = WordSet { text, runs: OnceCell::new(), begins: [false; 256], has: [false; 256] };
+        for run in runs(text) {
+            said.has[place(run)] = true;
+            run.first().into_iter().for_each(|first| said.begins[usize::from(*first)] = true);
+        }
+        said
+    }
+
+    /// Whether a run in lower case occurs.
+    fn has_run(&self, run: &[u8]) -> bool {
+        let known = self.runs.get_or_init(|| {
+            let words = self.text.len() / BYTES_PER_WORD;
+            let mut known = HashSet::with_capacity_and_hasher(words, foldhash::fast::RandomState::default());
+            known.extend(runs(self.text));
+            known
+        });
+        known.contains(run)
     }
 
     /// Whether they may have a name: most rows are not named.
@@ -258,32 +277,41 @@ fn is_said(field: &Field, said: &WordSet<'_>) -> bool {
         let Some(lower) = lower.get_mut(..run.len()) else { return true };
         lower.copy_from_slice(run);
         lower.make_ascii_lowercase();
-        said.runs.contains(&*lower)
+        said.has_run(lower)
     };
-    runs().all(|run| said.has[place(run)]) && runs().all(is_run)
+    // Most short values begin with another word.
+    let shown = field.shown();
+    let first = shown.as_bytes().first().filter(|first| first.is_ascii_alphanumeric());
+    let may_begin = first.is_none_or(|first| said.begins[usize::from(first.to_ascii_lowercase())]);
+    let may_be_said = may_begin || shown.len() > LONGEST_WORD || !shown.is_ascii();
+    may_be_said && runs().all(|run| said.has[place(run)]) && runs().all(is_run)
 }
 
 /// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of
 /// ordered items.
 fn is_child_name(field: &Field) -> bool {
-    let key = field.name.last().map(String::as_str);
-    matches!(key, Some("name" | "title" | "label")) && matches!(field.value, Scalar::Text(_))
+    matches!(field.value, Scalar::Text(_)) && names_child(&field.name)
+}
+
+fn names_child(name: &Name) -> bool {
+    let is = |words: &[String]| matches!(words.last().map(String::as_str), Some("name" | "title" | "label"));
+    name.is(Fact::ChildName, is)
 }
 
 /// Gives rows the names of what they contain.
 fn name_by_children(rows: &mut [Row<'_>], said: &WordSet<'_>) {
     let Some(first) = rows.first() else { return };
-    let columns: BTreeSet<&Name> = first.child_names().map(|field| &field.name).collect();
+    let columns: BTreeSet<&[String]> = first.child_names().map(|field| &**field.name).collect();
     for column in columns {
-        let of = |row: &Row<'_>| row.child_names().any(|field| field.name == *column && is_name(field));
+        let of = |row: &Row<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
         // What several rows contain names none of them.
-        let of_column = rows.iter().flat_map(Row::child_names).filter(|field| field.name == *column);
+        let of_column = rows.iter().flat_map(Row::child_names).filter(|field| **field.name == *column);
         let all: Vec<&str> = of_column.map(Field::shown).collect();
         if !rows.iter().all(of) || all.iter().collect::<HashSet<_>>().len() < all.len() {
             continue;
         }
         for row in rows.iter_mut() {
-            let named = row.child_names().filter(|field| field.name == *column && is_name(field));
+            let named = row.child_names().filter(|field| **field.name == *column && is_name(field));
             let names = named.filter(|field| is_said(field, said)).map(name_of);
             let names: Vec<RowName> = names.filter(|name| said.may_have(name)).collect();
             row.names.extend(names);
@@ -292,7 +320,7 @@ fn name_by_children(rows: &mut [Row<'_>], said: &WordSet<'_>) {
 }
 
 fn is_named_by_key(_: usize, field: &Field) -> bool {
-    field.name.last().is_some_and(|word| is_name_key(word))
+    field.name.is(Fact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
 }
 
 /// Whether a field names its row: by its key, or because it is the first column of texts.

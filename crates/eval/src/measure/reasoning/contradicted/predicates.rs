@@ -9,6 +9,7 @@ use foldhash::HashMap;
 
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::statements::{Clause, contains_words};
+use crate::measure::records::{Fact, Name};
 
 /// A predicate, and whether it holds.
 pub(super) type Assertion = (&'static str, bool);
@@ -106,6 +107,11 @@ pub(super) fn assertion(words: &str) -> Option<Assertion> {
 pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assertion> {
     let also = ALSO.iter().filter(move |(of, _)| *of == first).flat_map(|(_, also)| also.iter().copied());
     std::iter::once(first).chain(also)
+}
+
+/// Whether a word of a key says that the values are states.
+pub(super) fn has_state_key(name: &Name) -> bool {
+    name.is(Fact::State, |words| words.iter().any(|word| is_state_key(word)))
 }
 
 /// Whether the values of such a key are states.

@@ -8,12 +8,14 @@
 //! In: a request with a superlative, the only list with that field, and the sentence of the answer that names rows
 //! of it. Out: one contradiction.
 
+use aho_corasick::AhoCorasick;
+
 use super::exchange::{Exchange, Outcome};
 use super::extremes::limits_time;
 use super::sources::names_of;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
-use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Field, Record};
 
 /// Superlatives, and whether they ask for the largest values; none: it depends on the field.
@@ -31,6 +33,10 @@ const SUPERLATIVES: [(&str, Option<bool>); 12] = [
     ("best", None),
     ("worst", None),
 ];
+// Finds any superlative, also inside of other words.
+regex!(
+    FORMS: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(SUPERLATIVES.map(|(form, _)| form))
+);
 /// Words of fields of which a larger value is the better one.
 const GOOD: [&str; 16] = [
     "completion",
@@ -65,10 +71,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if exchange.task.len() > MAX_REQUEST || exchange.task.matches('?').count() != 1 {
         return;
     }
-    let asked = exchange.asked();
-    if !contains_any(asked, &SUPERLATIVES.map(|(form, _)| form)) {
+    // Most requests have none, and then their words are not read.
+    if !FORMS.is_match(exchange.task) {
         return;
     }
+    let asked = exchange.asked();
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
     let (Some((form, most)), None) = (superlatives.next(), superlatives.next()) else { return };
     if limits_time(exchange.task) || exchange.language.classes(exchange.task).has_any(LIMITS) {

@@ -17,7 +17,7 @@ use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::Clause;
-use crate::measure::records::{Field, Record};
+use crate::measure::records::{Fact, Field, Name, Record};
 use crate::measure::vocabulary::{self, Meaning};
 
 /// Words of keys of amounts in hundredths.
@@ -33,7 +33,9 @@ const MAX_KNOWN: usize = 200;
 const OTHERS: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    if exchange.spends(exchange.sources.fields()) {
+    // Most results have none of these keys.
+    let has_key = |source: &Source<'_>| source.may_have_key(may_be_of_refund);
+    if exchange.spends(exchange.sources.fields()) && exchange.sources.structured.iter().any(has_key) {
         check_amount(exchange, outcome);
         if outcome.findings.is_empty() {
             check_count(exchange, outcome);
@@ -41,10 +43,20 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The fields of records that are no rows of lists.
+/// Whether a key has a word for a refund or for an amount.
+fn may_be_of_refund(name: &Name) -> bool {
+    let is_of = |word: &String| [Meaning::Refund, Meaning::Amount].iter().any(|of| vocabulary::is(word, *of));
+    name.is(Fact::Refund, |words| words.iter().any(is_of))
+}
+
+/// The fields of records that are no rows of lists, with such keys. Most results have none of them.
 fn singles<'e>(exchange: &'e Exchange<'_>) -> impl Iterator<Item = (&'e Source<'e>, &'e Record, &'e Field)> {
-    let records = exchange.sources.records().filter(|(.., record)| record.list.is_none());
-    records.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, record, field)))
+    let sources = exchange.sources.structured.iter().filter(|source| source.may_have_key(may_be_of_refund));
+    let records = sources.flat_map(|source| source.records().map(move |(_, record)| (source, record)));
+    let fields = records
+        .filter(|(_, record)| record.list.is_none())
+        .flat_map(|(source, record)| record.fields.iter().map(move |field| (source, record, field)));
+    fields.filter(|(.., field)| may_be_of_refund(&field.name))
 }
 
 /// Whether a tool pays back or looks up what was paid back.
@@ -60,7 +72,7 @@ fn is_amount_key(field: &Field, source: &Source<'_>) -> bool {
     let is_unit = |word: &str| MINOR.contains(&word) || currency::is_code(word);
     let has_main = field.name.iter().any(|word| is_refund(word))
         || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
-    let is_count = matches!(&*field.name, [word] if word.ends_with("ed"));
+    let is_count = matches!(&**field.name, [word] if word.ends_with("ed"));
     let is_plain = |word: &String| is_refund(word) || is_amount(word) || is_unit(word) || word == "total";
     has_main
         && field.name.iter().all(is_plain)
@@ -171,7 +183,7 @@ fn check_count(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
     };
-    let is_count = |field: &Field| matches!(&*field.name, [word] if word.ends_with("ed") && vocabulary::is(word, Meaning::Refund));
+    let is_count = |field: &Field| matches!(&**field.name, [word] if word.ends_with("ed") && vocabulary::is(word, Meaning::Refund));
     let mut counts = singles(exchange).filter_map(|(source, _, field)| {
         let is_small = |n: &f64| n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n);
         let n = field.number().filter(is_small).filter(|_| is_count(field) && is_of_refund(source))?;

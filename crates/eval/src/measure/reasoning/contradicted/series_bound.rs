@@ -51,7 +51,8 @@ const NO_VALUES: [&str; 14] = [
 type Stated<'a> = (f64, bool, &'a str);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let Some((bound, is_upper, sentence)) = stated(exchange).or_else(|| denied(exchange)) else { return };
+    let stated = exchange.has_digits.then(|| stated(exchange)).flatten();
+    let Some((bound, is_upper, sentence)) = stated.or_else(|| denied(exchange)) else { return };
     // "Except", "only", "about": it is no statement about all.
     if exchange.language.places(sentence, exchange.memo).all().has_any(LIMITS) {
         return;

@@ -15,7 +15,7 @@ use super::row_values::Statement;
 use super::sources::{Source, names_of};
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::reasoning::statements::{contains_words, words_of};
-use crate::measure::records::{Field, Name, Record, Scalar};
+use crate::measure::records::{Fact, Field, Name, Record, Scalar};
 use crate::measure::vocabulary::{self, Meaning};
 
 /// Shortest key and value by which objects are told apart, and shortest number.
@@ -72,9 +72,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// Whether a result has two objects under keys, or a column of a year.
 fn has_siblings(source: &Source<'_>) -> bool {
-    let records = || source.parsed.0.iter().flat_map(|parsed| &parsed.records);
-    records().filter(|record| is_object(record)).nth(1).is_some()
-        || records().any(|record| record.fields.iter().any(|field| year_in(&field.name).is_some()))
+    source.records().filter(|(_, record)| is_object(record)).nth(1).is_some() || source.may_have_key(has_year)
+}
+
+fn has_year(name: &Name) -> bool {
+    name.is(Fact::Year, |words| year_in(words).is_some())
 }
 
 fn is_object(record: &Record) -> bool {
@@ -171,7 +173,7 @@ fn is_only(exchange: &Exchange<'_>, field: &Field) -> bool {
 }
 
 /// The year of a key with its other words.
-fn year_in(name: &Name) -> Option<(u32, Vec<&String>)> {
+fn year_in(name: &[String]) -> Option<(u32, Vec<&String>)> {
     let year = |word: &String| word.parse().ok().filter(|year: &u32| (1900..2100).contains(year));
     let mut years = name.iter().filter_map(year);
     let (first, None) = (years.next()?, years.next()) else { return None };
@@ -188,7 +190,7 @@ fn of_years<'a>(
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let first =
-        parsed.records.iter().find(|record| record.fields.iter().any(|f| year_in(&f.name).is_some()))?;
+        parsed.records.iter().find(|record| record.fields.iter().any(|field| has_year(&field.name)))?;
     let columns: Vec<(u32, Vec<&String>)> = first.fields.iter().filter_map(|f| year_in(&f.name)).collect();
     let years = |words: &str| -> Vec<u32> {
         let mut years: Vec<u32> =

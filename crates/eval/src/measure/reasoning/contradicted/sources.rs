@@ -14,7 +14,7 @@ use crate::measure::conversation::prompt_texts;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::statements::words_of;
-use crate::measure::records::{Field, Record, Scalar, Structure};
+use crate::measure::records::{Field, Name, Record, Scalar, Structure};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
@@ -39,6 +39,16 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// The records of the result, each with its index.
+    pub(super) fn records(&self) -> impl Iterator<Item = (usize, &Record)> {
+        self.parsed.0.iter().flat_map(|parsed| &parsed.records).enumerate()
+    }
+
+    /// Whether a field of the result may have such a key.
+    pub(super) fn may_have_key(&self, is: impl FnMut(&Name) -> bool) -> bool {
+        self.parsed.0.as_ref().is_some_and(|parsed| parsed.may_have_key(is))
+    }
+
     /// Whether the state of a record is known not to have changed.
     pub(super) fn is_current(&self, record: usize) -> bool {
         !self.stale.get_or_init(|| self.find_stale()).get(record).copied().unwrap_or_default()
@@ -48,7 +58,7 @@ impl Source<'_> {
     pub(super) fn is_set_later(&self, field: &Field) -> bool {
         let later = self.made.iter().filter(|call| call.start > self.call.start);
         let mut arguments = later.filter_map(|call| call.parsed.as_deref()?.as_object());
-        arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| identifier_words(key) == *field.name))
+        arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| *identifier_words(key) == **field.name))
     }
 
     fn find_stale(&self) -> Vec<bool> {
@@ -81,6 +91,8 @@ pub(super) struct Sources<'a> {
     pub seen: Vec<&'a Text>,
     /// See [`Sources::unstructured`].
     unstructured: OnceCell<Vec<&'a Text>>,
+    /// See [`Sources::fields`].
+    fields: OnceCell<usize>,
     /// Messages of the user.
     pub from_user: Vec<&'a Text>,
     /// Arguments of the calls.
@@ -114,6 +126,7 @@ impl<'a> Sources<'a> {
             prose: Vec::new(),
             calls: made.clone(),
             unstructured: OnceCell::new(),
+            fields: OnceCell::new(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
             from_user: from_user.chain(task).collect(),
             passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
@@ -138,16 +151,16 @@ impl<'a> Sources<'a> {
         (!made.is_empty()).then_some(sources)
     }
 
+    /// The number of fields of all records.
     pub(super) fn fields(&self) -> usize {
-        self.records().map(|(_, _, record)| record.fields.len()).sum()
+        *self.fields.get_or_init(|| self.records().map(|(_, _, record)| record.fields.len()).sum())
     }
 
     /// All records, with their source and their index in it.
     pub(super) fn records(&self) -> impl Iterator<Item = (&Source<'a>, usize, &Record)> {
-        self.structured.iter().flat_map(|source| {
-            let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
-            records.enumerate().map(move |(at, record)| (source, at, record))
-        })
+        self.structured
+            .iter()
+            .flat_map(|source| source.records().map(move |(at, record)| (source, at, record)))
     }
 
     /// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A

@@ -6,7 +6,7 @@
 
 use super::clause_subject;
 use super::exchange::{Exchange, Outcome};
-use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
+use super::predicates::{Assertion, Predicate, assertion, has_state_key, with_consequences};
 use super::sources::{Source, names_of};
 use super::universal_claims::{self, Row};
 use crate::measure::identifier::identifier_words;
@@ -52,7 +52,15 @@ struct Fact<'a> {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let facts: Vec<Fact<'_>> = exchange.sources.records().flat_map(|(s, at, r)| facts_of(s, at, r)).collect();
+    // Most results have neither flags nor states.
+    let may_have = |source: &&Source<'_>| {
+        let has_flags = source.parsed.0.as_ref().is_some_and(|parsed| parsed.has_flags);
+        has_flags || source.may_have_key(has_state_key)
+    };
+    let of_source =
+        |source| Source::records(source).flat_map(move |(at, record)| facts_of(source, at, record));
+    let facts: Vec<Fact<'_>> =
+        exchange.sources.structured.iter().filter(may_have).flat_map(of_source).collect();
     let mut predicates: Vec<&Predicate> = Vec::new();
     if !exchange.spends(facts.len()) {
         return;
@@ -207,7 +215,7 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
                     None => add(Predicate::Key(words), *value, field),
                 }
             }
-            Scalar::Text(text) if field.name.iter().any(|word| is_state_key(word)) => {
+            Scalar::Text(text) if has_state_key(&field.name) => {
                 let words = text.replace(['_', '-'], " ");
                 // A conclusion may be a noun.
                 let known = assertion(match words.as_str() {

@@ -4,6 +4,10 @@
 //! of that kind, whichever they are, and another number of those counted before is of it. In the same way, a statement
 //! that gives the number of all things and a total of theirs is refuted by the table of these things below it.
 
+use std::convert::Infallible;
+
+use memchr::memmem::Finder;
+
 use super::exchange::{Exchange, Outcome};
 use super::partial_totals::says_part;
 use crate::measure::defects::Defect;
@@ -16,6 +20,8 @@ const MAX_ROWS: usize = 400;
 const MAX_COLUMNS: usize = 12;
 /// Words for those counted before.
 const THEM: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
+// What each of them begins with.
+regex!(OF: Finder<'static> = Ok::<_, Infallible>(Finder::new(" of ")));
 /// Letters at the beginning that words of one kind share: "breached" and "breaching".
 const STEM: usize = 5;
 /// Letters that the name of a column and a word share: "failures" and "failed".
@@ -32,14 +38,16 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 fn count(clause: &Clause<'_>) -> Option<usize> {
     let is_count = |word: &str| match word.parse::<usize>() {
         Ok(n) => Some(n),
-        Err(_) => (2..=20).find(|n| numbers::is_spelled(*n, word)),
+        Err(_) => numbers::from_word(word),
     };
     let mut counts = clause.words.split_whitespace().filter_map(is_count);
     counts.next().filter(|_| counts.next().is_none())
 }
 
 fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let is_of_them = |clause: &Clause<'_>| contains_any(&clause.words, &THEM);
+    let is_of_them = |clause: &Clause<'_>| {
+        OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &THEM)
+    };
     for pair in exchange.clauses.windows(2) {
         let [whole, part] = pair else { continue };
         if !is_of_them(part) || is_of_them(whole) || part.negated || whole.negated {

@@ -5,7 +5,7 @@
 //! that no call has.
 
 use super::super::missing_announced_call::instruction_texts;
-use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, counted, is_near, is_unit_of, passed};
+use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, counted, is_near, is_unit_of};
 use crate::measure::language::{Language, classes};
 use crate::measure::numbers;
 use crate::recognise::Call;
@@ -17,7 +17,7 @@ impl<'a> Run<'a> {
         let is_quantity = |key: &[String]| {
             key.len() == 1 && key.iter().any(|word| matches!(word.as_str(), "qty" | "quantity"))
         };
-        let quantities = |call: &'a Call| passed(call).filter(move |(key, _)| is_quantity(key));
+        let quantities = |call: &'a Call| self.passed(call).filter(move |(key, _)| is_quantity(key));
         if !self.actions.iter().any(|call| quantities(call).next().is_some()) {
             return None;
         }
