@@ -155,7 +155,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Whether a text may have white space that is not ASCII, or "’", which begin with one of a few bytes.
-pub(super) fn may_have_wide_space(text: &str) -> bool {
+fn may_have_wide_space(text: &str) -> bool {
     let bytes = text.as_bytes();
     !text.is_ascii()
         && (memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some())

@@ -6,7 +6,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::language::{WordClass, names};
-use crate::measure::reasoning::statements::{may_have_wide_space, words_of};
+use crate::measure::reasoning::statements::words_of;
 use crate::measure::records::Scalar;
 use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
@@ -21,7 +21,7 @@ const MAX_ANSWER: usize = 3_000;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &**exchange.prose;
-    if prose.len() > MAX_ANSWER || exchange.clauses.is_empty() || !may_have_name(prose) {
+    if prose.len() > MAX_ANSWER || exchange.clauses.is_empty() {
         return;
     }
     let is_sign = |c: char| !c.is_alphanumeric();
@@ -95,53 +95,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// Bytes among which a capital letter is looked for at once.
-const AT_ONCE: usize = 16;
-
-/// Whether two words beside each other may be capitalised: they have a capital letter, or are not ASCII.
-fn may_have_name(text: &str) -> bool {
-    let is_capital = |byte: &u8| byte.is_ascii_uppercase() | !byte.is_ascii();
-    let end = |text: &[u8]| text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
-    let mut rest = text.as_bytes();
-    if may_have_wide_space(text) {
-        return true;
-    }
-    let has_one = |chunk: &[u8]| chunk.iter().fold(false, |is, byte| is | is_capital(byte));
-    while let Some(chunk) = rest.chunks(AT_ONCE).position(has_one) {
-        let from = rest.get(chunk * AT_ONCE..).unwrap_or_default();
-        let from = from.get(from.iter().position(is_capital).unwrap_or_default()..).unwrap_or_default();
-        let (_, behind) = from.split_at(end(from));
-        let (next, behind) = behind.trim_ascii_start().split_at(end(behind.trim_ascii_start()));
-        if next.iter().any(is_capital) {
-            return true;
-        }
-        rest = behind;
-    }
-    false
-}
-
 /// Whether all words are capitalised.
 fn is_name(words: &[&str]) -> bool {
     words.iter().all(|word| word.starts_with(char::is_uppercase))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_looked_for_where_two_words_may_be_capitalised() {
-        for text in [
-            "It is Team  Osprey.",
-            "The (Team",
-            "Über Ärzte",
-            "a\u{a0}b",
-            "the very long sentence of Team Osprey",
-        ] {
-            assert!(may_have_name(text), "{text}");
-        }
-        for text in ["", "The team won. It is late.", "we met Ana and Ben", "naïve team"] {
-            assert!(!may_have_name(text), "{text}");
-        }
-    }
 }
