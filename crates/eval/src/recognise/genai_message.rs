@@ -168,7 +168,8 @@ mod tests {
         let fast = read(json, &mut reader);
         let fast = fast.map(|(message, len)| (message, len, reader.finish, reader.withheld));
         let mut reader = MessageReader::new(texts);
-        let whole = Node::first_json(json, MAX_DEPTH).and_then(|(node, len)| Some((reader.single(&node)?, len)));
+        let whole =
+            Node::first_json(json, MAX_DEPTH).and_then(|(node, len)| Some((reader.single(&node)?, len)));
         [fast, whole.map(|(message, len)| (message, len, reader.finish, reader.withheld))]
     }
 
