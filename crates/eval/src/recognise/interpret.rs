@@ -22,6 +22,9 @@ use super::table::Table;
 use super::texts::Texts;
 use super::{errors, plans, tool};
 
+/// Where in the trace a text is: its address and length.
+type TextAddress = (*const u8, usize);
+
 /// Interprets the spans of one trace.
 pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
@@ -35,8 +38,8 @@ pub(crate) struct Interpreter<'t> {
     pub(super) last_instructions: Option<(*const u8, usize, Parts)>,
     /// The tool definitions of the last span that has any, by their texts.
     definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
-    /// The tools of the last span that has any, by the addresses and lengths of their texts in the trace.
-    last_tools: Option<(Vec<(*const u8, usize)>, Vec<ToolDefinition>)>,
+    /// The tools of the last span that has any, by their texts in the trace.
+    last_tools: Option<(Vec<TextAddress>, Vec<ToolDefinition>)>,
     /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
     pub(super) known_whole: Vec<*const u8>,
     /// The first messages of the last prompt, of which no part is hidden.

@@ -138,10 +138,13 @@ impl<'a> SpanScan<'a> {
 
     /// Removes everything, and keeps the allocations for the next span.
     fn clear(&mut self) {
-        (self.fields.clear(), self.flat.clear(), self.open.clear());
-        (self.events.clear(), self.flags.clear(), self.repeated.clear());
-        (self.name, self.status_message) = ("", "");
-        (self.status, self.retry_of, self.stated) = Default::default();
+        self.fields.clear();
+        self.flat.clear();
+        self.open.clear();
+        self.events.clear();
+        self.flags.clear();
+        self.repeated.clear();
+        (self.name, self.status_message, self.status, self.retry_of, self.stated) = Default::default();
         (self.has_field, self.has_flat, self.last_place, self.is_unsorted) = Default::default();
     }
 
