@@ -104,7 +104,7 @@ impl Annotator<'_> {
         let mut lengths = Vec::with_capacity(trace.tree.len());
         let findings = TraceFindings::new(self);
         let mut writer = attributes::Writer::new(self, &findings);
-        let mut sources = Sources::new(EVENT_ATTRIBUTES);
+        let mut sources = emission.has(Emit::SpanEvents).then(|| Sources::new(EVENT_ATTRIBUTES));
         // The journal stores annotations without the skews of spans.
         let has_skew = trace.tree.has_skew();
         let mut rest = &sorted[..];
@@ -126,9 +126,9 @@ impl Annotator<'_> {
             if emission.has(Emit::BraintrustScores) && !kept {
                 self.braintrust_scores(&mut appended, i, own);
             }
-            if emission.has(Emit::SpanEvents) {
+            if let Some(sources) = &mut sources {
                 for explained in own {
-                    self.span_event(&mut appended, *explained, &mut sources, &findings);
+                    self.span_event(&mut appended, *explained, sources, &findings);
                 }
             }
             lengths.push(appended.len() - start);

@@ -88,11 +88,10 @@ fn pattern(text: &str) -> String {
     let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or_default();
     let mut words: Vec<String> = Vec::new();
     let text = without_quoted(text);
-    // A URL is one word.
-    let split = |word: &'_ str| !word.contains("://");
-    let pieces = text
-        .split_whitespace()
-        .flat_map(|word| word.split(move |c: char| split(word) && ",;:()[]{}<>=".contains(c)));
+    let pieces = text.split_whitespace().flat_map(|word| {
+        let is_url = word.contains("://");
+        word.split(move |c: char| !is_url && ",;:()[]{}<>=".contains(c))
+    });
     for word in pieces {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '#' && c != '/');
         let variable = word.chars().any(|c| c.is_numeric() || "/\\@#".contains(c)) || word.len() > MAX_WORD;

@@ -158,7 +158,7 @@ fn check_required_tool(
     /// Shorter answers are small talk, which needs no tool.
     const MIN_WORDS: usize = 5;
     let agent = output.answers.filter(|_| !context.trace.incomplete)?;
-    let offered = if view.tools.is_empty() { &agent.tools[..] } else { &view.tools[..] };
+    let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
     let wanted = match rule {
         OutputRule::UseTool(name) => Some(name.as_str()),
         _ => None,

@@ -6,7 +6,7 @@ use verdict_otlp::work;
 
 use super::agent_trace::{Agent, Call, Phase};
 use super::framing::{Frame, Frames};
-use super::message::{Message, Part, Role, Text, ToolDefinition, Tools};
+use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
@@ -161,9 +161,9 @@ pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut T
         } else if agent.answer_content == Content::Absent {
             agent.answer_content = view.output_content;
         }
-        for tool in view.tools.iter() {
+        for tool in view.tools {
             if agent.tools.len() < MAX_TOOLS && agent.tools.iter().all(|known| known.name != tool.name) {
-                agent.tools.push(tool.clone());
+                agent.tools.push(tool);
             }
         }
     }
@@ -221,14 +221,8 @@ fn adopt(tree: &Tree, views: &[SpanView], agents: &mut [Agent], texts: &mut Text
 fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     let mut out: Vec<ToolDefinition> = Vec::new();
     let mut known: HashMap<Text, usize> = HashMap::new();
-    let mut before: Option<&Tools> = None;
     for &at in agent.llms.iter().chain([&agent.at]) {
-        // Mostly all calls offer the same tools.
-        let tools = &views[at].tools;
-        if before.replace(tools).is_some_and(|before| before.same(tools)) {
-            continue;
-        }
-        for definition in tools.iter() {
+        for definition in &views[at].tools {
             match known.get(&definition.name).and_then(|&i| out.get_mut(i)) {
                 Some(bare) if bare.parameters.is_none() && definition.parameters.is_some() => {
                     *bare = definition.clone();

@@ -162,8 +162,11 @@ mod tests {
         r#""text":"other""#,
     ];
 
+    /// A message, its length, the finish reasons, and whether a block was recorded without its content.
+    type Outcome = (Message, usize, Vec<Text>, bool);
+
     /// Reads `json` as this module does and by its nodes.
-    fn both(json: &str, texts: &mut Texts) -> [Option<(Message, usize, Vec<Text>, bool)>; 2] {
+    fn both(json: &str, texts: &mut Texts) -> [Option<Outcome>; 2] {
         let mut reader = MessageReader::new(texts);
         let fast = read(json, &mut reader);
         let fast = fast.map(|(message, len)| (message, len, reader.finish, reader.withheld));

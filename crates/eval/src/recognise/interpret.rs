@@ -11,7 +11,7 @@ use verdict_otlp::trace::Kind;
 use super::flat_message::FlatMessage;
 use super::kind_rules::Order;
 use super::length_limit::LengthLimit;
-use super::message::{Parts, Text, ToolDefinition, Tools};
+use super::message::{Parts, Text, ToolDefinition};
 use super::message_cache::MessageCache;
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
@@ -21,6 +21,9 @@ use super::span_view::{Content, SpanView, Tokens};
 use super::table::Table;
 use super::texts::Texts;
 use super::{errors, plans, tool};
+
+/// Where in the trace a text is: its address and length.
+type TextAddress = (*const u8, usize);
 
 /// Interprets the spans of one trace.
 pub(crate) struct Interpreter<'t> {
@@ -35,8 +38,8 @@ pub(crate) struct Interpreter<'t> {
     pub(super) last_instructions: Option<(*const u8, usize, Parts)>,
     /// The tool definitions of the last span that has any, by their texts.
     definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
-    /// The tools of the last span that has any, by the addresses and lengths of their texts in the trace.
-    last_tools: Option<(Vec<(*const u8, usize)>, Tools)>,
+    /// The tools of the last span that has any, by their texts in the trace.
+    last_tools: Option<(Vec<TextAddress>, Vec<ToolDefinition>)>,
     /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
     pub(super) known_whole: Vec<*const u8>,
     /// The first messages of the last prompt, of which no part is hidden.
@@ -218,11 +221,11 @@ impl Interpreter<'_> {
     /// Token counts, of attributes of their own or of a map.
     fn tokens(&self, scan: &SpanScan<'_>) -> Tokens {
         let usage = match self.value(scan, Field::Usage) {
-            Lookup::Found((_, value)) => Node::decoded(value),
-            _ => Node::Null,
+            Lookup::Found((_, value)) => Some(Node::decoded(value)),
+            _ => None,
         };
-        let count =
-            |field, keys: &[&str]| self.count(scan, field).or_else(|| usage.any(keys).and_then(Node::count));
+        let of_map = |keys: &[&str]| usage.as_ref()?.any(keys)?.count();
+        let count = |field, keys: &[&str]| self.count(scan, field).or_else(|| of_map(keys));
         let input = count(Field::TokensInput, &["input_tokens", "input", "prompt_tokens", "inputTokens"]);
         let output =
             count(Field::TokensOutput, &["output_tokens", "output", "completion_tokens", "outputTokens"]);
@@ -258,12 +261,12 @@ impl Interpreter<'_> {
     }
 
     /// The tools that a span offers.
-    fn definitions(&mut self, scan: &SpanScan<'_>) -> Tools {
+    fn definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
         let whole = scan.candidates(Field::ToolDefinitions).iter().map(|(_, _, value)| value);
         let flat = scan.leaves(Field::ToolDefinitions).iter().map(|leaf| &leaf.value);
         let mut texts = whole.chain(flat).map(Value::as_str).peekable();
         if texts.peek().is_none() {
-            return Tools::default();
+            return Vec::new();
         }
         let addresses = texts.map(|text| text.map(|text| (text.as_ptr(), text.len())));
         if let Some((known, tools)) = &self.last_tools
@@ -277,12 +280,12 @@ impl Interpreter<'_> {
     }
 
     /// Tool definitions of the first candidate that has schemas, else of the first one.
-    fn read_definitions(&mut self, scan: &SpanScan<'_>) -> Tools {
-        let mut best = Tools::default();
+    fn read_definitions(&mut self, scan: &SpanScan<'_>) -> Vec<ToolDefinition> {
+        let mut best: Vec<ToolDefinition> = Vec::new();
         for (nth, (_, _, value)) in scan.candidates(Field::ToolDefinitions).iter().enumerate() {
-            let read: Tools = match value {
-                Value::Str(s) => self.definitions_of(nth, s).into(),
-                value => tool::definitions(&Node::of(*value), &mut self.texts).into(),
+            let read = match value {
+                Value::Str(s) => self.definitions_of(nth, s).to_vec(),
+                value => tool::definitions(&Node::of(*value), &mut self.texts),
             };
             if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
                 best = read;
@@ -292,7 +295,7 @@ impl Interpreter<'_> {
             return best;
         }
         let flat = self.flat_definitions(scan.leaves(Field::ToolDefinitions));
-        if flat.is_empty() { best } else { flat.into() }
+        if flat.is_empty() { best } else { flat }
     }
 
     fn flat_definitions(&mut self, leaves: &[FlatAttribute<'_>]) -> Vec<ToolDefinition> {

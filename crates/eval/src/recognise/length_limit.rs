@@ -186,10 +186,10 @@ fn any_text<'a>(scan: &SpanScan<'a>, mut is: impl FnMut(&'a str) -> bool) -> boo
     scan.fields.iter().any(|(_, _, value)| is_new(*value))
         || scan.flat.iter().any(|leaf| !leaf.is_repeated && is_new(leaf.value))
         || scan.open.iter().any(|(_, _, _, value)| is_new(*value))
-        || scan
-            .events
-            .iter()
-            .any(|e| Attributes::new(e.message, e.attributes).any(|(_, value)| is_new(value)))
+        || {
+            let mut of_events = scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
+            of_events.any(|(_, value)| is_new(value))
+        }
 }
 
 #[cfg(test)]

@@ -158,36 +158,6 @@ pub struct ToolDefinition {
     pub parameters: Option<Arc<serde_json::Value>>,
 }
 
-/// Tools offered to a model. Every model call of a run offers the same ones, so they share them.
-#[derive(Clone, Debug, Default)]
-pub struct Tools(Option<Arc<[ToolDefinition]>>);
-
-impl Tools {
-    /// Whether both are the same allocation.
-    pub(crate) fn same(&self, other: &Tools) -> bool {
-        self.0.as_ref().zip(other.0.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b))
-    }
-}
-
-impl Deref for Tools {
-    type Target = [ToolDefinition];
-    fn deref(&self) -> &[ToolDefinition] {
-        self.0.as_deref().unwrap_or_default()
-    }
-}
-
-impl From<Arc<[ToolDefinition]>> for Tools {
-    fn from(tools: Arc<[ToolDefinition]>) -> Tools {
-        Tools(Some(tools))
-    }
-}
-
-impl From<Vec<ToolDefinition>> for Tools {
-    fn from(tools: Vec<ToolDefinition>) -> Tools {
-        Tools((!tools.is_empty()).then(|| tools.into()))
-    }
-}
-
 /// The text parts of messages, joined by newlines.
 pub(crate) fn plain(messages: &[Message]) -> Cow<'_, str> {
     let parts = messages.iter().flat_map(|m| &m.parts);

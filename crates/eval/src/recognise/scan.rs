@@ -144,8 +144,7 @@ impl<'a> SpanScan<'a> {
         self.events.clear();
         self.flags.clear();
         self.repeated.clear();
-        (self.name, self.status_message) = ("", "");
-        (self.status, self.retry_of, self.stated) = Default::default();
+        (self.name, self.status_message, self.status, self.retry_of, self.stated) = Default::default();
         (self.has_field, self.has_flat, self.last_place, self.is_unsorted) = Default::default();
     }
 
@@ -165,8 +164,7 @@ impl<'a> SpanScan<'a> {
             }
             self.leaf(same, true, 0);
             earlier.extend_run(before, fields.rest(), self.sorted_leaves());
-            let most = MAX_FOUND.saturating_sub(self.found());
-            if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), most) {
+            if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), self.room()) {
                 self.flat.extend(leaves.iter().map(|leaf| FlatAttribute { is_repeated: true, ..*leaf }));
                 self.last_place = self.flat.last().map_or(0, FlatAttribute::place);
                 fields.continue_at(rest);
@@ -299,11 +297,12 @@ impl<'a> SpanScan<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.found() >= MAX_FOUND
+        self.room() == 0
     }
 
-    fn found(&self) -> usize {
-        self.fields.len() + self.flat.len() + self.open.len()
+    /// The number of attributes that may still be collected.
+    fn room(&self) -> usize {
+        MAX_FOUND.saturating_sub(self.fields.len() + self.flat.len() + self.open.len())
     }
 
     /// The number of leaves of lists, if they are in their order.

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use memchr::memmem::Finder;
 use verdict_otlp::trace::Kind;
 
-use super::message::{Message, Part, Text, ToolRequest, Tools, plain};
+use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 
 verdict_otlp::labelled_enum! {
     /// Whether an input or output was recorded, as a whole.
@@ -144,7 +144,7 @@ pub struct SpanView {
     /// The result of a TOOL, RETRIEVER or MEMORY span as text.
     pub result: Option<Text>,
     /// Tools offered to the model or declared by the agent.
-    pub tools: Tools,
+    pub tools: Vec<ToolDefinition>,
     pub input_content: Content,
     pub output_content: Content,
     /// Finish reasons as recorded (`stop`, `length`, `tool_calls`, ...).

@@ -28,7 +28,7 @@ impl Interpreter<'_> {
         let (arguments, seen) = self.arguments(scan, &tool::parameter_names(schema.as_deref()));
         view.input_content = seen;
         if schema.is_some() || description.is_some() {
-            view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }].into();
+            view.tools = vec![ToolDefinition { name: name.clone(), description, parameters: schema }];
         }
         let id = self
             .text(scan, Field::CallId)

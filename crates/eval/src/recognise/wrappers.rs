@@ -103,6 +103,9 @@ const MAX_SPANS: usize = 500;
 /// The nearest spans of `kind` below `at` that belong to the same agent, in order.
 fn nearest_below(tree: &Tree, views: &[SpanView], at: Idx, kind: Kind) -> Vec<Idx> {
     let mut out = Vec::new();
+    if tree.children(at).is_empty() {
+        return out;
+    }
     let mut stack: Vec<Idx> = tree.children(at).iter().copied().take(MAX_SPANS).collect();
     for _ in 0..MAX_SPANS {
         let Some(i) = stack.pop() else { break };

@@ -44,10 +44,13 @@ impl Table {
     }
 
     /// Whether an instrumentation cut the text off and wrote so at its end.
+    #[inline]
     pub(crate) fn is_marked_as_cut(&self, text: &str) -> bool {
-        if !matches!(text.as_bytes().last(), Some(b']' | b'>' | b')' | b'.' | b'"')) {
-            return false;
-        }
+        matches!(text.as_bytes().last(), Some(b']' | b'>' | b')' | b'.' | b'"'))
+            && self.ends_with_marker(text)
+    }
+
+    fn ends_with_marker(&self, text: &str) -> bool {
         let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
         let last = text.as_bytes().last().map(u8::to_ascii_lowercase);
         let is_end = |[at_last, before]: &[ByteSet; 2]| {
