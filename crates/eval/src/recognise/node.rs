@@ -8,7 +8,6 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::de::StrRead;
 use verdict_otlp::Value;
 
 /// Maximum number of nodes in one value. A 16 KB prompt has a few hundred.

@@ -13,7 +13,8 @@
 //! | `supported`, `detect`, `gate` | the languages that rules read; the language of a text; whether a rule can read it |
 //! | `compiler`, `lists` | a data file, compiled |
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
-//! | `sentence` | the sentences of a text, as words |
+//! | `sentence`, `kind` | the sentences of a text, as words; what they are in a text that answers nothing |
+//! | `reading` | what is read of a text once for each trace |
 //! | `claim`, `request` | claims of actions and work; words of instructions |
 //! | `verb_finder` | which forms of verbs a sentence may have |
 
@@ -21,9 +22,11 @@ mod claim;
 mod compiler;
 mod detect;
 mod gate;
+mod kind;
 mod supported;
 mod lists;
 pub(crate) mod names;
+mod reading;
 mod request;
 mod sentence;
 mod verb_finder;
@@ -31,13 +34,13 @@ mod word_class;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use gate::{Readable, classes_in, is_english, is_english_alone, readable};
-use std::cell::{OnceCell, RefCell};
-use std::ops::Range;
+pub(crate) use kind::Kind;
 use std::rc::Rc;
 pub(crate) use supported::Language;
 
 use compiler::Pattern;
 use lists::{List, Lists};
+use reading::{Reading, TAIL_BYTES};
 pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
 use sentence::Split;
@@ -47,10 +50,6 @@ use super::Memo;
 use super::excerpt::{clip, clip_end};
 use crate::recognise::Text;
 
-/// Bytes at the beginning and at the end of a text that are read. Statements about an answer as a whole
-/// are in these parts.
-const HEAD_BYTES: usize = 12 * 1024;
-const TAIL_BYTES: usize = 4 * 1024;
 /// A text of at most so many bytes may consist of words that all languages could share. It is compared with
 /// the patterns of every language.
 const SHORT_BYTES: usize = 120;
@@ -150,108 +149,6 @@ pub(crate) struct Invention<'t> {
     pub sentence: &'t str,
     /// The sentence assumes something, which need not be data in place of others.
     pub is_assumption: bool,
-}
-
-/// What is read of a text before anything is searched in it.
-#[derive(Debug, Default)]
-struct Reading {
-    language: OnceCell<detect::Detected>,
-    /// The sentences of the text by language: one that is known, all for a short text in an unknown one.
-    split: RefCell<Vec<(Language, Rc<Split>)>>,
-    /// By language, the claims of done actions.
-    done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
-    /// By language, the words of closed classes.
-    places: RefCell<Vec<(Language, Rc<Places>)>>,
-    /// By language and sentence, the kinds that were asked for.
-    kinds: RefCell<Vec<(Language, Vec<KnownKinds>)>>,
-}
-
-/// Which kinds a sentence was compared with, and which of them it is: a bit for each [`Kind`].
-#[derive(Clone, Copy, Default, Debug)]
-struct KnownKinds {
-    compared: u8,
-    holds: u8,
-}
-
-/// A claim of a done action without its sentence, and which sentence it is.
-type DoneClaim = (usize, Claim<'static>);
-
-impl Reading {
-    /// The reading of a text, shared by all that read it in the trace.
-    fn of(text: &str, memo: &Memo) -> Rc<Reading> {
-        memo.of_content(text, Reading::default)
-    }
-
-    /// The language of `text`, of which this is the reading.
-    fn language(&self, text: &str) -> detect::Detected {
-        *self.language.get_or_init(|| detect::detect(text))
-    }
-
-    /// The sentences of `text`, of which this is the reading.
-    fn split(&self, text: &str, language: Language) -> Rc<Split> {
-        let known =
-            self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
-        known.unwrap_or_else(|| {
-            let mut split = Split::default();
-            for part in head_and_tail(text) {
-                split.add(text, part, language.is_spaced(), &language.lists().contrast);
-            }
-            let split = Rc::new(split);
-            self.split.borrow_mut().push((language, Rc::clone(&split)));
-            split
-        })
-    }
-
-    /// The words of closed classes in `text`, of which this is the reading.
-    fn places(&self, text: &str, language: Language, memo: &Memo) -> Rc<Places> {
-        let known = self.places.borrow().iter().find(|(of, _)| *of == language).map(|(_, p)| p.clone());
-        known.unwrap_or_else(|| {
-            memo.budget.spend(1 + text.len() / 16);
-            let places = Rc::new(language.lists().classes.places(text));
-            self.places.borrow_mut().push((language, Rc::clone(&places)));
-            places
-        })
-    }
-
-    /// Whether the sentence `nth` of the text is of a kind.
-    fn holds(&self, kind: Kind, language: Language, nth: usize, sentence: &Sentence<'_>) -> bool {
-        let mut all = self.kinds.borrow_mut();
-        let at = all.iter().position(|(of, _)| *of == language).unwrap_or_else(|| {
-            all.push((language, Vec::new()));
-            all.len() - 1
-        });
-        let Some((_, known)) = all.get_mut(at) else { return kind.holds(sentence, language.lists()) };
-        if known.len() <= nth {
-            known.resize(nth + 1, KnownKinds::default());
-        }
-        let Some(known) = known.get_mut(nth) else { return kind.holds(sentence, language.lists()) };
-        let bit = 1 << kind as u8;
-        if known.compared & bit == 0 {
-            known.compared |= bit;
-            known.holds |= if kind.holds(sentence, language.lists()) { bit } else { 0 };
-        }
-        known.holds & bit != 0
-    }
-
-    /// The claims of done actions in `text`, of which this is the reading.
-    fn done(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
-        let known = self.done.borrow().iter().find(|(of, _)| *of == language).map(|(_, done)| done.clone());
-        known.unwrap_or_else(|| {
-            let (claims, split) = (&language.lists().claims, self.split(text, language));
-            let mut done = Vec::new();
-            // As in `ReadText::may_match`.
-            if !language.is_spaced() || claims.may_be_done(split.words()) {
-                for (nth, sentence) in split.sentences(text).enumerate() {
-                    let mut found = Vec::new();
-                    claims.find_done(&sentence, &mut found);
-                    done.extend(found.into_iter().map(|claim| (nth, claim.of(""))));
-                }
-            }
-            let done: Rc<[DoneClaim]> = done.into();
-            self.done.borrow_mut().push((language, Rc::clone(&done)));
-            done
-        })
-    }
 }
 
 /// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both
@@ -478,34 +375,6 @@ impl<'t> ReadText<'t> {
     }
 }
 
-/// What a sentence may be in a text that answers nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Refusal,
-    Inability,
-    /// Words in place of an answer that is not known: "unknown".
-    Nothing,
-    Error,
-    /// The run ended before an answer.
-    Stopped,
-    /// Apologies, thanks, advice, offers, attempts and questions.
-    Padding,
-}
-
-impl Kind {
-    fn holds(self, sentence: &Sentence<'_>, lists: &Lists) -> bool {
-        let asks = sentence.is_question;
-        match self {
-            Kind::Refusal => !asks && lists.refusal.finds(sentence),
-            Kind::Inability => !asks && lists.inability.finds(sentence),
-            Kind::Nothing => !asks && lists.nothing.is_all_of(sentence),
-            Kind::Error => !asks && lists.error.finds(sentence),
-            Kind::Stopped => !asks && lists.stopped.finds(sentence),
-            Kind::Padding => asks || lists.padding.finds(sentence),
-        }
-    }
-}
-
 /// The slice that contains only `language`.
 fn only(language: Language) -> &'static [Language] {
     const ALL: &[Language] = &Language::ALL;
@@ -514,13 +383,6 @@ fn only(language: Language) -> &'static [Language] {
 
 /// The work on the language of a text was counted.
 struct Counted;
-
-/// The parts of a text that are read; the second is empty unless the text is long.
-fn head_and_tail(text: &str) -> [Range<usize>; 2] {
-    let head = clip(text, HEAD_BYTES).len();
-    let tail = clip_end(text.get(head..).unwrap_or_default(), TAIL_BYTES).len();
-    [0..head, text.len() - tail..text.len()]
-}
 
 #[cfg(test)]
 mod tests;

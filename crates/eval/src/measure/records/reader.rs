@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
-use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 

@@ -1,0 +1,129 @@
+//! What is read of a text before anything is searched in it: its language, its sentences, its words of closed classes,
+//! and which kinds its sentences are; once for each trace, whatever reads the text.
+
+use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::claim::Claim;
+use super::detect;
+use super::kind::Kind;
+use super::sentence::{Sentence, Split};
+use super::supported::Language;
+use super::word_class::Places;
+use crate::measure::Memo;
+use crate::measure::excerpt::{clip, clip_end};
+
+/// Bytes at the beginning and at the end of a text that are read. Statements about an answer as a whole
+/// are in these parts.
+const HEAD_BYTES: usize = 12 * 1024;
+pub(super) const TAIL_BYTES: usize = 4 * 1024;
+
+/// What is read of a text before anything is searched in it.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    language: OnceCell<detect::Detected>,
+    /// The sentences of the text by language: one that is known, all for a short text in an unknown one.
+    split: RefCell<Vec<(Language, Rc<Split>)>>,
+    /// By language, the claims of done actions.
+    done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
+    /// By language, the words of closed classes.
+    places: RefCell<Vec<(Language, Rc<Places>)>>,
+    /// By language and sentence, the kinds that were asked for.
+    kinds: RefCell<Vec<(Language, Vec<KnownKinds>)>>,
+}
+
+/// Which kinds a sentence was compared with, and which of them it is: a bit for each [`Kind`].
+#[derive(Clone, Copy, Default, Debug)]
+struct KnownKinds {
+    compared: u8,
+    holds: u8,
+}
+
+/// A claim of a done action without its sentence, and which sentence it is.
+pub(super) type DoneClaim = (usize, Claim<'static>);
+
+impl Reading {
+    /// The reading of a text, shared by all that read it in the trace.
+    pub(super) fn of(text: &str, memo: &Memo) -> Rc<Reading> {
+        memo.of_content(text, Reading::default)
+    }
+
+    /// The language of `text`, of which this is the reading.
+    pub(super) fn language(&self, text: &str) -> detect::Detected {
+        *self.language.get_or_init(|| detect::detect(text))
+    }
+
+    /// The sentences of `text`, of which this is the reading.
+    pub(super) fn split(&self, text: &str, language: Language) -> Rc<Split> {
+        let known =
+            self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
+        known.unwrap_or_else(|| {
+            let mut split = Split::default();
+            for part in head_and_tail(text) {
+                split.add(text, part, language.is_spaced(), &language.lists().contrast);
+            }
+            let split = Rc::new(split);
+            self.split.borrow_mut().push((language, Rc::clone(&split)));
+            split
+        })
+    }
+
+    /// The words of closed classes in `text`, of which this is the reading.
+    pub(super) fn places(&self, text: &str, language: Language, memo: &Memo) -> Rc<Places> {
+        let known = self.places.borrow().iter().find(|(of, _)| *of == language).map(|(_, p)| p.clone());
+        known.unwrap_or_else(|| {
+            memo.budget.spend(1 + text.len() / 16);
+            let places = Rc::new(language.lists().classes.places(text));
+            self.places.borrow_mut().push((language, Rc::clone(&places)));
+            places
+        })
+    }
+
+    /// Whether the sentence `nth` of the text is of a kind.
+    pub(super) fn holds(&self, kind: Kind, language: Language, nth: usize, sentence: &Sentence<'_>) -> bool {
+        let mut all = self.kinds.borrow_mut();
+        let at = all.iter().position(|(of, _)| *of == language).unwrap_or_else(|| {
+            all.push((language, Vec::new()));
+            all.len() - 1
+        });
+        let Some((_, known)) = all.get_mut(at) else { return kind.holds(sentence, language.lists()) };
+        if known.len() <= nth {
+            known.resize(nth + 1, KnownKinds::default());
+        }
+        let Some(known) = known.get_mut(nth) else { return kind.holds(sentence, language.lists()) };
+        let bit = 1 << kind as u8;
+        if known.compared & bit == 0 {
+            known.compared |= bit;
+            known.holds |= if kind.holds(sentence, language.lists()) { bit } else { 0 };
+        }
+        known.holds & bit != 0
+    }
+
+    /// The claims of done actions in `text`, of which this is the reading.
+    pub(super) fn done(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
+        let known = self.done.borrow().iter().find(|(of, _)| *of == language).map(|(_, done)| done.clone());
+        known.unwrap_or_else(|| {
+            let (claims, split) = (&language.lists().claims, self.split(text, language));
+            let mut done = Vec::new();
+            // As in `ReadText::may_match`.
+            if !language.is_spaced() || claims.may_be_done(split.words()) {
+                for (nth, sentence) in split.sentences(text).enumerate() {
+                    let mut found = Vec::new();
+                    claims.find_done(&sentence, &mut found);
+                    done.extend(found.into_iter().map(|claim| (nth, claim.of(""))));
+                }
+            }
+            let done: Rc<[DoneClaim]> = done.into();
+            self.done.borrow_mut().push((language, Rc::clone(&done)));
+            done
+        })
+    }
+}
+
+/// The parts of a text that are read; the second is empty unless the text is long.
+fn head_and_tail(text: &str) -> [Range<usize>; 2] {
+    let head = clip(text, HEAD_BYTES).len();
+    let tail = clip_end(text.get(head..).unwrap_or_default(), TAIL_BYTES).len();
+    [0..head, text.len() - tail..text.len()]
+}
