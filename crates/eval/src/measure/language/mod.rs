@@ -43,11 +43,10 @@ use lists::{List, Lists};
 use reading::{Reading, TAIL_BYTES};
 pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
-use sentence::Split;
 pub(crate) use word_class::{Place, Places, Table, WordClass, WordClasses, classes, classes_of};
 
 use super::Memo;
-use super::excerpt::{clip, clip_end};
+use super::excerpt::clip_end;
 use crate::recognise::Text;
 
 /// A text of at most so many bytes may consist of words that all languages could share. It is compared with
