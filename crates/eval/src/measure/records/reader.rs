@@ -34,7 +34,7 @@ pub(super) struct Reader<'n> {
     from_tree: bool,
 }
 
-/// Where something is in a structure: under a name, in a record, in a list, with so many levels of JSON in strings left.
+/// Where a value is in a structure: under a name, in a record, in a list, with so many levels of JSON in strings left.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'v> {
     pub(super) name: &'v Name,
