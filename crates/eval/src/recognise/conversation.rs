@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use verdict_otlp::Value;
 use verdict_otlp::trace::{Kind, Status};
 
+use super::flat_attribute::FlatAttribute;
 use super::flat_message::FlatMessage;
 use super::interpret::{Interpreter, Lookup};
 use super::kind_rules::Order;
@@ -13,7 +14,7 @@ use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind, Meaning};
 use super::recorded_elsewhere::recorded_elsewhere;
-use super::scan::{FlatAttribute, SpanScan};
+use super::scan::SpanScan;
 use super::span_view::{Content, SpanView};
 use super::{event, message_cache};
 

@@ -3,8 +3,9 @@
 
 use verdict_otlp::Value;
 
+use super::flat_attribute::FlatAttribute;
 use super::overrides::LeafKind;
-use super::scan::{FlatAttribute, Statement};
+use super::statement::Statement;
 use super::table::{FlattenedList, KeyMeaning, Leaf, parse_index};
 
 /// An attribute of a flattened list.

@@ -3,10 +3,11 @@
 use verdict_otlp::trace::Kind;
 
 use super::event;
+use super::flat_attribute::FlatAttribute;
 use super::interpret::{Interpreter, Lookup};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
-use super::scan::{FlatAttribute, SpanScan};
+use super::scan::SpanScan;
 use super::span_view::{RecordedEvaluation, SpanView};
 
 impl Interpreter<'_> {

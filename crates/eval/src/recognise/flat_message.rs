@@ -1,8 +1,8 @@
 //! Messages of a flattened prompt, which the next prompt repeats.
 
+use super::flat_attribute::FlatAttribute;
 use super::message::Message;
 use super::overrides::LeafKind;
-use super::scan::FlatAttribute;
 
 /// A message of a flattened prompt, and the leaves that it was read from. The next prompt repeats most of them.
 pub(super) struct FlatMessage {

@@ -11,9 +11,8 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::message::{Message, Part, Role, ToolRequest};
-use super::message_cache::MAX_DEPTH;
 use super::message_reader::{MessageReader, message_of, role_named};
-use super::node::{JsonStr, Node};
+use super::node::{JsonStr, MAX_ELEMENT_DEPTH, Node};
 use super::texts::Texts;
 
 /// Bytes at the beginning of a message among which the key of its parts is.
@@ -75,7 +74,7 @@ struct Arguments<'a>(Node<'a>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Node::deserialize(deserializer, MAX_DEPTH - LEVELS).map(Arguments)
+        Node::deserialize(deserializer, MAX_ELEMENT_DEPTH - LEVELS).map(Arguments)
     }
 }
 
@@ -171,8 +170,8 @@ mod tests {
         let fast = read(json, &mut reader);
         let fast = fast.map(|(message, len)| (message, len, reader.finish, reader.withheld));
         let mut reader = MessageReader::new(texts);
-        let whole =
-            Node::first_json(json, MAX_DEPTH).and_then(|(node, len)| Some((reader.single(&node)?, len)));
+        let whole = Node::first_json(json, MAX_ELEMENT_DEPTH)
+            .and_then(|(node, len)| Some((reader.single(&node)?, len)));
         [fast, whole.map(|(message, len)| (message, len, reader.finish, reader.withheld))]
     }
 
@@ -188,11 +187,13 @@ mod tests {
             assert!(fast.is_some() && fast == whole, "{json}");
         }
         let depth = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-        for levels in [MAX_DEPTH - LEVELS - 1, MAX_DEPTH - LEVELS, MAX_DEPTH - LEVELS + 1] {
+        for levels in
+            [MAX_ELEMENT_DEPTH - LEVELS - 1, MAX_ELEMENT_DEPTH - LEVELS, MAX_ELEMENT_DEPTH - LEVELS + 1]
+        {
             let call = format!(r#"{{"type":"tool_call","name":"f","arguments":{}}}"#, depth(levels));
             let [fast, whole] = both(&format!(r#"{{"role":"user","parts":[{call}]}}"#), &mut texts);
             assert_eq!(fast, whole, "{levels}");
-            assert_eq!(fast.is_some(), levels <= MAX_DEPTH - LEVELS, "{levels}");
+            assert_eq!(fast.is_some(), levels <= MAX_ELEMENT_DEPTH - LEVELS, "{levels}");
         }
         for json in [
             r#"["user",[{"type":"text","content":"hello"}],null,"parts"]"#,

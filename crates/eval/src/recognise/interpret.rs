@@ -8,6 +8,7 @@ use std::sync::Arc;
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
+use super::flat_attribute::FlatAttribute;
 use super::flat_message::FlatMessage;
 use super::kind_rules::Order;
 use super::length_limit::LengthLimit;
@@ -16,7 +17,7 @@ use super::message_cache::MessageCache;
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
 use super::recorded_elsewhere::recorded_elsewhere;
-use super::scan::{FlatAttribute, SpanScan};
+use super::scan::SpanScan;
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::Table;
 use super::texts::Texts;

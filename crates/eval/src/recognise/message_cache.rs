@@ -11,11 +11,8 @@ use foldhash::HashMap;
 use super::genai_message;
 use super::message::{Message, Text};
 use super::message_reader::{MAX_MESSAGES, MessageReader};
-use super::node::{MAX_NODES, Node};
+use super::node::{MAX_ELEMENT_DEPTH, MAX_NODES, Node};
 
-/// Maximum depth of an element: less than the JSON parser accepts for a whole list, so that both
-/// ways of reading agree.
-pub(super) const MAX_DEPTH: usize = 100;
 /// Maximum length of a list. Each node takes at least two bytes (itself and a comma or its second
 /// bracket), so a list of this length has at most [`MAX_NODES`] nodes.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
@@ -102,7 +99,8 @@ pub(crate) fn messages(
             let mut alone = MessageReader::new(reader.texts);
             let (message, len) = genai_message::read(text, &mut alone).or_else(|| {
                 // Only a map begins so.
-                let (node, len) = text.starts_with('{').then(|| Node::first_json(text, MAX_DEPTH))??;
+                let (node, len) =
+                    text.starts_with('{').then(|| Node::first_json(text, MAX_ELEMENT_DEPTH))??;
                 Some((alone.single(&node)?, len))
             })?;
             let MessageReader { finish, withheld, .. } = alone;

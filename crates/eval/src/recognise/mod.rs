@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `table`, `kind_rules`, `overrides` | the conventions, compiled; the kinds that they imply; their format |
 //! | `scan`, `earlier_spans` | the attributes of a span; those of the spans before it |
+//! | `flat_attribute`, `statement` | an attribute of an element of a list; what attributes state about the kind |
 //! | `interpret`, `span_view` | the value of each field of a span; the result |
 //! | `node`, `json_keys`, `python_repr` | content as a tree; keys of JSON without parsing; objects as Python prints them |
 //! | `message`, `part`, `tool` | messages, their parts, and the arguments, results and definitions of tools |
@@ -40,6 +41,7 @@ mod errors;
 mod evaluations;
 mod earlier_spans;
 mod event;
+mod flat_attribute;
 mod flat_message;
 mod framing;
 mod genai_message;
@@ -57,6 +59,7 @@ mod overrides;
 mod part;
 mod plans;
 mod scan;
+mod statement;
 pub(crate) mod span_view;
 mod python_repr;
 mod recorded_elsewhere;

@@ -14,6 +14,9 @@ use verdict_otlp::Value;
 pub(crate) const MAX_NODES: usize = 200_000;
 /// Maximum depth of an `AnyValue`.
 const MAX_DEPTH: usize = 64;
+/// Maximum depth of an element of a list: less than the JSON parser accepts for a whole list, so that both
+/// ways of reading agree.
+pub(super) const MAX_ELEMENT_DEPTH: usize = 100;
 /// Maximum depth of JSON, as `serde_json` limits it.
 const MAX_JSON_DEPTH: usize = 128;
 

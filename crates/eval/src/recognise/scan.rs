@@ -6,9 +6,11 @@ use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pai
 use verdict_otlp::{Attributes, ByteFields, Fields, Payload, Value, byte_fields};
 
 use super::earlier_spans::{EarlierSpans, KnownAttribute, ListAttribute};
+use super::flat_attribute::FlatAttribute;
 use super::kind_rules::{KindStatement, Order};
-use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
-use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Leaf, Table};
+use super::overrides::{EventRule, Field, Meaning, Rank};
+use super::statement::{Statement, keyword};
+use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Table};
 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.
@@ -19,17 +21,6 @@ const USUAL: usize = 16;
 pub(crate) const LONG: usize = 64;
 /// Maximum number of events of one span.
 const MAX_EVENTS: usize = 10_000;
-
-/// A leaf of a flattened list.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FlatAttribute<'a> {
-    pub(crate) field: Field,
-    pub(crate) order: Order,
-    pub(crate) leaf: Leaf,
-    pub(crate) value: Value<'a>,
-    /// The value is that of the previous span.
-    pub(crate) is_repeated: bool,
-}
 
 /// What a key was recognised as.
 enum Recognised<'a> {
@@ -60,14 +51,6 @@ pub(crate) struct EventMessage<'a> {
     pub(crate) attributes: u32,
     /// A log record's body.
     pub(crate) body: Value<'a>,
-}
-
-/// What the value of an attribute states about its span, apart from flags.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Statement {
-    kind: Option<KindStatement>,
-    model_key: Option<KindStatement>,
-    used_tokens: bool,
 }
 
 /// The kind of a span, as its attributes and name determine it.
@@ -416,40 +399,6 @@ impl<'a> SpanScan<'a> {
     }
 }
 
-impl Statement {
-    fn of(entry: &KeyMeaning, value: Value<'_>) -> Statement {
-        let mut stated = Statement::default();
-        if !entry.kinds.is_empty() {
-            entry.kinds(keyword(value)).for_each(|statement| stated.add_kind(statement));
-        }
-        stated.used_tokens = entry.is_usage
-            && match value {
-                Value::Int(n) => n > 0,
-                Value::Double(n) => n > 0.0,
-                Value::Str(s) => !matches!(s, "" | "0"),
-                _ => false,
-            };
-        stated
-    }
-
-    #[inline]
-    fn add(&mut self, other: &Statement) {
-        other.kind.into_iter().chain(other.model_key).for_each(|statement| self.add_kind(statement));
-        self.used_tokens |= other.used_tokens;
-    }
-
-    #[inline]
-    fn add_kind(&mut self, statement: KindStatement) {
-        let strongest = match statement.rank {
-            Rank::ModelKey => &mut self.model_key,
-            _ => &mut self.kind,
-        };
-        if statement.outranks(*strongest) {
-            *strongest = Some(statement);
-        }
-    }
-}
-
 /// The span of an encoded `Span.Link` from a later attempt to an earlier one.
 fn retried_span(link: &[u8]) -> Option<SpanId> {
     let is_retry = |(key, value): (&str, Value<'_>)| {
@@ -462,39 +411,7 @@ fn retried_span(link: &[u8]) -> Option<SpanId> {
     })
 }
 
-impl FlatAttribute<'_> {
-    /// The place in the order of a scan: by field, precedence and index, as one number.
-    #[inline]
-    fn place(&self) -> u128 {
-        let Leaf { index, inner_index, kind } = self.leaf;
-        let list = u64::from(self.field as u16) << 48 | u64::from(self.order) << 32 | u64::from(index);
-        let item = u64::from(nested_rank(kind)) << 32 | u64::from(inner_index);
-        u128::from(list) << 64 | u128::from(item)
-    }
-}
-
-/// Groups the leaves of one nested list: message, then parts, then calls.
-fn nested_rank(kind: LeafKind) -> u8 {
-    match kind {
-        LeafKind::PartText | LeafKind::PartMedia | LeafKind::PartReasoning => 1,
-        LeafKind::RequestId | LeafKind::RequestName | LeafKind::RequestArguments => 2,
-        _ => 0,
-    }
-}
-
 /// The field's bit in a set of fields. Above 64 fields two share a bit, which costs a needless search.
 fn bit(field: Field) -> u64 {
     1 << (field as u32 % u64::BITS)
-}
-
-/// A value as text, to compare with the values of kinds and flags.
-fn keyword(value: Value<'_>) -> &str {
-    match value {
-        Value::Str(s) => s,
-        Value::Bool(true) => "true",
-        Value::Bool(false) => "false",
-        Value::Empty => "",
-        Value::Int(0) => "0",
-        _ => "...",
-    }
 }

@@ -5,10 +5,15 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
+use std::fmt;
+use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{CellText, KeyNames, MAX_COLUMNS, Name, Records, Scalar, aggregate, scalar_of_text, stream};
+use super::data::{CellText, MAX_COLUMNS, Records, Scalar, aggregate, scalar_of_text};
+use super::key_names::{KeyNames, Name};
 use crate::measure::tables::{self, Row};
 use crate::recognise::Node;
 
@@ -19,28 +24,34 @@ const MAX_VALUE: usize = 120;
 /// So many members of an object are compared with each other; keys of more are looked up.
 const FEW_MEMBERS: usize = 16;
 
+/// Most members of an object whose keys are compared with each other.
+const MAX_MEMBERS: usize = 64;
+/// Fields for which a record has room at first: as many as the one before has, within these bounds.
+const FEW_FIELDS: usize = 4;
+const MANY_FIELDS: usize = 16;
+
 /// A member of an object.
 type Member<'a> = (Cow<'a, str>, Node<'a>);
 
 /// Reads one result.
 pub(super) struct Reader<'n> {
-    pub(super) records: Records,
-    pub(super) names: &'n KeyNames,
+    records: Records,
+    names: &'n KeyNames,
     /// The keys of the objects that are being read, by the addresses of their names.
-    pub(super) keys: Vec<usize>,
+    keys: Vec<usize>,
     /// A key recurs, or may do so.
-    pub(super) recurs: bool,
+    recurs: bool,
     /// JSON is read from a tree without such keys.
     from_tree: bool,
 }
 
 /// Where a value is in a structure: under a name, in a record, in a list, with so many levels of JSON in strings left.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'v> {
-    pub(super) name: &'v Name,
-    pub(super) parent: Option<usize>,
-    pub(super) list: Option<usize>,
-    pub(super) nested: usize,
+struct Place<'v> {
+    name: &'v Name,
+    parent: Option<usize>,
+    list: Option<usize>,
+    nested: usize,
 }
 
 impl<'n> Reader<'n> {
@@ -81,7 +92,7 @@ impl<'n> Reader<'n> {
             return tree.is_some();
         }
         let (before, keys) = (self.records.len(place.parent), self.keys.len());
-        let is_read = stream::read(text, self, place);
+        let is_read = read_parsing(text, self, place);
         if !is_read {
             self.records.truncate(before, place.parent);
             self.keys.truncate(keys);
@@ -113,7 +124,7 @@ impl<'n> Reader<'n> {
     }
 
     /// Reads the items of the list of a place.
-    pub(super) fn read_items(&mut self, items: &[Node<'_>], place: Place<'_>) {
+    fn read_items(&mut self, items: &[Node<'_>], place: Place<'_>) {
         if self.add_rows(items, place) {
             return;
         }
@@ -128,13 +139,13 @@ impl<'n> Reader<'n> {
     }
 
     /// The record of an object that has about so many fields.
-    pub(super) fn add_object(&mut self, place: Place<'_>, fields: usize) -> Option<usize> {
+    fn add_object(&mut self, place: Place<'_>, fields: usize) -> Option<usize> {
         let key = if place.list.is_none() { place.name } else { self.names.none() };
         self.records.add_record(key, place.parent, place.list, fields)
     }
 
     /// Adds a text or what it contains: rows, if it `may_have_lines`, or JSON.
-    pub(super) fn add_text(&mut self, text: &str, may_have_lines: bool, place: Place<'_>) {
+    fn add_text(&mut self, text: &str, may_have_lines: bool, place: Place<'_>) {
         let trimmed = text.trim();
         let may_be_read = may_have_lines || trimmed.starts_with(['{', '[']);
         let is_read = may_be_read && self.read_text(trimmed, Place { list: None, ..place });
@@ -144,11 +155,11 @@ impl<'n> Reader<'n> {
         }
     }
 
-    pub(super) fn add_flag(&mut self, is: bool, place: Place<'_>) {
+    fn add_flag(&mut self, is: bool, place: Place<'_>) {
         self.records.add_field(place.parent, place.name, || (Scalar::Bool(is), None));
     }
 
-    pub(super) fn add_number(&mut self, number: f64, written: impl FnOnce() -> String, place: Place<'_>) {
+    fn add_number(&mut self, number: f64, written: impl FnOnce() -> String, place: Place<'_>) {
         let value = || (Scalar::Number(number), Some(written()));
         self.records.add_field(place.parent, place.name, value);
     }
@@ -243,6 +254,159 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
         }
     }
     Cow::Owned(out)
+}
+
+/// False if the text is no JSON, or if a key may recur.
+fn read_parsing(text: &str, reader: &mut Reader<'_>, place: Place<'_>) -> bool {
+    let mut json = serde_json::Deserializer::from_str(text);
+    Value { reader, place, first: None }.deserialize(&mut json).is_ok() && json.end().is_ok()
+}
+
+/// What a value is for the list that contains it.
+enum Item {
+    Number(f64),
+    Other,
+}
+
+/// Adds one value of JSON to the records. Depth is bounded by the parser.
+struct Value<'r, 'n, 'v, 'de> {
+    reader: &'r mut Reader<'n>,
+    place: Place<'v>,
+    /// Where a list is put that is not to be added yet: the first one of a list, whose form depends on the others.
+    first: Option<&'r mut Option<Node<'de>>>,
+}
+
+impl Value<'_, '_, '_, '_> {
+    fn add_number(self, number: f64, written: impl FnOnce() -> String) -> Item {
+        self.reader.add_number(number, written, self.place);
+        Item::Number(number)
+    }
+
+    fn add_text<E: Error>(self, text: &str, may_have_lines: bool) -> Result<Item, E> {
+        self.reader.add_text(text, may_have_lines, self.place);
+        unless_recurring(self.reader)
+    }
+}
+
+fn unless_recurring<E: Error>(reader: &Reader<'_>) -> Result<Item, E> {
+    if reader.recurs { Err(E::custom("a key recurs")) } else { Ok(Item::Other) }
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_, 'de> {
+    type Value = Item;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Item, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
+    type Value = Item;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> Result<Item, E> {
+        Ok(Item::Other)
+    }
+    fn visit_bool<E>(self, is: bool) -> Result<Item, E> {
+        self.reader.add_flag(is, self.place);
+        Ok(Item::Other)
+    }
+    fn visit_i64<E>(self, n: i64) -> Result<Item, E> {
+        Ok(self.add_number(n as f64, || n.to_string()))
+    }
+    fn visit_u64<E>(self, n: u64) -> Result<Item, E> {
+        Ok(self.add_number(n as f64, || n.to_string()))
+    }
+    fn visit_f64<E>(self, n: f64) -> Result<Item, E> {
+        Ok(self.add_number(n, || Node::Float(n).to_json()))
+    }
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Item, E> {
+        // It has no escapes, and so no ends of lines.
+        self.add_text(text, false)
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<Item, E> {
+        self.add_text(text, true)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Item, A::Error> {
+        let Value { reader, place, first } = self;
+        if let Some(first) = first {
+            *first = Some(Node::List(rest(&mut seq)?));
+            return Ok(Item::Other);
+        }
+        let place = Place { list: reader.records.add_list(place.name, 0, false), ..place };
+        let (mut numbers, mut len, mut row) = (Vec::new(), 0, None);
+        loop {
+            let first = (len == 0).then_some(&mut row);
+            let Some(item) = seq.next_element_seed(Value { reader, place, first })? else { break };
+            len += 1;
+            if let Item::Number(number) = item {
+                numbers.push(number);
+            }
+            if let Some(row) = row.take() {
+                let items: Vec<Node<'de>> = std::iter::once(row).chain(rest(&mut seq)?).collect();
+                reader.read_items(&items, place);
+                return unless_recurring(reader);
+            }
+        }
+        if numbers.len() == len {
+            aggregate(&mut reader.records.of_lists, &numbers);
+        }
+        reader.records.complete_list(place.list, len, numbers.len() == len);
+        Ok(Item::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Item, A::Error> {
+        let Value { reader, place, .. } = self;
+        let fields = reader.records.records.last().map_or(0, |record| record.fields.len());
+        let at = reader.add_object(place, fields.clamp(FEW_FIELDS, MANY_FIELDS));
+        let from = reader.keys.len();
+        while let Some(name) = map.next_key_seed(Key(reader.names))? {
+            if at.is_none() {
+                // Its syntax counts all the same.
+                map.next_value::<Node<'de>>()?;
+                continue;
+            }
+            let key = Rc::as_ptr(&name).addr();
+            let known = reader.keys.get(from..).unwrap_or_default();
+            reader.recurs |= known.contains(&key) || known.len() >= MAX_MEMBERS || reader.names.is_full();
+            unless_recurring(reader)?;
+            reader.keys.push(key);
+            let place = Place { name: &name, parent: at, list: None, ..place };
+            map.next_value_seed(Value { reader, place, first: None })?;
+        }
+        reader.keys.truncate(from);
+        Ok(Item::Other)
+    }
+}
+
+/// The other items of a list.
+fn rest<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<Node<'de>>, A::Error> {
+    let mut items = Vec::new();
+    while let Some(item) = seq.next_element()? {
+        items.push(item);
+    }
+    Ok(items)
+}
+
+/// The name of a key.
+struct Key<'n>(&'n KeyNames);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = Name;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Name, D::Error> {
+        d.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = Name;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    fn visit_str<E>(self, key: &str) -> Result<Name, E> {
+        Ok(self.0.of(key))
+    }
 }
 
 #[cfg(test)]

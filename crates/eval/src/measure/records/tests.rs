@@ -3,7 +3,7 @@
 use super::*;
 
 fn records_of(text: &str) -> Option<Records> {
-    Records::read(text, &KeyNames::default())
+    read(text, &KeyNames::default())
 }
 
 fn fields(text: &str) -> Vec<(String, String)> {
@@ -57,7 +57,7 @@ fn lists_have_lengths_and_columns_have_sums() {
 fn hostile_structures_are_bounded() {
     let wide = format!("[{}]", vec![r#"{"a":1,"b":"x"}"#; 5000].join(","));
     let read = records_of(&wide).unwrap();
-    assert_eq!((read.records.len(), read.lists[0].len), (MAX_RECORDS, 5000));
+    assert_eq!((read.records.len(), read.lists[0].len), (data::MAX_RECORDS, 5000));
     let mut nested = "1".to_owned();
     (0..10).for_each(|_| nested = serde_json::json!({ "a": nested }).to_string());
     assert!(records_of(&nested).is_some());

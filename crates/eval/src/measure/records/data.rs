@@ -1,0 +1,337 @@
+//! The records of one result: its objects and rows with their fields, its lists, and what follows from them together.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use foldhash::HashMap;
+
+use super::key_names::Name;
+use crate::measure::excerpt::lowercase;
+
+/// Most records of one result.
+pub(super) const MAX_RECORDS: usize = 1000;
+/// Most fields of one result.
+const MAX_FIELDS: usize = 10_000;
+/// Most rows, and numbers of each, that are multiplied.
+const MAX_MULTIPLIED: usize = 50;
+const FACTORS: usize = 4;
+/// Bytes of the month and of the day at the beginning of a date: "2025-11-09T08:00".
+const MONTH: usize = 7;
+const DAY: usize = 10;
+/// Different keys of a result that are known to be all.
+const MAX_KEYS: usize = 32;
+/// Columns of a table that are added up.
+pub(super) const MAX_COLUMNS: usize = 16;
+
+/// A value of a field.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Scalar {
+    Bool(bool),
+    Number(f64),
+    Text(CellText),
+}
+
+/// A trimmed text, which is read in lower case. It is converted when it is first read: most are never compared.
+#[derive(Clone, Debug)]
+pub(crate) struct CellText {
+    shown: Box<str>,
+    lower: OnceCell<Box<str>>,
+}
+
+impl CellText {
+    pub(super) fn of_trimmed(text: &str) -> CellText {
+        CellText { shown: text.into(), lower: OnceCell::new() }
+    }
+}
+
+impl Deref for CellText {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.lower.get_or_init(|| lowercase(&self.shown).into())
+    }
+}
+
+impl PartialEq for CellText {
+    fn eq(&self, other: &CellText) -> bool {
+        **self == **other
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    /// The words of the key.
+    pub name: Name,
+    pub value: Scalar,
+    /// See [`Field::written`].
+    written: Option<String>,
+}
+
+impl PartialEq for Field {
+    fn eq(&self, other: &Field) -> bool {
+        self.name == other.name && self.value == other.value && self.written() == other.written()
+    }
+}
+
+impl Field {
+    /// The value as written.
+    pub(crate) fn shown(&self) -> &str {
+        match &self.value {
+            Scalar::Text(text) => &text.shown,
+            Scalar::Bool(_) | Scalar::Number(_) => self.written(),
+        }
+    }
+
+    /// A number or a flag as written, and a text below the name of a column.
+    fn written(&self) -> &str {
+        self.written.as_deref().unwrap_or(match self.value {
+            Scalar::Bool(true) => "true",
+            Scalar::Bool(false) => "false",
+            Scalar::Number(_) | Scalar::Text(_) => "",
+        })
+    }
+
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self.value {
+            Scalar::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// An object or a row.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub fields: Vec<Field>,
+    /// The words of the key that it is the value of; none for a row of a list.
+    pub key: Name,
+    /// The record that contains this one.
+    pub parent: Option<usize>,
+    /// The list that contains it.
+    pub list: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct List {
+    /// The words of its key; empty for a list without one.
+    pub name: Name,
+    pub len: usize,
+    /// The items are numbers: a series of measurements.
+    pub of_numbers: bool,
+}
+
+/// The statements of one result.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    pub records: Vec<Record>,
+    pub lists: Vec<List>,
+    /// A field is a flag.
+    pub has_flags: bool,
+    /// The different keys of fields, up to [`MAX_KEYS`] of them.
+    keys: Vec<Name>,
+    /// Sums and means of lists of numbers.
+    pub(super) of_lists: Vec<f64>,
+    /// The sums and means of lists and columns, see [`Records::aggregates`].
+    summary: OnceCell<Summary>,
+    pub(super) fields: usize,
+}
+
+/// What follows from the rows of lists together.
+#[derive(Debug, Default)]
+struct Summary {
+    /// Sums and means.
+    values: Vec<f64>,
+    /// The lengths of groups of rows.
+    lengths: Vec<usize>,
+}
+
+impl Records {
+    /// Whether a field may have such a key: few results have one, and the fields of the others are not read.
+    pub(crate) fn may_have_key(&self, is: impl FnMut(&Name) -> bool) -> bool {
+        self.keys.len() >= MAX_KEYS || self.keys.iter().any(is)
+    }
+
+    /// Sums and means of columns and of lists of numbers.
+    pub(crate) fn aggregates(&self) -> &[f64] {
+        &self.summary().values
+    }
+
+    fn summary(&self) -> &Summary {
+        self.summary.get_or_init(|| {
+            let mut summary = Summary { values: self.of_lists.clone(), lengths: Vec::new() };
+            self.columns(&mut summary.lengths)
+                .iter()
+                .for_each(|numbers| aggregate(&mut summary.values, numbers));
+            summary
+        })
+    }
+
+    /// The lengths of lists, and of the groups of their rows that share a text, a flag, a month or a day.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.lists.iter().map(|list| list.len).chain(self.summary().lengths.iter().copied())
+    }
+
+    /// `fields` is how many there may be.
+    pub(super) fn add_record(
+        &mut self,
+        key: &Name,
+        parent: Option<usize>,
+        list: Option<usize>,
+        fields: usize,
+    ) -> Option<usize> {
+        (self.records.len() < MAX_RECORDS).then(|| {
+            let fields = Vec::with_capacity(fields.min(MAX_FIELDS));
+            self.records.push(Record { fields, key: Rc::clone(key), parent, list });
+            self.records.len() - 1
+        })
+    }
+
+    pub(super) fn add_list(&mut self, name: &Name, len: usize, of_numbers: bool) -> Option<usize> {
+        (self.lists.len() < MAX_RECORDS).then(|| {
+            self.lists.push(List { name: Rc::clone(name), len, of_numbers });
+            self.lists.len() - 1
+        })
+    }
+
+    /// Notes what is known of a list at its end.
+    pub(super) fn complete_list(&mut self, list: Option<usize>, len: usize, of_numbers: bool) {
+        if let Some(list) = list.and_then(|list| self.lists.get_mut(list)) {
+            (list.len, list.of_numbers) = (len, of_numbers);
+        }
+    }
+
+    /// How much there is of everything, with the fields of a record.
+    pub(super) fn len(&self, record: Option<usize>) -> [usize; 5] {
+        let fields = record.and_then(|at| self.records.get(at)).map_or(0, |record| record.fields.len());
+        [self.records.len(), self.lists.len(), self.of_lists.len(), self.fields, fields]
+    }
+
+    /// Removes what was added since there was so much of everything.
+    pub(super) fn truncate(
+        &mut self,
+        [records, lists, of_lists, all, fields]: [usize; 5],
+        record: Option<usize>,
+    ) {
+        self.records.truncate(records);
+        self.lists.truncate(lists);
+        self.of_lists.truncate(of_lists);
+        self.fields = all;
+        record
+            .and_then(|at| self.records.get_mut(at))
+            .into_iter()
+            .for_each(|record| record.fields.truncate(fields));
+    }
+
+    /// Adds a field to a record, if there is one, with a value and how it is written, see [`Field::shown`].
+    pub(super) fn add_field(
+        &mut self,
+        record: Option<usize>,
+        name: &Name,
+        value: impl FnOnce() -> (Scalar, Option<String>),
+    ) {
+        let Some(record) = record else { return };
+        self.fields += 1;
+        if self.fields <= MAX_FIELDS
+            && let Some(record) = self.records.get_mut(record)
+        {
+            let (value, written) = value();
+            self.has_flags |= matches!(value, Scalar::Bool(_));
+            if self.keys.len() < MAX_KEYS && !self.keys.iter().any(|key| Rc::ptr_eq(key, name)) {
+                self.keys.push(Rc::clone(name));
+            }
+            record.fields.push(Field { name: Rc::clone(name), value, written });
+        }
+    }
+
+    /// The columns of each list, of all rows and of the groups of rows, and products of columns; adds the lengths of
+    /// groups.
+    fn columns(&self, lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
+        let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
+        for record in &self.records {
+            let own = record.list.and_then(|list| rows.get_mut(list));
+            own.into_iter().for_each(|own| own.push(record));
+        }
+        let several = rows.iter().filter(|rows| rows.len() > 1);
+        several.flat_map(|rows| columns(rows, lengths).into_iter().chain(products_of(rows))).collect()
+    }
+}
+
+/// Adds the sum and the mean of some numbers.
+pub(super) fn aggregate(aggregates: &mut Vec<f64>, numbers: &[f64]) {
+    if numbers.len() > 1 && aggregates.len() < MAX_RECORDS {
+        let sum: f64 = numbers.iter().sum();
+        aggregates.extend([sum, sum / numbers.len() as f64]);
+    }
+}
+
+/// The numbers of each column of a list, of all rows and of those that share a text, a flag, a month or a day.
+fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
+    // What occurs once is shared by no rows.
+    let mut occurring: HashMap<&str, usize> = HashMap::default();
+    rows.iter().flat_map(|row| shared_values(row)).for_each(|of| *occurring.entry(of).or_default() += 1);
+    occurring.retain(|_, rows| *rows > 1);
+    let free = MAX_RECORDS.saturating_sub(lengths.len());
+    lengths.extend(occurring.values().copied().take(free));
+    let fields = || rows.iter().flat_map(|row| row.fields.iter().enumerate().take(MAX_COLUMNS));
+    let mut columns: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    for (column, number) in fields().filter_map(|(column, field)| Some((column, field.number()?))) {
+        columns.entry((column, "")).or_default().push(number);
+    }
+    for row in rows.iter().filter(|_| !occurring.is_empty()) {
+        for group in shared_values(row).filter(|value| occurring.contains_key(value)) {
+            for (column, field) in row.fields.iter().enumerate().take(MAX_COLUMNS) {
+                columns.entry((column, group)).or_default().extend(field.number());
+            }
+        }
+    }
+    columns.into_values().collect()
+}
+
+/// By two columns, the products of their numbers in each row: a quantity and its price.
+fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
+    if !(2..=MAX_MULTIPLIED).contains(&rows.len()) {
+        return Vec::new();
+    }
+    let numbers: Vec<Vec<f64>> =
+        rows.iter().map(|row| row.fields.iter().filter_map(Field::number).take(FACTORS).collect()).collect();
+    let pairs = (0..FACTORS).flat_map(|a| (a + 1..FACTORS).map(move |b| (a, b)));
+    let product = |(a, b): (usize, usize)| -> Option<Vec<f64>> {
+        numbers.iter().map(|row| Some(row.get(a)? * row.get(b)?)).collect()
+    };
+    pairs.filter_map(product).collect()
+}
+
+/// The values of a row by which rows are grouped: texts and flags, and of dates the day and the month.
+fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
+    let texts = row.fields.iter().filter(|f| f.number().is_none()).map(Field::shown).take(MAX_COLUMNS);
+    texts.flat_map(|text| {
+        let is_date = text.len() >= DAY
+            && text
+                .bytes()
+                .take(DAY)
+                .zip(*b"0000-00-00")
+                .all(|(b, form)| b == form || form == b'0' && b.is_ascii_digit());
+        let parts = [MONTH, DAY].map(|len| text.get(..len).filter(|part| is_date && part.len() < text.len()));
+        parts.into_iter().flatten().chain([text])
+    })
+}
+
+/// The value of a cell.
+pub(super) fn scalar_of_text(text: &str) -> Scalar {
+    let text = CellText::of_trimmed(text.trim());
+    match &*text {
+        "true" | "yes" => Scalar::Bool(true),
+        "false" | "no" => Scalar::Bool(false),
+        lower => {
+            lower.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Scalar::Text(text), Scalar::Number)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the attributes of a span state about its kind.
+
+use verdict_otlp::Value;
+
+use super::kind_rules::KindStatement;
+use super::overrides::Rank;
+use super::table::KeyMeaning;
+
+/// What the value of an attribute states about its span, apart from flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Statement {
+    pub(super) kind: Option<KindStatement>,
+    pub(super) model_key: Option<KindStatement>,
+    pub(super) used_tokens: bool,
+}
+
+impl Statement {
+    pub(super) fn of(entry: &KeyMeaning, value: Value<'_>) -> Statement {
+        let mut stated = Statement::default();
+        if !entry.kinds.is_empty() {
+            entry.kinds(keyword(value)).for_each(|statement| stated.add_kind(statement));
+        }
+        stated.used_tokens = entry.is_usage
+            && match value {
+                Value::Int(n) => n > 0,
+                Value::Double(n) => n > 0.0,
+                Value::Str(s) => !matches!(s, "" | "0"),
+                _ => false,
+            };
+        stated
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, other: &Statement) {
+        other.kind.into_iter().chain(other.model_key).for_each(|statement| self.add_kind(statement));
+        self.used_tokens |= other.used_tokens;
+    }
+
+    #[inline]
+    pub(super) fn add_kind(&mut self, statement: KindStatement) {
+        let strongest = match statement.rank {
+            Rank::ModelKey => &mut self.model_key,
+            _ => &mut self.kind,
+        };
+        if statement.outranks(*strongest) {
+            *strongest = Some(statement);
+        }
+    }
+}
+
+/// A value as text, to compare with the values of kinds and flags.
+pub(super) fn keyword(value: Value<'_>) -> &str {
+    match value {
+        Value::Str(s) => s,
+        Value::Bool(true) => "true",
+        Value::Bool(false) => "false",
+        Value::Empty => "",
+        Value::Int(0) => "0",
+        _ => "...",
+    }
+}
