@@ -420,8 +420,8 @@ impl Evaluator {
     /// Encodes the annotations of a trace and applies them to its spans.
     pub fn annotate(&self, evaluated: &EvaluatedTrace) -> Annotated {
         let encoded = self.encode(evaluated);
-        let (spans, existing) = self.apply(&evaluated.trace.tree, &encoded);
-        Annotated { spans, events: encoded.events, existing }
+        let (spans, removed_verdicts) = self.apply(&evaluated.trace.tree, &encoded);
+        Annotated { spans, events: encoded.events, removed_verdicts }
     }
 
     /// The annotations of a trace: fields to append to its spans, and log events; only log events if all spans
