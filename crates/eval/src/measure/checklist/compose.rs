@@ -262,8 +262,8 @@ impl<'a> ChecklistRun<'a> {
 
     /// Content of the span `at`.
     fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> Block {
-        let of = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
-        Block { of, ..Block::about(label, self.content.asker.clean(text), false) }
+        let span = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
+        Block { span, ..Block::about(label, self.content.asker.clean(text), false) }
     }
 
     /// Task, question and final answer.
@@ -464,9 +464,9 @@ pub(super) fn own_prompt(
     asker: &Asker,
     page: PromptPage,
     (question, rubric): (&str, &str),
-    of: (&AgentTrace, Idx),
+    subject: (&AgentTrace, Idx),
 ) -> Prompt {
-    let system = asker.own_system((CHECKLIST, question), rubric, Some(of));
+    let system = asker.question_system_prompt((CHECKLIST, question), rubric, Some(subject));
     let most = asker.max_bytes(&system);
     page.within(most).prompt(system)
 }
