@@ -239,7 +239,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 
     /// Spans in the scope with failures found by rules, as hints for the judge.
     fn failing_spans_block(&self) -> Option<Block> {
-        let Context { trace, rules, at: own_span, settings, .. } = *self.context;
+        let Context { trace, rule_measurements, at: own_span, settings, .. } = *self.context;
         let line = |m: &Measurement| {
             let value = match m.outcome.as_ref().ok().filter(|measured| !measured.passed)?.value {
                 Value::Label(label) => label.to_owned(),
@@ -250,7 +250,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         };
         let spans = spans_in_scope(trace, self.context.memo, self.scope);
         let others = spans.into_iter().filter(|at| *at != own_span);
-        let lines = others.filter_map(|at| of_span(rules, at).iter().find_map(line));
+        let lines = others.filter_map(|at| of_span(rule_measurements, at).iter().find_map(line));
         let lines: Vec<String> = lines.take(MAX_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");

@@ -223,7 +223,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
 /// The findings of the rules on this span.
 pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> {
     let mut text = String::new();
-    for m in of_span(context.rules, context.at) {
+    for m in of_span(context.rule_measurements, context.at) {
         let Ok(measured) = &m.outcome else { continue };
         if measured.findings.is_empty() {
             continue;

@@ -8,7 +8,7 @@ use crate::measure::testing::{captured, golden, traces_of};
 
 /// The first question, without findings of the rules, so that their wording does not change it.
 fn first(trace: &AgentTrace, settings: &Settings) -> Option<Ask> {
-    let inputs = Inputs { trace, settings, rules: &[] };
+    let inputs = JudgeInputs { trace, settings, rule_measurements: &[] };
     Questions::new(inputs, &[]).next_question()
 }
 
