@@ -58,8 +58,8 @@ fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     propagate(trace, measurements, &policies).trace.passed == Some(false)
 }
 
-/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for `known` ones
-/// only. Returns how many wrong runs there are, and how many of them the rules alone find.
+/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for `known`
+/// ones only. Returns how many wrong runs there are, and how many of them the rules alone find.
 fn compare(file: &str, known: &[&str]) -> (usize, usize) {
     let runs: Vec<JudgedRun> = serde_json::from_str(file).unwrap();
     let (mut differ, mut found_by_rules) = (Vec::new(), 0);
