@@ -161,8 +161,8 @@ pub fn ours(requests: &[Bytes]) -> Done {
         assert_eq!(tree.len(), PER_TRACE);
         let trace = AgentTrace { tree, ..AgentTrace::default() };
         let encoded = annotation::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
-        let (spans, existing) = annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
-        Annotated { spans, events: encoded.events, existing }
+        let (spans, removed_verdicts) = annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
+        Annotated { spans, events: encoded.events, removed_verdicts }
     })
 }
 

@@ -29,7 +29,7 @@ use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::question::services;
 use crate::measure::question_context::QuestionContext;
-use crate::measure::question_rounds::{Ask, Inputs, Questions};
+use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::recurring::Recurring;
 use crate::measure::sections::Scored;
 use crate::measure::settings::CustomSettings;
@@ -363,8 +363,12 @@ impl Evaluator {
         Questions::early(self.inputs(assessment), &self.custom).within(assessment.steps_left, self.stop)
     }
 
-    fn inputs<'a>(&'a self, assessment: &'a Assessment) -> Inputs<'a> {
-        Inputs { trace: &assessment.trace, settings: &self.settings, rules: &assessment.rules }
+    fn inputs<'a>(&'a self, assessment: &'a Assessment) -> JudgeInputs<'a> {
+        JudgeInputs {
+            trace: &assessment.trace,
+            settings: &self.settings,
+            rule_measurements: &assessment.rules,
+        }
     }
 
     /// The last question about a trace, with the measurements of judges in it; `None` if no judge is asked, or no
@@ -420,8 +424,8 @@ impl Evaluator {
     /// Encodes the annotations of a trace and applies them to its spans.
     pub fn annotate(&self, evaluated: &EvaluatedTrace) -> Annotated {
         let encoded = self.encode(evaluated);
-        let (spans, existing) = self.apply(&evaluated.trace.tree, &encoded);
-        Annotated { spans, events: encoded.events, existing }
+        let (spans, removed_verdicts) = self.apply(&evaluated.trace.tree, &encoded);
+        Annotated { spans, events: encoded.events, removed_verdicts }
     }
 
     /// The annotations of a trace: fields to append to its spans, and log events; only log events if all spans

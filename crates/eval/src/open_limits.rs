@@ -82,7 +82,7 @@ fn spent(trace: &AgentTrace, limit: f64, of: impl Fn(&SpanView) -> Option<f64>) 
 fn looping(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<LimitAlarm> {
     let row = rows_of(SectionKey::tool_abuse).next()?;
     trace.agents.iter().enumerate().find_map(|(n, agent)| {
-        let context = Context { row, trace, at: agent.at, settings, memo, rules: &[] };
+        let context = Context { row, trace, at: agent.at, settings, memo, rule_measurements: &[] };
         let measured = tool_abuse::measure(&context, n, agent).outcome.ok().filter(|m| !m.passed)?;
         let finding = measured.findings.into_iter().find(|finding| !finding.is_note())?;
         // The last of the calls, which shows that it goes on.

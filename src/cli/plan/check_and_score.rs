@@ -116,7 +116,7 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
     let clean = |text: &str| judge.clean(text);
     let shown = examined.sanitized(clean);
     let system = |question: &str, rubric: &str| {
-        judge.asker.own_system((PLAN_SCORE, question), rubric, None).to_string()
+        judge.asker.question_system_prompt((PLAN_SCORE, question), rubric, None).to_string()
     };
     let mut questions = plan::judge_questions(&clean(query), &shown, &system);
     match &matching.embeddings {

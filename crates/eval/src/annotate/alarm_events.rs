@@ -59,7 +59,7 @@ fn requests<'a>(
     }
     let mut envelopes = RecordEnvelopes::default();
     let encoded: Vec<(Arc<Envelope>, Vec<u8>)> =
-        records.map(|(envelope, bytes)| (envelopes.of(envelope), bytes)).collect();
+        records.map(|(envelope, bytes)| (envelopes.for_span(envelope), bytes)).collect();
     let items = encoded.iter().map(|(envelope, bytes)| Item { envelope, bytes, appended: &[] });
     write::requests(&items.collect::<Vec<_>>(), max_size)
 }

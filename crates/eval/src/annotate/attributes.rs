@@ -38,7 +38,7 @@ pub(super) fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str
 
 /// Writes the attributes of one trace's spans.
 pub(super) struct Writer<'a> {
-    of: Annotator<'a>,
+    annotator: Annotator<'a>,
     findings: &'a TraceFindings<'a>,
     alarms: HashMap<SpanId, AlarmState>,
     cache: AttributeCache,
@@ -59,27 +59,27 @@ struct RecentSpan<'a> {
 const RECENT: usize = 4;
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(of: Annotator<'a>, findings: &'a TraceFindings<'a>) -> Writer<'a> {
-        let alarms = of.alarms.iter().map(|mark| (mark.span, mark.state)).collect();
+    pub(super) fn new(annotator: Annotator<'a>, findings: &'a TraceFindings<'a>) -> Writer<'a> {
+        let alarms = annotator.alarms.iter().map(|mark| (mark.span, mark.state)).collect();
         let (cache, key) = (AttributeCache::new(), String::with_capacity(64));
-        Writer { of, findings, alarms, cache, key, recent: Default::default(), next: 0 }
+        Writer { annotator, findings, alarms, cache, key, recent: Default::default(), next: 0 }
     }
 
     /// Appends the attributes of span `i`, whose measurements are `own`. `out` must be the same buffer
     /// for every span.
     pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
-        self.span_attributes(out, self.of.verdicts.of.get(i).copied().flatten(), own);
-        let late = self.of.summary.reason == CloseReason::Late;
+        self.span_attributes(out, self.annotator.verdicts.of.get(i).copied().flatten(), own);
+        let late = self.annotator.summary.reason == CloseReason::Late;
         if late {
             self.put(out, &["late"], Scalar::Bool(true));
         }
         if !self.alarms.is_empty()
-            && let Some(span) = self.of.trace.tree.spans.get(i)
+            && let Some(span) = self.annotator.trace.tree.spans.get(i)
             && let Some(state) = self.alarms.get(&span.id).copied()
         {
             self.put(out, &["path.alarm"], Scalar::Str(state.as_str()));
         }
-        let has_trace = self.of.carries_trace(i);
+        let has_trace = self.annotator.carries_trace(i);
         if has_trace {
             self.trace(out);
         }
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
         verdict: Option<Verdict>,
         own: &'a [ExplainedMeasurement<'a>],
     ) {
-        let detail = self.of.emission.detail;
+        let detail = self.annotator.emission.detail;
         let alike = |before: &&RecentSpan<'_>| {
             before.verdict == verdict
                 && before.own.len() == own.len()
@@ -136,12 +136,12 @@ impl<'a> Writer<'a> {
     }
 
     fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
-        write::attribute(out, SPAN_ATTRIBUTES, set_key(&mut self.key, self.of.emission, path), value);
+        write::attribute(out, SPAN_ATTRIBUTES, set_key(&mut self.key, self.annotator.emission, path), value);
     }
 
     /// As [`Writer::put`], for attributes that repeat. `metric` is empty for those of the span.
     fn push_cached(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
-        let (emission, key) = (self.of.emission, &mut self.key);
+        let (emission, key) = (self.annotator.emission, &mut self.key);
         self.cache.put(out, (metric, field, value), |out| {
             let path = [metric, field];
             let key = set_key(key, emission, &path[usize::from(metric.is_empty())..]);
@@ -199,9 +199,9 @@ impl<'a> Writer<'a> {
         if let Some(text) = explained.explanation {
             self.put(out, &[name, "explanation"], Scalar::Str(text));
         }
-        let full = self.of.emission.detail == DetailLevel::Full;
+        let full = self.annotator.emission.detail == DetailLevel::Full;
         if full || !measured.passed {
-            if let Some(normalized) = normalized(m.metric, &measured.value, self.of.emission) {
+            if let Some(normalized) = normalized(m.metric, &measured.value, self.annotator.emission) {
                 self.put(out, &[name, "normalized"], Scalar::Double(normalized));
             }
             self.put(out, &[name, "judge"], Scalar::Str(&m.judge));
@@ -235,11 +235,11 @@ impl<'a> Writer<'a> {
 
     /// Writes `verdict.trace.*`, on the root or on the topmost spans of an incomplete trace.
     fn trace(&mut self, out: &mut Vec<u8>) {
-        let Annotator { verdicts, summary, .. } = self.of;
-        self.of.trace_result(|key, value| self.put(out, &[key], value));
+        let Annotator { verdicts, summary, .. } = self.annotator;
+        self.annotator.trace_result(|key, value| self.put(out, &[key], value));
         self.put(out, &["trace.measured"], Scalar::Int(verdicts.trace.measured as i64));
         self.put(out, &["trace.unmeasured"], Scalar::Int(verdicts.trace.unmeasured as i64));
-        self.of.trace_failures(|key, value| self.put(out, &[key], value));
+        self.annotator.trace_failures(|key, value| self.put(out, &[key], value));
         if let Some(usage) = &summary.usage {
             self.put(out, &["trace.judge_tokens"], Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64));
             self.put(out, &["trace.judge_cost_usd"], Scalar::Double(usage.cost_usd));

@@ -30,7 +30,7 @@ pub const EVALUATION_EVENT: &str = "gen_ai.evaluation.result";
 pub const TRACE_EVALUATION: &str = "trace";
 
 /// The attributes of an evaluation that say what was judged and by whom. Consecutive measurements usually share both.
-pub(super) struct Sources<'a> {
+pub(super) struct SubjectAttributes<'a> {
     /// Field of the attributes.
     field: u32,
     at: Option<Idx>,
@@ -40,10 +40,10 @@ pub(super) struct Sources<'a> {
     cache: AttributeCache,
 }
 
-impl<'a> Sources<'a> {
-    pub(super) fn new(field: u32) -> Sources<'a> {
+impl<'a> SubjectAttributes<'a> {
+    pub(super) fn new(field: u32) -> SubjectAttributes<'a> {
         let cache = AttributeCache::new();
-        Sources { field, at: None, of_span: Vec::new(), judge: None, of_judge: Vec::new(), cache }
+        SubjectAttributes { field, at: None, of_span: Vec::new(), judge: None, of_judge: Vec::new(), cache }
     }
 
     /// Appends the attributes of a measurement.
@@ -104,13 +104,13 @@ impl Annotator<'_> {
         self,
         record: &mut Vec<u8>,
         explained: ExplainedMeasurement<'m>,
-        sources: &mut Sources<'m>,
+        subject_attributes: &mut SubjectAttributes<'m>,
         findings: &TraceFindings<'_>,
     ) {
         let m = explained.measurement;
         if m.outcome.is_ok() || self.emission.log_unmeasured {
             self.record_head(record, m.at, m.outcome.as_ref().is_ok_and(|o| !o.passed));
-            self.evaluation(record, LOG_ATTRIBUTES, explained, sources, findings);
+            self.evaluation(record, LOG_ATTRIBUTES, explained, subject_attributes, findings);
         }
     }
 
@@ -163,14 +163,14 @@ impl Annotator<'_> {
         self,
         out: &mut Vec<u8>,
         explained: ExplainedMeasurement<'m>,
-        sources: &mut Sources<'m>,
+        subject_attributes: &mut SubjectAttributes<'m>,
         findings: &TraceFindings<'_>,
     ) {
         if explained.measurement.outcome.is_ok() || self.emission.log_unmeasured {
             let mut event = Vec::new();
             write::fixed64(&mut event, span_event::TIME_UNIX_NANO, self.summary.now);
             write::bytes(&mut event, span_event::NAME, EVALUATION_EVENT.as_bytes());
-            self.evaluation(&mut event, EVENT_ATTRIBUTES, explained, sources, findings);
+            self.evaluation(&mut event, EVENT_ATTRIBUTES, explained, subject_attributes, findings);
             write::bytes(out, span::EVENTS, &event);
         }
     }
@@ -192,7 +192,7 @@ impl Annotator<'_> {
         out: &mut Vec<u8>,
         field: u32,
         explained: ExplainedMeasurement<'m>,
-        sources: &mut Sources<'m>,
+        subject_attributes: &mut SubjectAttributes<'m>,
         findings: &TraceFindings<'_>,
     ) {
         let m = explained.measurement;
@@ -218,7 +218,7 @@ impl Annotator<'_> {
             }
         };
         match m.task {
-            None => sources.cache.put(out, (m.metric, label, value), write_result),
+            None => subject_attributes.cache.put(out, (m.metric, label, value), write_result),
             Some(_) => write_result(out),
         }
         let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
@@ -228,7 +228,7 @@ impl Annotator<'_> {
         if m.outcome.as_ref().is_ok_and(|measured| !measured.passed) {
             self.failure(m, findings, &mut put);
         }
-        sources.put(out, self.trace, m);
+        subject_attributes.put(out, self.trace, m);
     }
 
     /// The findings of a failing measurement, and its signature.

@@ -56,7 +56,7 @@ struct SpanFindings<'a> {
 
 /// The findings of the failing measurements of a trace, by span.
 pub(super) struct TraceFindings<'a> {
-    of: Annotator<'a>,
+    annotator: Annotator<'a>,
     by_span: HashMap<Idx, SpanFindings<'a>>,
     /// Elements with their texts by measurement and index: a finding is written on its span, on that of its origin and
     /// in an event.
@@ -65,22 +65,24 @@ pub(super) struct TraceFindings<'a> {
 }
 
 impl<'a> TraceFindings<'a> {
-    pub(super) fn new(of: Annotator<'a>) -> TraceFindings<'a> {
+    pub(super) fn new(annotator: Annotator<'a>) -> TraceFindings<'a> {
         let (elements, signatures) = (RefCell::default(), RefCell::default());
-        let mut all = TraceFindings { of, by_span: HashMap::default(), elements, signatures };
+        let mut all = TraceFindings { annotator, by_span: HashMap::default(), elements, signatures };
         let mut by_id: Option<HashMap<SpanId, Idx>> = None;
-        for m in of.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
+        for m in annotator.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
             all.by_span.entry(m.at).or_default().failing.push(m);
-            let of_run = spec_among(&of.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
+            let of_run =
+                spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
             for (index, finding) in listed(m) {
                 let failing = FailingFinding { measurement: m, index, finding };
                 all.by_span.entry(m.at).or_default().findings.push(failing);
-                let origin = finding.origin.filter(|&origin| origin != m.at && origin < of.trace.tree.len());
+                let origin =
+                    finding.origin.filter(|&origin| origin != m.at && origin < annotator.trace.tree.len());
                 if let Some(origin) = origin {
                     all.by_span.entry(origin).or_default().findings.push(failing);
                 }
                 if of_run {
-                    let by_id = by_id.get_or_insert_with(|| index_by_id(of.trace));
+                    let by_id = by_id.get_or_insert_with(|| index_by_id(annotator.trace));
                     let named = finding.cited.iter().chain(&finding.seen_in);
                     let spans = named.filter_map(|id| by_id.get(id).copied()).chain(origin);
                     spans.filter(|&at| at != m.at).for_each(|at| all.cite(at, m));
@@ -122,7 +124,7 @@ impl<'a> TraceFindings<'a> {
     /// `verdict.cited_by` of the span.
     pub(super) fn cited_by(&self, at: Idx) -> Vec<String> {
         let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
-        cited_by.iter().map(|(metric, by)| [metric, "@", &*id(self.of.trace, *by)].concat()).collect()
+        cited_by.iter().map(|(metric, by)| [metric, "@", &*id(self.annotator.trace, *by)].concat()).collect()
     }
 
     /// The signature of the worst failure of the span.
@@ -134,7 +136,7 @@ impl<'a> TraceFindings<'a> {
     pub(super) fn signature_of(&self, m: &Measurement) -> Signature {
         let known = self.signatures.borrow().get(&std::ptr::from_ref(m)).copied();
         known.unwrap_or_else(|| {
-            let signature = signature::of(self.of.trace, m);
+            let signature = signature::of(self.annotator.trace, m);
             self.signatures.borrow_mut().insert(m, signature);
             signature
         })
@@ -142,7 +144,7 @@ impl<'a> TraceFindings<'a> {
 
     /// The signature of the worst failure of the trace.
     pub(super) fn trace_signature(&self) -> Option<Signature> {
-        self.signature(*self.of.verdicts.trace.failure_chain.last()?)
+        self.signature(*self.annotator.verdicts.trace.failure_chain.last()?)
     }
 
     /// The worst first. Findings that do not fit lose their texts, or are counted.
@@ -182,9 +184,9 @@ impl<'a> TraceFindings<'a> {
 
     fn element(&self, failing: &FailingFinding<'_>, texts: bool) -> String {
         let FailingFinding { measurement: m, index, finding } = *failing;
-        let trace = self.of.trace;
+        let trace = self.annotator.trace;
         let text = |text: &str, most: usize| {
-            let shown = self.of.emission.shown(text).filter(|text| texts && !text.is_empty())?;
+            let shown = self.annotator.emission.shown(text).filter(|text| texts && !text.is_empty())?;
             Some(clip_json(shown, most))
         };
         let element = Element {
@@ -197,7 +199,7 @@ impl<'a> TraceFindings<'a> {
             origin: id(trace, finding.origin.unwrap_or(m.at)),
             cited: finding.cited.iter().take(MAX_CITED).map(SpanId::to_string).collect(),
             seen_in: finding.seen_in.map(|span| span.to_string()),
-            touched_outcome: self.of.verdicts.trace.touched_outcome(m.at, m.metric, index),
+            touched_outcome: self.annotator.verdicts.trace.touched_outcome(m.at, m.metric, index),
             rationale: text(&finding.rationale, MAX_RATIONALE),
             quote: text(&finding.quote, MAX_QUOTE),
         };

@@ -13,7 +13,7 @@
 //! | `events`, `record_head` | evaluation events |
 //! | `alarm`, `alarm_events` | alarms of open traces, and their log records |
 //! | `braintrust` | `braintrust.scores` |
-//! | `config` | `verdict.emit` and the like |
+//! | `config` | `verdict.emit`, `explanations`, `detail`, `existing`, `prefix`, `log_unmeasured` |
 
 use std::sync::{Arc, LazyLock};
 
@@ -45,7 +45,7 @@ pub(crate) mod summary;
 mod tests;
 
 pub(crate) use config::{DetailLevel, Emission, Emit, Existing, Explanations};
-use events::Sources;
+use events::SubjectAttributes;
 pub use events::{EVALUATION_EVENT, TRACE_EVALUATION};
 use findings::TraceFindings;
 use summary::ExplainedMeasurement;
@@ -55,7 +55,7 @@ pub(crate) use summary::{Annotator, TraceSummary};
 pub const SCOPE_NAME: &str = "otel-verdict";
 
 /// Size of the log record of a passing measurement, in bytes.
-const RECORD: usize = 416;
+const RECORD_BYTES: usize = 416;
 
 /// The requests to export for one trace.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub struct Annotated {
     /// Requests of log records.
     pub events: Vec<Piece>,
     /// Number of spans whose `verdict.*` attributes of the sender were removed.
-    pub existing: usize,
+    pub removed_verdicts: usize,
 }
 
 /// The encoded annotations of a trace, without its spans, so that they can be stored.
@@ -104,7 +104,8 @@ impl Annotator<'_> {
         let mut lengths = Vec::with_capacity(trace.tree.len());
         let findings = TraceFindings::new(self);
         let mut writer = attributes::Writer::new(self, &findings);
-        let mut sources = emission.has(Emit::SpanEvents).then(|| Sources::new(EVENT_ATTRIBUTES));
+        let mut subject_attributes =
+            emission.has(Emit::SpanEvents).then(|| SubjectAttributes::new(EVENT_ATTRIBUTES));
         // The journal stores annotations without the skews of spans.
         let has_skew = trace.tree.has_skew();
         let mut rest = &sorted[..];
@@ -112,23 +113,24 @@ impl Annotator<'_> {
             if has_skew {
                 rest = &sorted[sorted.partition_point(|e| e.measurement.at < i)..];
             }
-            let own;
-            (own, rest) = rest.split_at(rest.iter().take_while(|e| e.measurement.at == i).count());
+            let span_measurements;
+            (span_measurements, rest) =
+                rest.split_at(rest.iter().take_while(|e| e.measurement.at == i).count());
             if trace.tree.spans[i].forwarded {
                 lengths.push(0);
                 continue;
             }
             let start = appended.len();
-            let kept = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
-            if emission.has(Emit::Attributes) && !kept {
-                writer.span(&mut appended, i, own);
+            let keeps_sender_verdict = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
+            if emission.has(Emit::Attributes) && !keeps_sender_verdict {
+                writer.span(&mut appended, i, span_measurements);
             }
-            if emission.has(Emit::BraintrustScores) && !kept {
-                self.braintrust_scores(&mut appended, i, own);
+            if emission.has(Emit::BraintrustScores) && !keeps_sender_verdict {
+                self.braintrust_scores(&mut appended, i, span_measurements);
             }
-            if let Some(sources) = &mut sources {
-                for explained in own {
-                    self.span_event(&mut appended, *explained, sources, &findings);
+            if let Some(subject_attributes) = &mut subject_attributes {
+                for explained in span_measurements {
+                    self.span_event(&mut appended, *explained, subject_attributes, &findings);
                 }
             }
             lengths.push(appended.len() - start);
@@ -162,22 +164,22 @@ impl Annotator<'_> {
         let Annotator { trace, measurements, summary, emission, .. } = self;
         let mut envelopes = RecordEnvelopes::default();
         // All records in one buffer, and the envelope and end of each.
-        let mut records = Vec::with_capacity(measurements.len() * RECORD);
+        let mut records = Vec::with_capacity(measurements.len() * RECORD_BYTES);
         let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
-        let mut sources = Sources::new(LOG_ATTRIBUTES);
+        let mut subject_attributes = SubjectAttributes::new(LOG_ATTRIBUTES);
         for explained in with_explanations(measurements, explanations) {
             let start = records.len();
-            self.measurement_record(&mut records, explained, &mut sources, findings);
+            self.measurement_record(&mut records, explained, &mut subject_attributes, findings);
             if records.len() > start {
                 let span = &trace.tree.spans[explained.measurement.at];
-                ends.push((envelopes.of(&span.envelope), records.len()));
+                ends.push((envelopes.for_span(&span.envelope), records.len()));
             }
         }
         let has_result = summary.passed.is_some() || summary.unmeasured.is_some();
         let writes_trace = summary.changed && (has_result || emission.log_unmeasured);
         if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
             self.trace_record(&mut records, root, findings);
-            ends.push((envelopes.of(&trace.tree.spans[root].envelope), records.len()));
+            ends.push((envelopes.for_span(&trace.tree.spans[root].envelope), records.len()));
         }
         let mut start = 0;
         let items = ends.iter().map(|(envelope, end)| {
@@ -197,13 +199,13 @@ struct RecordEnvelopes<'a> {
 }
 
 impl<'a> RecordEnvelopes<'a> {
-    fn of(&mut self, span: &'a Arc<Envelope>) -> Arc<Envelope> {
+    fn for_span(&mut self, span: &'a Arc<Envelope>) -> Arc<Envelope> {
         if let Some((_, record)) = self.last.as_ref().filter(|(last, _)| Arc::ptr_eq(last, span)) {
             return Arc::clone(record);
         }
         let resource = &span.resource;
-        let own = || Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() });
-        let record = Arc::clone(self.by_resource.entry(resource).or_insert_with(own));
+        let new_envelope = || Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() });
+        let record = Arc::clone(self.by_resource.entry(resource).or_insert_with(new_envelope));
         self.last = Some((span, Arc::clone(&record)));
         record
     }
@@ -218,7 +220,8 @@ pub fn apply(
     emission: &Emission,
     max_size: usize,
 ) -> (Vec<Piece>, usize) {
-    // Also if no attributes are written: those of the sender would be taken for ours.
+    // The sender's attributes are removed even if none are written, because readers would take them for verdicts of
+    // this product.
     let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
     let strip = |span: &Span| {
         let strips = span.has_verdict && !span.forwarded;
@@ -261,7 +264,7 @@ fn with_explanations<'a>(
 ) -> impl Iterator<Item = ExplainedMeasurement<'a>> {
     let mut explained = explanations.iter().peekable();
     measurements.iter().enumerate().map(move |(n, measurement)| {
-        let explanation = explained.next_if(|(of, _)| *of == n).map(|(_, text)| text.as_str());
+        let explanation = explained.next_if(|(index, _)| *index == n).map(|(_, text)| text.as_str());
         ExplainedMeasurement { measurement, explanation }
     })
 }

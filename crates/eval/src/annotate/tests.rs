@@ -12,7 +12,7 @@ use verdict_otlp::trace::{CloseReason, Idx, SpanId, TraceId};
 use super::*;
 use crate::annotate::summary::{MAX_EXPLANATION, MAX_ITEMS};
 use crate::measure::testing::Script;
-use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured as Why, Value};
+use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use crate::propagate::{Policies, propagate};
 
 mod findings;
@@ -33,7 +33,11 @@ fn finding(rationale: &str, quote: &str) -> Finding {
     }
 }
 
-fn measurement(at: Idx, metric: &'static str, outcome: Result<(Value, Vec<Finding>), Why>) -> Measurement {
+fn measurement(
+    at: Idx,
+    metric: &'static str,
+    outcome: Result<(Value, Vec<Finding>), Unmeasured>,
+) -> Measurement {
     let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
     Measurement::new(at, metric, "rules/1", outcome)
 }
@@ -56,7 +60,7 @@ fn measurements() -> Vec<Measurement> {
     vec![
         measurement(0, "tool_abuse", Ok((Value::Score(5.0), vec![]))),
         measurement(1, "avoidance", Ok((Value::Label("valid"), vec![]))),
-        measurement(1, "reasoning_integrity", Err(Why::NoContent)),
+        measurement(1, "reasoning_integrity", Err(Unmeasured::NoContent)),
         measurement(
             2,
             "tool_completeness",
@@ -106,8 +110,8 @@ fn run(
     let ms = measurements();
     let verdicts = propagate(&trace, &ms, &Policies::default());
     let encoded = encode(&trace, &ms, &verdicts, summary, emission, 1 << 20);
-    let (spans, existing) = apply(&trace.tree, &encoded, emission, 1 << 20);
-    let out = Annotated { spans, events: encoded.events, existing };
+    let (spans, removed_verdicts) = apply(&trace.tree, &encoded, emission, 1 << 20);
+    let out = Annotated { spans, events: encoded.events, removed_verdicts };
     let mut spans = Vec::new();
     for piece in &out.spans {
         let request = ExportTraceServiceRequest::decode(piece.bytes.clone()).unwrap();
@@ -339,10 +343,10 @@ fn existing_verdicts_are_replaced_or_kept_as_configured() {
         span.has_verdict = true;
     };
     let (spans, out) = run(&SUMMARY, &Emission::default(), forge);
-    assert_eq!((spans[2]["verdict.result"].as_str(), out.existing), ("fail", 1));
+    assert_eq!((spans[2]["verdict.result"].as_str(), out.removed_verdicts), ("fail", 1));
     let keep = Emission { existing: Existing::Keep, ..Emission::default() };
     let (spans, out) = run(&SUMMARY, &keep, forge);
-    assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.existing), (1, "pass", 0));
+    assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.removed_verdicts), (1, "pass", 0));
 }
 
 #[test]
@@ -366,9 +370,9 @@ fn event_of_a_trace_says_that_its_span_is_not_the_root() {
         let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
         let all: Vec<_> = records.iter().map(|record| attributes(&record.attributes)).collect();
-        let has = |of: &BTreeMap<String, String>| of.contains_key("verdict.trace.rootless");
-        assert!(all.iter().all(|of| !has(of) || of["gen_ai.evaluation.name"] == "trace"));
-        all.iter().any(has)
+        let is_rootless = |event: &BTreeMap<String, String>| event.contains_key("verdict.trace.rootless");
+        assert!(all.iter().all(|event| !is_rootless(event) || event["gen_ai.evaluation.name"] == "trace"));
+        all.iter().any(is_rootless)
     };
     assert!(!rootless(|_| ()));
     assert!(rootless(|trace| trace.tree.spans[0].parent = SpanId([8; 8])));
@@ -456,15 +460,15 @@ fn explanation_names_the_span_of_its_quote_if_it_is_another_one() {
 
 #[test]
 fn equal_measurements_keep_their_own_explanations() {
-    let why = |at, why: &str| {
+    let explained = |at, rationale: &str| {
         let same = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
-        Measurement { rationale: Some(why.into()), ..same }
+        Measurement { rationale: Some(rationale.into()), ..same }
     };
-    let (trace, ms) = (trace(), [why(0, "all of it"), why(1, "all of that")]);
+    let (trace, ms) = (trace(), [explained(0, "all of it"), explained(1, "all of that")]);
     let verdicts = propagate(&trace, &ms, &Policies::default());
     let emission = Emission { explanations: Explanations::All, ..Emission::default() };
     let encoded = encode(&trace, &ms, &verdicts, &SUMMARY, &emission, 1 << 20);
-    let count = |why: &str| memchr::memmem::find_iter(&encoded.appended, why.as_bytes()).count();
+    let count = |text: &str| memchr::memmem::find_iter(&encoded.appended, text.as_bytes()).count();
     assert_eq!((count("all of it"), count("all of that")), (1, 1));
 }
 
@@ -479,11 +483,12 @@ fn explanations_and_arrays_are_cut_at_their_limits() {
 
 #[test]
 fn scores_are_normalised_by_their_scale() {
-    let of = |metric, score| attributes::normalized(metric, &Value::Score(score), &Emission::default());
-    assert_eq!(of("tool_abuse", 3.0), Some(0.5));
-    assert_eq!(of("gpa.plan_quality", 3.0), Some(1.0));
-    assert_eq!(of("plan.score", 70.0), Some(0.7));
-    assert_eq!(of("path.correctness", 0.25), Some(0.25));
+    let normalized_score =
+        |metric, score| attributes::normalized(metric, &Value::Score(score), &Emission::default());
+    assert_eq!(normalized_score("tool_abuse", 3.0), Some(0.5));
+    assert_eq!(normalized_score("gpa.plan_quality", 3.0), Some(1.0));
+    assert_eq!(normalized_score("plan.score", 70.0), Some(0.7));
+    assert_eq!(normalized_score("path.correctness", 0.25), Some(0.25));
     assert_eq!(attributes::normalized("avoidance", &Value::Label("valid"), &Emission::default()), None);
 }
 

@@ -108,7 +108,7 @@ pub(crate) fn run_each(
             if !applies {
                 continue;
             }
-            let context = Context { row, trace, at, settings, memo, rules: &[] };
+            let context = Context { row, trace, at, settings, memo, rule_measurements: &[] };
             measure_within_budget(rule, &context, &mut out);
             if memo.budget.is_void() {
                 return Vec::new();
@@ -173,7 +173,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::measure::question_rounds::{Inputs, Questions};
+    use crate::measure::question_rounds::{JudgeInputs, Questions};
     use crate::measure::sections::Scored;
     use crate::measure::settings::CustomSettings;
     use crate::measure::table::{Scale, asked};
@@ -240,7 +240,7 @@ mod tests {
     fn custom_metric_asks_its_early_questions_about_an_open_trace() {
         let (settings, custom) = with_brevity(&["main"]);
         let trace = Script::new("Say hello.").answers("Hello.").build();
-        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let mut early = Questions::early(inputs, &custom);
         let ask = early.next_question().unwrap();
         assert_eq!((ask.metric, ask.question.key.as_str()), (BREVITY.name, "early"));
@@ -303,7 +303,7 @@ weights: { correctness: 1 }
             .answers("Done.")
             .build();
         let rules = run(&trace, &settings);
-        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let mut rounds = Questions::new(inputs, &[]);
         while rounds.next_question().is_some() {}
         let asked = rounds.finish(Unmeasured::Timeout);

@@ -423,7 +423,8 @@ mod tests {
     fn nothing_examined_is_no_pass() {
         let (trace, settings, memo) = (AgentTrace::default(), Settings::default(), Memo::new());
         let row = row("completeness");
-        let context = Context { row, trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let context =
+            Context { row, trace: &trace, at: 0, settings: &settings, memo: &memo, rule_measurements: &[] };
         let scored = |examined: usize, found: Option<Finding>| {
             let mut findings = Findings::new();
             findings.examine(examined);

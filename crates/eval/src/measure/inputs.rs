@@ -6,10 +6,10 @@ use crate::recognise::AgentTrace;
 
 /// A trace, the settings, and the measurements by rules.
 #[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
+pub(crate) struct JudgeInputs<'a> {
     /// The trace as far as it has arrived.
     pub trace: &'a AgentTrace,
     pub settings: &'a Settings,
     /// Ordered by span.
-    pub rules: &'a [Measurement],
+    pub rule_measurements: &'a [Measurement],
 }

@@ -31,7 +31,7 @@ mod tests {
             at: 0,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         measure(&context).map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }

@@ -163,8 +163,14 @@ mod tests {
 
     fn located(trace: &AgentTrace, at: Idx, quote: &str) -> (Option<Idx>, String) {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let context =
-            Context { row: row("plan_efficiency"), trace, at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("plan_efficiency"),
+            trace,
+            at,
+            settings: &settings,
+            memo: &memo,
+            rule_measurements: &[],
+        };
         let mut findings = Findings::new();
         findings.push(Defect::StepSkipped.finding("expected", quote));
         let mut all = vec![findings.scored(&context, Unmeasured::NotApplicable)];

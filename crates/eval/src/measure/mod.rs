@@ -55,7 +55,7 @@ pub struct Context<'a> {
     /// Intermediate results about this trace, shared by the metrics.
     pub(crate) memo: &'a Memo,
     /// The measurements of the rules in this trace, by span; empty while the rules run.
-    pub rules: &'a [Measurement],
+    pub rule_measurements: &'a [Measurement],
 }
 
 impl Context<'_> {

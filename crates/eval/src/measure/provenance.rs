@@ -58,8 +58,8 @@ pub(crate) struct ArgumentValue {
 /// The origins of all argument values of a trace.
 #[derive(Default)]
 pub(crate) struct Provenance {
-    /// `of[i]` belongs to `trace.calls[i]`.
-    of: Vec<Vec<ArgumentValue>>,
+    /// `argument_values[i]` belongs to `trace.calls[i]`.
+    argument_values: Vec<Vec<ArgumentValue>>,
     words: Words,
 }
 
@@ -74,7 +74,7 @@ impl Provenance {
         let mut prompts: HashSet<Idx> = HashSet::default();
         let mut listed = Listed::default();
         let mut returned = 0;
-        let mut of = Vec::with_capacity(trace.calls.len());
+        let mut argument_values = Vec::with_capacity(trace.calls.len());
         for agent in &trace.agents {
             agent.task.iter().for_each(|task| words.add(memo, task, Origin::User));
         }
@@ -88,7 +88,7 @@ impl Provenance {
                 words.add_prompt(memo, trace, llm);
             }
             let mut found = |(name, value)| words.origin(memo, call, name, value, &mut listed);
-            of.push(values(call).map(&mut found).collect());
+            argument_values.push(values(call).map(&mut found).collect());
         }
         // For answers, which follow all calls.
         trace.calls.iter().skip(returned).filter_map(|c| c.result.as_ref()).for_each(|text| {
@@ -96,12 +96,12 @@ impl Provenance {
         });
         let answers = trace.agents.iter().filter_map(|agent| agent.answer_at);
         answers.filter(|at| prompts.insert(*at)).for_each(|at| words.add_prompt(memo, trace, at));
-        Provenance { of, words }
+        Provenance { argument_values, words }
     }
 
     /// The values of a call's arguments.
     pub(crate) fn arguments(&self, trace: &AgentTrace, call: &Call) -> &[ArgumentValue] {
-        place(trace, call).and_then(|i| self.of.get(i)).map_or(&[], Vec::as_slice)
+        place(trace, call).and_then(|i| self.argument_values.get(i)).map_or(&[], Vec::as_slice)
     }
 
     /// The first identifier among the arguments of the call that the model made up.
@@ -146,7 +146,7 @@ impl Provenance {
 
     fn first_unknown<'t>(&self, words: impl Iterator<Item = &'t str>) -> Option<&'t str> {
         let passed = |word: &str| {
-            let mut values = self.of.iter().flatten();
+            let mut values = self.argument_values.iter().flatten();
             values.any(|value| split(&value.value).any(|of| of.eq_ignore_ascii_case(word)))
         };
         words.filter(|word| self.words.rank(word).is_none()).take(MAX_VALUES).find(|word| !passed(word))
@@ -171,7 +171,7 @@ fn place(trace: &AgentTrace, call: &Call) -> Option<usize> {
 /// The words of all texts so far, each with its best origin.
 #[derive(Default)]
 struct Words {
-    of: HashMap<u64, Origin>,
+    origins: HashMap<u64, Origin>,
     texts: HashSet<(usize, usize)>,
     /// Not all texts could be read: an unknown word may be in one of them.
     is_full: bool,
@@ -183,7 +183,7 @@ impl Words {
         if self.is_full || !self.texts.insert(address) {
             return;
         }
-        if self.of.len() > MAX_WORDS || !memo.budget.spend(text.len() / BYTES_PER_STEP) {
+        if self.origins.len() > MAX_WORDS || !memo.budget.spend(text.len() / BYTES_PER_STEP) {
             self.is_full = true;
             return;
         }
@@ -196,7 +196,7 @@ impl Words {
     }
 
     fn know(&mut self, word: &str, origin: Origin) {
-        let known = self.of.entry(hash(word)).or_insert(origin);
+        let known = self.origins.entry(hash(word)).or_insert(origin);
         *known = origin.min(*known);
     }
 
@@ -223,7 +223,7 @@ impl Words {
     }
 
     fn rank(&self, word: &str) -> Option<Origin> {
-        self.of.get(&hash(word)).copied()
+        self.origins.get(&hash(word)).copied()
     }
 
     /// The origin of a value: that of its words together. Of an identifier with digits only the words with

@@ -7,7 +7,7 @@ use verdict_otlp::trace::Idx;
 
 use super::ask::form::LABEL;
 use super::ask::step::of_span;
-use super::inputs::Inputs;
+use super::inputs::JudgeInputs;
 use super::question::Form;
 use super::table::{MetricSpec, Scale};
 use super::{Settings, Severity};
@@ -47,10 +47,10 @@ pub struct QuestionContext {
 
 impl QuestionContext {
     /// The context of a question of the metric `row` about the span `at`.
-    pub(super) fn new(row: &MetricSpec, inputs: Inputs<'_>, at: Idx, form: &Form) -> QuestionContext {
-        let Inputs { trace, settings, rules } = inputs;
+    pub(super) fn new(row: &MetricSpec, inputs: JudgeInputs<'_>, at: Idx, form: &Form) -> QuestionContext {
+        let JudgeInputs { trace, settings, rule_measurements } = inputs;
         let measured = || {
-            let known = of_span(rules, at).iter();
+            let known = of_span(rule_measurements, at).iter();
             known.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
         };
         let own = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
@@ -124,11 +124,11 @@ mod tests {
         let root = sample.span(None, llm(Vec::new(), "one"));
         sample.span(Some(root), llm(Vec::new(), "two"));
         let (trace, settings) = (sample.trace(), Settings::default());
-        let context = |metric: &str, at, rules: &[Measurement]| {
+        let context = |metric: &str, at, rule_measurements: &[Measurement]| {
             let row = spec(metric).unwrap();
             QuestionContext::new(
                 row,
-                Inputs { trace: &trace, settings: &settings, rules },
+                JudgeInputs { trace: &trace, settings: &settings, rule_measurements },
                 at,
                 &grade_only(row),
             )
@@ -159,7 +159,7 @@ mod tests {
         let trace = Sample::new().trace();
         let settings = Settings::default();
         let criterion = |fields| {
-            let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+            let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
             QuestionContext::new(
                 spec("checklist.verdict").unwrap(),
                 inputs,

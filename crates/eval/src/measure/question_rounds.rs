@@ -14,7 +14,7 @@ use super::ask::links::has_ended;
 use super::catalog::{self, JudgedRow};
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
-pub(crate) use super::inputs::Inputs;
+pub(crate) use super::inputs::JudgeInputs;
 use super::memo::SendValues;
 use super::question::{Answer, Question, Usage, services};
 use super::question_context::QuestionContext;
@@ -59,7 +59,7 @@ struct PendingMetric {
 
 /// The asking metrics of one trace.
 pub struct Questions<'a> {
-    inputs: Inputs<'a>,
+    inputs: JudgeInputs<'a>,
     metrics: Vec<JudgedRow<'a>>,
     /// Metrics and spans that have not begun. Questions are rendered on demand: those of a long trace
     /// together would be many times its size.
@@ -83,18 +83,18 @@ pub struct Questions<'a> {
 
 impl<'a> Questions<'a> {
     /// All questions about a closed trace.
-    pub(crate) fn new(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
+    pub(crate) fn new(inputs: JudgeInputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         let metrics = catalog::asking(inputs.settings, custom);
-        Questions::over(metrics, inputs, AskConditions::closed(inputs.rules), |_, _| true)
+        Questions::over(metrics, inputs, AskConditions::closed(inputs.rule_measurements), |_, _| true)
     }
 
     /// The questions that can be asked about an open trace: those of metrics that need no more than the steps of the
     /// agent, on spans whose agent has ended, and those that depend on an agent's task alone. When the trace has closed
     /// the same questions are asked again, so that their answers are cached or pending. None while content may be
     /// withheld: a span may repeat what one produced that is still to come.
-    pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
+    pub(crate) fn early(inputs: JudgeInputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // Findings of the rules, and with them the questions, may change with further spans.
-        let inputs = Inputs { rules: &[], ..inputs };
+        let inputs = JudgeInputs { rule_measurements: &[], ..inputs };
         let AgentTrace { tree, agents, owner, .. } = inputs.trace;
         let of_agents: HashSet<Idx> = agents.iter().map(|agent| agent.at).collect();
         let with_parent = |at| tree.parent(at).is_some() || tree.root() == Some(at);
@@ -114,12 +114,12 @@ impl<'a> Questions<'a> {
 
     fn over(
         metrics: Vec<JudgedRow<'a>>,
-        inputs: Inputs<'a>,
+        inputs: JudgeInputs<'a>,
         state: AskConditions,
         ready: impl Fn(&MetricSpec, Idx) -> bool,
     ) -> Questions<'a> {
         let evaluated = evaluated_spans(inputs.trace);
-        let Inputs { trace, settings, rules } = inputs;
+        let JudgeInputs { trace, settings, rule_measurements } = inputs;
         let memo = Memo::new();
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
@@ -134,7 +134,7 @@ impl<'a> Questions<'a> {
                 if !applies {
                     continue;
                 }
-                let context = Context { row, trace, at, settings, memo: &memo, rules };
+                let context = Context { row, trace, at, settings, memo: &memo, rule_measurements };
                 match settings.asker.decide(&context, state) {
                     AskDecision::Ask => todo.push_back((index, at)),
                     AskDecision::Unmeasured(reason) if row.rubric.is_none() => {
@@ -221,8 +221,8 @@ impl<'a> Questions<'a> {
         let Some((row, metric)) = self.metrics.get(open.metric) else { return };
         // The order in which answers arrive must have no effect.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let Inputs { trace, settings, rules } = self.inputs;
-        let context = Context { row, trace, at: open.at, settings, memo, rules };
+        let JudgeInputs { trace, settings, rule_measurements } = self.inputs;
+        let context = Context { row, trace, at: open.at, settings, memo, rule_measurements };
         let early = Early(&**metric);
         let metric: &dyn Metric = if self.is_early && is_of_task(row) { &early } else { &**metric };
         match catalog::step_within_budget(metric, &context, &open.answers) {
@@ -265,8 +265,8 @@ impl<'a> Questions<'a> {
                 self.done.push(defects::unmeasured(at, row.name, why));
                 continue;
             }
-            let Inputs { trace, settings, rules } = self.inputs;
-            let context = Context { row, trace, at, settings, memo: &memo, rules };
+            let JudgeInputs { trace, settings, rule_measurements } = self.inputs;
+            let context = Context { row, trace, at, settings, memo: &memo, rule_measurements };
             self.done.extend(finish_without_answers(&**metric, &context, answers, why));
         }
         self.done.sort_by_key(|m| m.at);

@@ -7,7 +7,7 @@
 use verdict_otlp::trace::Idx;
 
 use super::Settings;
-use super::ask::run::scope;
+use super::ask::run::run_scope;
 use super::ask::transcript::{RunScope, in_scope};
 use super::table::{About, spec};
 use crate::recognise::AgentTrace;
@@ -18,7 +18,7 @@ pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, ot
     let about = spec(metric).map_or(About::Any, |row| row.about);
     match about {
         About::Agent => is_beneath(),
-        About::Run | About::Plans | About::Segments => match scope(about, trace, &settings.gpa.per, at) {
+        About::Run | About::Plans | About::Segments => match run_scope(about, trace, &settings.gpa.per, at) {
             Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
             Some(RunScope::Trace) => true,
             Some(RunScope::Beneath(_)) | None => is_beneath(),

@@ -18,7 +18,7 @@ const SLOTS: usize = 64;
 const MAX_BYTES: usize = 32 << 10;
 
 struct Entry {
-    of: TypeId,
+    value_type: TypeId,
     text: Box<str>,
     value: Arc<dyn Any + Send + Sync>,
 }
@@ -36,13 +36,13 @@ impl Recurring {
         let slot = self.slots.get(hash as usize % SLOTS).filter(|_| text.len() <= MAX_BYTES);
         let Some(slot) = slot else { return Arc::new(work()) };
         let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |entry: &&Entry| entry.of == TypeId::of::<T>() && *entry.text == *text;
+        let is_known = |entry: &&Entry| entry.value_type == TypeId::of::<T>() && *entry.text == *text;
         let known = lock().as_ref().filter(is_known).map(|entry| entry.value.clone());
         if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
             return known;
         }
         let value = Arc::new(work());
-        *lock() = Some(Entry { of: TypeId::of::<T>(), text: text.into(), value: value.clone() });
+        *lock() = Some(Entry { value_type: TypeId::of::<T>(), text: text.into(), value: value.clone() });
         value
     }
 }

@@ -140,7 +140,7 @@ impl Sample {
 pub(crate) fn measure(metric: &str, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
     let (row, _, rule) = super::catalog::rules().find(|(row, ..)| row.name == metric).unwrap();
-    let context = Context { row, trace, at, settings: &settings, memo: &memo, rules: &[] };
+    let context = Context { row, trace, at, settings: &settings, memo: &memo, rule_measurements: &[] };
     match rule.step(&context, &[]) {
         MetricProgress::Done(measurements) => measurements,
         MetricProgress::Ask(_) => panic!("rules never ask"),

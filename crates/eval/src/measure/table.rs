@@ -22,6 +22,14 @@ use crate::recognise::AgentTrace;
 
 /// Whether a task was completed (003).
 pub const CHECKLIST: &str = "checklist.verdict";
+// The names of the questions that judges answer for a checklist.
+pub(crate) const CHECKLIST_CRITERIA: &str = "checklist.criteria";
+pub(crate) const CHECKLIST_FILTER: &str = "checklist.filter";
+pub(crate) const CHECKLIST_SUMMARY: &str = "checklist.summary";
+pub(crate) const CHECKLIST_PERCEIVE: &str = "checklist.perceive";
+pub(crate) const CHECKLIST_ANSWER: &str = "checklist.answer";
+pub(crate) const CHECKLIST_SOURCE: &str = "checklist.source";
+pub(crate) const CHECKLIST_SEARCH: &str = "checklist.search";
 /// A call that its task does not allow (002).
 pub const HARMFUL_CALL: &str = FailCondition::HarmfulCall.as_str();
 /// The score of a plan, under which judges of plans are asked (004).
@@ -119,8 +127,8 @@ macro_rules! metric_table {
         /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
         checklist: ChecklistSettings = CHECKLIST => BLANK {
             about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"],
-            own_rubrics: &["checklist.criteria", "checklist.filter", "checklist.summary", "checklist.perceive",
-                "checklist.answer", "checklist.source", "checklist.search"] }
+            own_rubrics: &[CHECKLIST_CRITERIA, CHECKLIST_FILTER, CHECKLIST_SUMMARY, CHECKLIST_PERCEIVE,
+                CHECKLIST_ANSWER, CHECKLIST_SOURCE, CHECKLIST_SEARCH] }
                 by { rules: &checklist::Checklist { asks: false }, asks: &checklist::Checklist { asks: true } };
         /// Goal, plan and action (0-3), by LLM judges only.
         gpa: Gpa =

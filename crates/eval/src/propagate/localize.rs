@@ -35,7 +35,7 @@ pub(super) fn failures(
     trace: &AgentTrace,
     policies: &Policies,
     failures: OwnFailures<'_>,
-    of: &[Option<Verdict>],
+    span_verdicts: &[Option<Verdict>],
     below: &[FailuresBelow],
     verdict: &mut TraceVerdict,
 ) {
@@ -52,7 +52,7 @@ pub(super) fn failures(
     let mut stack: Vec<(Idx, Filter)> = tree.top().iter().map(|&i| (i, first)).collect();
     let mut failed: Vec<Idx> = Vec::new();
     while let Some((i, filter)) = stack.pop() {
-        let fails = of[i].is_some_and(Verdict::failed);
+        let fails = span_verdicts[i].is_some_and(Verdict::failed);
         let transparent = own[i].transparent;
         if !(fails || filter.through || transparent) {
             continue;

@@ -56,7 +56,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let Basis { policies, custom, outcome } = basis;
     let OwnResults { own, terms, repeats } = own_results(trace, measurements, policies, custom);
     let tree = &trace.tree;
-    let mut of = vec![None; tree.len()];
+    let mut span_verdicts = vec![None; tree.len()];
     let mut below = vec![FailuresBelow::default(); tree.len()];
     for &i in tree.order().iter().rev() {
         // The verdict of a leaf follows from its own metrics under every policy.
@@ -66,16 +66,16 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         repeats.discount(i, &own, &below, &mut once);
         below[i] = once;
         let kind = trace.views[i].kind;
-        of[i] = verdict_of(&own[i], &below[i], policy);
+        span_verdicts[i] = verdict_of(&own[i], &below[i], policy);
         // `localize` reads what each span reports to its parent.
-        below[i] = report(&own[i], &below[i], policy, kind, of[i]);
+        below[i] = report(&own[i], &below[i], policy, kind, span_verdicts[i]);
         if let Some(parent) = tree.parent(i) {
             let reported = below[i];
             below[parent].add(&reported);
         }
     }
     let root = match tree.top() {
-        [only] => of[*only],
+        [only] => span_verdicts[*only],
         several => {
             let mut all = FailuresBelow::default();
             several.iter().for_each(|&i| all.add(&below[i]));
@@ -100,7 +100,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     if let Some(by_run) = by_run {
         passed = Some(by_run);
         if let [only] = tree.top() {
-            of[*only] = Some(by_outcome(by_run, &own[*only]));
+            span_verdicts[*only] = Some(by_outcome(by_run, &own[*only]));
         }
     }
     let reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
@@ -111,12 +111,12 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         TraceVerdict { passed, reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
         let failures = OwnFailures { own: &own, repeats: &repeats, by_run: by_run.is_some() };
-        localize::failures(trace, policies, failures, &of, &below, &mut verdict);
+        localize::failures(trace, policies, failures, &span_verdicts, &below, &mut verdict);
         let judged = outcome.as_ref().and_then(|outcome| outcome.root_cause);
         verdict.root_cause = judged.or_else(|| Some(began(measurements, *verdict.failure_chain.last()?)));
     }
     verdict.outcome = outcome;
-    Verdicts { of, trace: verdict }
+    Verdicts { of: span_verdicts, trace: verdict }
 }
 
 /// The span in which the worst failure of the span `at` began.

@@ -54,7 +54,7 @@ struct CommonAncestor {
 /// The repeated failures of a trace.
 #[derive(Default)]
 pub(super) struct Repeats {
-    of: BTreeMap<Idx, Repeat>,
+    by_span: BTreeMap<Idx, Repeat>,
     common_ancestors: HashMap<Idx, Vec<CommonAncestor>>,
 }
 
@@ -68,14 +68,17 @@ impl Repeats {
         if !failing.values().flatten().any(may_repeat) {
             return Repeats::default();
         }
-        let mut repeats = Repeats { of: repeated(trace, failing, own), common_ancestors: HashMap::default() };
+        let mut repeats =
+            Repeats { by_span: repeated(trace, failing, own), common_ancestors: HashMap::default() };
         repeats.meet(trace, own);
         repeats
     }
 
     /// Whether the failure of the span, which names its origins, is counted in spans that `counts` accepts.
     pub(super) fn is_explicit(&self, at: Idx, counts: impl Fn(Idx) -> bool) -> bool {
-        self.of.get(&at).is_some_and(|repeat| repeat.explicit && repeat.counted.iter().all(|&i| counts(i)))
+        self.by_span
+            .get(&at)
+            .is_some_and(|repeat| repeat.explicit && repeat.counted.iter().all(|&i| counts(i)))
     }
 
     /// Leaves out of the failures below span `at` those that are there twice. `reports` are those of its descendants.
@@ -109,13 +112,13 @@ impl Repeats {
 
     /// Finds where each repeat meets what it repeats.
     fn meet(&mut self, trace: &AgentTrace, own: &mut [OwnResult]) {
-        if self.of.is_empty() {
+        if self.by_span.is_empty() {
             return;
         }
         let tree = &trace.tree;
         let subtrees = Subtrees::new(tree);
         let mut steps = 0usize;
-        for (&at, repeat) in &self.of {
+        for (&at, repeat) in &self.by_span {
             let meets = tree.ancestors(at).find(|&above| {
                 steps += 1;
                 steps > MAX_STEPS || repeat.counted.iter().all(|&i| subtrees.contains(above, i))
@@ -151,7 +154,7 @@ fn repeated(
     own: &mut [OwnResult],
 ) -> BTreeMap<Idx, Repeat> {
     let sources = Sources::new(trace, failing);
-    let mut of = BTreeMap::new();
+    let mut repeats = BTreeMap::new();
     // What counts for a defect of a span: the span itself, or what counts in its place.
     let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
     let mut rest: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
@@ -185,9 +188,9 @@ fn repeated(
         places.dedup();
         let explicit = found.iter().all(|source| source.explicit);
         counted.insert(at, places.clone());
-        of.insert(at, Repeat { counted: places, explicit });
+        repeats.insert(at, Repeat { counted: places, explicit });
     }
-    of
+    repeats
 }
 
 /// The span that a finding is about, if it is not the judged one.
@@ -240,26 +243,26 @@ impl<'f> Sources<'f> {
 /// Whether a span is below another, by positions in depth-first order.
 struct Subtrees {
     /// The first and last position of each subtree.
-    of: Vec<(usize, usize)>,
+    positions: Vec<(usize, usize)>,
 }
 
 impl Subtrees {
     fn new(tree: &Tree) -> Subtrees {
-        let mut of = vec![(0, 0); tree.len()];
+        let mut positions = vec![(0, 0); tree.len()];
         for (place, &i) in tree.order().iter().enumerate() {
-            of[i] = (place, place);
+            positions[i] = (place, place);
         }
         for &i in tree.order().iter().rev() {
             if let Some(parent) = tree.parent(i) {
-                of[parent].1 = of[parent].1.max(of[i].1);
+                positions[parent].1 = positions[parent].1.max(positions[i].1);
             }
         }
-        Subtrees { of }
+        Subtrees { positions }
     }
 
     /// Whether `i` is `above` or below it.
     fn contains(&self, above: Idx, i: Idx) -> bool {
-        let ((first, last), (place, _)) = (self.of[above], self.of[i]);
+        let ((first, last), (place, _)) = (self.positions[above], self.positions[i]);
         (first..=last).contains(&place)
     }
 }

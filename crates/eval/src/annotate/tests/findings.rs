@@ -99,9 +99,9 @@ fn events_name_the_judge_and_what_was_judged() {
     ms.push(measurement(1, "avoidance", Ok((Value::Label("valid"), vec![]))));
     ms.push(Measurement {
         judge: "task/refund".into(),
-        ..measurement(0, "path.correctness", Err(Why::Hidden))
+        ..measurement(0, "path.correctness", Err(Unmeasured::Hidden))
     });
-    ms.push(measurement(1, "reasoning_integrity", Err(Why::JudgeError)));
+    ms.push(measurement(1, "reasoning_integrity", Err(Unmeasured::JudgeError)));
     let mut trace = trace();
     trace.views[1].response_id = Some("resp-1".into());
     trace.views[1].session = Some("talk-7".into());

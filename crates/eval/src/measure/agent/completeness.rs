@@ -266,7 +266,7 @@ mod tests {
             at: trace.agents[0].at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         measure(&context, 0, &trace.agents[0]).outcome
     }

@@ -228,7 +228,7 @@ mod tests {
             at: trace.agents[0].at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         measure(&context, 0, &trace.agents[0]).outcome
     }
@@ -272,7 +272,7 @@ mod tests {
             at: trace.agents[0].at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         let evidence = super::evidence(&context, 0).unwrap();
         assert!(evidence.contains("step 1: carried out by call 1 web_search\n"), "{evidence}");

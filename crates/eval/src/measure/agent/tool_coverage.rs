@@ -269,7 +269,7 @@ mod tests {
             at: trace.agents[0].at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         measure(&context, 0, &trace.agents[0]).outcome
     }

@@ -53,14 +53,14 @@ impl Asker {
 
     /// Untrusted text as a judge may read it: sanitized and redacted.
     pub fn clean(&self, text: &str) -> String {
-        self.clean_numbering(text, &Addresses::default())
+        self.clean_with_addresses(text, &Addresses::default())
     }
 
     /// The cleaned text, with the numbers of a trace's e-mail addresses.
-    pub(super) fn clean_numbering(&self, text: &str, addresses: &Addresses) -> String {
-        let harmless = sanitize::sanitize(text);
-        match self.redactor.redact_numbering(&harmless, addresses) {
-            std::borrow::Cow::Borrowed(_) => harmless.into_owned(),
+    pub(super) fn clean_with_addresses(&self, text: &str, addresses: &Addresses) -> String {
+        let sanitized = sanitize::sanitize(text);
+        match self.redactor.redact_numbering(&sanitized, addresses) {
+            std::borrow::Cow::Borrowed(_) => sanitized.into_owned(),
             std::borrow::Cow::Owned(redacted) => redacted,
         }
     }
@@ -81,18 +81,18 @@ impl Asker {
         !self.ask.withhold.is_empty() && withheld(&self.ask.withhold, trace).contains(&true)
     }
 
-    /// The operator's instructions for questions of these names about a span; without one, those that are for every
-    /// service and agent.
-    fn instructions_for(&self, names: &[&str], of: Option<(&AgentTrace, Idx)>) -> Vec<&Instruction> {
-        let service = of.and_then(|(trace, at)| trace.views.get(at)?.service.as_deref());
-        let agent = of.and_then(|(trace, at)| agent_name(trace, at));
+    /// The operator's instructions for questions of these names about `subject`, a span of a trace; without a
+    /// subject, the instructions that are for every service and agent.
+    fn instructions_for(&self, names: &[&str], subject: Option<(&AgentTrace, Idx)>) -> Vec<&Instruction> {
+        let service = subject.and_then(|(trace, at)| trace.views.get(at)?.service.as_deref());
+        let agent = subject.and_then(|(trace, at)| agent_name(trace, at));
         let is_for = |pattern: &String| names.iter().any(|name| matches(pattern, name));
         let named = self.instructions.iter().filter(|i| i.metrics.is_empty() || i.metrics.iter().any(is_for));
         named.filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent)).collect()
     }
 
     /// The system prompt of a metric about the span `at`.
-    pub fn system(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
+    pub fn system_prompt(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
         let instructions = self.instructions_for(&[row.name], Some((trace, at)));
         let rubric = self.rubrics.get(row.name).map(String::as_str);
         let AskConfig { categories, examples, .. } = self.ask;
@@ -100,16 +100,16 @@ impl Asker {
         system::system_prompt(row, &parts).into()
     }
 
-    /// The system prompt of a question that has no rubric of a table row: `rubric`, or what the operator wrote for
-    /// `question` in its place, and the instructions for the question or its `metric`. Without a trace, those that are
-    /// for every service and agent.
-    pub fn own_system(
+    /// The system prompt of a question that has no rubric of a table row: `rubric`, or the operator's text for
+    /// `question` in place of the rubric, and the instructions for the question or its `metric`. Without a subject,
+    /// only the instructions that are for every service and agent.
+    pub fn question_system_prompt(
         &self,
         (metric, question): (&str, &str),
         rubric: &str,
-        of: Option<(&AgentTrace, Idx)>,
+        subject: Option<(&AgentTrace, Idx)>,
     ) -> Arc<str> {
-        let instructions = self.instructions_for(&[question, metric], of);
+        let instructions = self.instructions_for(&[question, metric], subject);
         let rubric = self.rubrics.get(question).map_or(rubric, String::as_str).trim();
         match instructions.is_empty() {
             true => rubric.into(),
@@ -123,7 +123,8 @@ impl Asker {
         const FIXED_TOKENS: usize = 1_200;
         /// Minimum tokens of content, even with a long rubric.
         const MIN_TOKENS: usize = 1_000;
-        let left = self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + FIXED_TOKENS);
-        left.max(MIN_TOKENS) * prompt_page::BYTES_PER_TOKEN
+        let tokens_left =
+            self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + FIXED_TOKENS);
+        tokens_left.max(MIN_TOKENS) * prompt_page::BYTES_PER_TOKEN
     }
 }

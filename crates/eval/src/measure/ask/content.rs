@@ -115,7 +115,7 @@ impl TraceContent<'_> {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let shows = self.shows(at, piece).and(&Shows::span(self.trace, at));
         let block = Block::about(label, self.piece(at, piece, max), piece.kind.binds());
-        Block { of: Some((at, id)), ..block.showing(shows) }
+        Block { span: Some((at, id)), ..block.showing(shows) }
     }
 
     /// The spans whose content a piece of the span `at` is.
@@ -194,12 +194,12 @@ impl Asker {
         /// No secret is longer, but a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;
         if text.len().saturating_sub(2 * MARGIN) <= max {
-            return excerpt(&self.clean_numbering(text, addresses), max).into_owned();
+            return excerpt(&self.clean_with_addresses(text, addresses), max).into_owned();
         }
         let room = max.saturating_sub(NOTE);
         let (head, tail) = (
-            self.clean_numbering(clip(text, room * 2 / 3 + MARGIN), addresses),
-            self.clean_numbering(clip_end(text, room / 3 + MARGIN), addresses),
+            self.clean_with_addresses(clip(text, room * 2 / 3 + MARGIN), addresses),
+            self.clean_with_addresses(clip_end(text, room / 3 + MARGIN), addresses),
         );
         let head = clip(&head, (room * 2 / 3).min(head.len().saturating_sub(MARGIN)));
         let tail = clip_end(&tail, (room / 3).min(tail.len().saturating_sub(MARGIN)));

@@ -49,13 +49,13 @@ impl AskConditions {
 impl Asker {
     /// Whether judges are asked for the metric of `context` about its span.
     pub(crate) fn decide(&self, context: &Context<'_>, state: AskConditions) -> AskDecision {
-        let Context { row, trace, at, rules, .. } = *context;
+        let Context { row, trace, at, rule_measurements, .. } = *context;
         let nothing = row.rubric.and_then(|_| applicability(context).err());
         if nothing == Some(None) || !self.is_wanted(trace, at) {
             return AskDecision::Skip;
         }
         let own = || {
-            step::of_span(rules, at)
+            step::of_span(rule_measurements, at)
                 .iter()
                 .filter(|m| m.metric == row.name)
                 .filter_map(|m| m.outcome.as_ref().ok())

@@ -69,11 +69,11 @@ pub(crate) struct JudgeOpinion {
     /// Findings that were dropped.
     pub dropped: usize,
     /// Findings beyond [`MAX_FINDINGS`], and those that were not read.
-    pub beyond: usize,
+    pub over_limit: usize,
 }
 
-/// Maximum findings of one answer and of one measurement by judges. The rules have a smaller limit: each of theirs is
-/// an occurrence of one defect, while a judge lists the different problems of a whole run.
+/// Maximum number of findings of one answer and of one measurement by judges. The rules have a smaller limit: each of
+/// their findings is an occurrence of one defect, while a judge lists the different problems of a whole run.
 pub(crate) const MAX_FINDINGS: usize = 64;
 
 /// Maximum bytes of a rationale and of a problem: explanations are cut at 1 KiB.
@@ -81,7 +81,7 @@ pub(super) const MAX_RATIONALE: usize = 600;
 const MAX_PROBLEM: usize = 400;
 /// Maximum bytes of a quotation.
 const MAX_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
-/// Maximum findings read of one answer.
+/// Maximum number of findings read of one answer.
 const MAX_READ: usize = 200;
 
 /// The content shown to a judge, to verify findings.
@@ -109,7 +109,7 @@ impl ShownContent {
         let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();
         for block in &page.blocks {
-            if let Some((at, _)) = block.of {
+            if let Some((at, _)) = block.span {
                 texts.entry(at).or_default().push(&block.text);
             }
         }
@@ -143,18 +143,18 @@ impl ShownContent {
         let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut findings: Vec<JudgeFinding> = Vec::new();
         let mut dropped = 0;
-        let mut beyond = listed.len().saturating_sub(MAX_READ);
+        let mut over_limit = listed.len().saturating_sub(MAX_READ);
         for finding in listed.iter().take(MAX_READ) {
             match self.read_finding(finding) {
                 Some(good) if findings.iter().any(|known| good.repeats(known)) => {}
                 Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
-                Some(_) => beyond += 1,
+                Some(_) => over_limit += 1,
                 None => dropped += 1,
             }
         }
         let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
         let rationale = clip(rationale.trim(), MAX_RATIONALE).to_owned();
-        JudgeOpinion { grade, rationale, findings, dropped, beyond }
+        JudgeOpinion { grade, rationale, findings, dropped, over_limit }
     }
 }
 

@@ -57,18 +57,18 @@ pub(crate) fn split_into_parts(blocks: Vec<Block>, max_bytes: usize) -> Vec<Vec<
     // Blocks of this part that are not repeated from the previous one.
     let mut new = 0;
     while let Some(block) = todo.pop_front() {
-        let known = block.of.is_none_or(|(at, _)| spans.contains(&at));
+        let known = block.span.is_none_or(|(at, _)| spans.contains(&at));
         let full = used + size(&block) > max_bytes || !known && spans.len() >= MAX_SPANS;
         if full && new > 0 {
             let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
             used = tail.iter().map(size).sum();
-            spans = tail.iter().filter_map(|b| b.of).map(|(at, _)| at).collect();
+            spans = tail.iter().filter_map(|b| b.span).map(|(at, _)| at).collect();
             part = tail;
             new = 0;
         }
         used += size(&block);
-        spans.extend(block.of.map(|(at, _)| at));
+        spans.extend(block.span.map(|(at, _)| at));
         part.push(block);
         new += 1;
     }
@@ -132,7 +132,7 @@ mod tests {
 
     fn block(at: usize, text: String) -> Block {
         Block {
-            of: Some((at, SpanId((at as u64 + 1).to_be_bytes()))),
+            span: Some((at, SpanId((at as u64 + 1).to_be_bytes()))),
             label: "output".into(),
             text,
             binds: false,
@@ -181,7 +181,7 @@ mod tests {
             }
             for wanted in &blocks {
                 for word in wanted.text.split_inclusive(' ') {
-                    let found = parts.iter().flatten().any(|b| b.of == wanted.of && b.text.contains(word));
+                    let found = parts.iter().flatten().any(|b| b.span == wanted.span && b.text.contains(word));
                     prop_assert!(found, "{}", word);
                 }
             }

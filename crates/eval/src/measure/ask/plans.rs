@@ -23,7 +23,7 @@ const MAX_TRIGGERS: usize = 6;
 const MAX_SEARCHED: usize = 300;
 /// Maximum model calls of an agent in which first words are searched.
 const MAX_FIRST: usize = 3;
-/// Maximum agents whose first words are shown.
+/// Maximum number of agents whose first words are shown.
 const MAX_SPEAKERS: usize = 8;
 /// Maximum spans below a plan span that are searched for the model call that wrote the plan.
 const MAX_WRITERS: usize = 50;

@@ -19,7 +19,7 @@ use crate::measure::{Prompt, Shows};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Block {
     /// The span of the block; `None` for content of no single span (a task, evidence).
-    pub of: Option<(Idx, SpanId)>,
+    pub span: Option<(Idx, SpanId)>,
     /// The heading; names in it have been cleaned.
     pub label: String,
     pub text: String,
@@ -35,7 +35,7 @@ impl Block {
     /// Content that belongs to no single span and may be of any span.
     pub(crate) fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> Block {
         let (label, text) = (label.into(), text.into());
-        Block { of: None, label, text, binds, plan: false, shows: Shows::default() }
+        Block { span: None, label, text, binds, plan: false, shows: Shows::default() }
     }
 
     /// Restricts the shown spans to these.
@@ -105,7 +105,7 @@ impl PromptPage {
         );
         let _ = writeln!(page, "<data {mark}>");
         for block in &self.blocks {
-            let _ = match block.of {
+            let _ = match block.span {
                 Some((_, id)) => writeln!(page, "[{mark} span {id} | {}]", block.label),
                 None => writeln!(page, "[{mark} {}]", block.label),
             };
@@ -133,7 +133,7 @@ impl PromptPage {
     /// The spans shown, each once, in order.
     pub(crate) fn spans(&self) -> Vec<(Idx, SpanId)> {
         let mut seen = std::collections::HashSet::new();
-        self.blocks.iter().filter_map(|b| b.of).filter(|(at, _)| seen.insert(*at)).collect()
+        self.blocks.iter().filter_map(|b| b.span).filter(|(at, _)| seen.insert(*at)).collect()
     }
 }
 
@@ -174,7 +174,7 @@ mod tests {
             intro: "Intro.".into(),
             blocks: vec![
                 Block {
-                    of: Some((0, SpanId([1; 8]))),
+                    span: Some((0, SpanId([1; 8]))),
                     label: "output".into(),
                     text: text.into(),
                     binds: false,

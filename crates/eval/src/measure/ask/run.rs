@@ -25,19 +25,19 @@ use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
 const SCORE: &str = "score";
-/// Maximum findings that are graded together, the worst.
+/// Maximum number of findings that are graded together, the worst.
 const MAX_GRADED: usize = 60;
-/// Maximum agents whose plans are compared with their calls for the judge.
+/// Maximum number of agents whose plans are compared with their calls for the judge.
 const MAX_PLANNERS: usize = 4;
-/// Maximum failing spans listed before the transcript.
+/// Maximum number of failing spans listed before the transcript.
 const MAX_FAILING: usize = 30;
 
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Ok(scope) = applicability(context) else { return MetricProgress::Done(Vec::new()) };
     let missing = |reason| MetricProgress::Done(vec![context.unmeasured(reason)]);
-    let system = context.settings.asker.system(context.row, context.trace, context.at);
-    let room = context.settings.asker.max_bytes(&system);
-    let inquiry = match RunInquiry::new(context, scope, room) {
+    let system = context.settings.asker.system_prompt(context.row, context.trace, context.at);
+    let max_bytes = context.settings.asker.max_bytes(&system);
+    let inquiry = match RunInquiry::new(context, scope, max_bytes) {
         Ok(inquiry) => inquiry,
         Err(reason) => return missing(reason),
     };
@@ -58,9 +58,9 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
         );
     }
     if inquiry.is_plan_unmarked
-        && let Some(found) = without_plan(context, answers)
+        && let Some(measurement) = without_plan(context, answers)
     {
-        return MetricProgress::Done(vec![found]);
+        return MetricProgress::Done(vec![measurement]);
     }
     match replies_by_part(context.row, &pages, answers) {
         Err(reason) => missing(reason),
@@ -73,21 +73,21 @@ fn key(part: usize) -> String {
 }
 
 /// The scope of a question on the span `at`: an agent's run, the trace, or none.
-pub(crate) fn scope(about: About, trace: &AgentTrace, per: &[Per], at: Idx) -> Option<RunScope> {
-    let own = trace.owner.get(at).copied().flatten();
-    let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
+pub(crate) fn run_scope(about: About, trace: &AgentTrace, per: &[Per], at: Idx) -> Option<RunScope> {
+    let agent_index = trace.owner.get(at).copied().flatten();
+    let agent = agent_index.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
     if about == About::Agent {
         return agent.map(RunScope::Beneath);
     }
-    let per = |subject: Per| per.contains(&subject);
+    let judges_per = |subject: Per| per.contains(&subject);
     let is_root = trace.tree.root() == Some(at);
     // A span has one measurement: if the root is an agent's span, that of the trace. For a single
     // agent beneath a wrapping root, the same question would be asked twice.
-    let holds_one = trace.agents.len() == 1 && agent.is_none() && per(Per::Agents);
-    if is_root && per(Per::Trace) && !trace.agents.is_empty() && !holds_one {
+    let is_single_wrapped_agent = trace.agents.len() == 1 && agent.is_none() && judges_per(Per::Agents);
+    if is_root && judges_per(Per::Trace) && !trace.agents.is_empty() && !is_single_wrapped_agent {
         return Some(RunScope::Trace);
     }
-    agent.filter(|_| per(Per::Agents)).map(RunScope::Own)
+    agent.filter(|_| judges_per(Per::Agents)).map(RunScope::Own)
 }
 
 /// The agent of a run; for a trace its outermost.
@@ -99,10 +99,11 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
 }
 
 pub(super) fn applicability(context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
-    let scope = scope(context.row.about, context.trace, &context.settings.gpa.per, context.at).ok_or(None)?;
-    let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-    if let Some(agent) =
-        agent_of(context.trace, scope).filter(|a| context.row.requires == Requires::Answer && unseen(a))
+    let scope =
+        run_scope(context.row.about, context.trace, &context.settings.gpa.per, context.at).ok_or(None)?;
+    let answer_missing = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
+    if let Some(agent) = agent_of(context.trace, scope)
+        .filter(|a| context.row.requires == Requires::Answer && answer_missing(a))
     {
         return Err(Some(agent.answer_content.into()));
     }
@@ -132,39 +133,45 @@ struct Topology(String);
 struct RunInquiry<'a, 'v> {
     context: &'a Context<'v>,
     scope: RunScope,
-    head: Vec<Block>,
+    head_blocks: Vec<Block>,
     parts: Vec<Vec<Block>>,
-    room: usize,
+    max_bytes: usize,
     /// The metric is about plans, and none is marked in the record.
     is_plan_unmarked: bool,
 }
 
 impl<'a, 'v> RunInquiry<'a, 'v> {
-    fn new(context: &'a Context<'v>, scope: RunScope, room: usize) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
+    fn new(
+        context: &'a Context<'v>,
+        scope: RunScope,
+        max_bytes: usize,
+    ) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
         let is_plan_unmarked = needs_plan(context.row) && plans::planners(context.trace, scope).is_empty();
-        let (head, parts) = (Vec::new(), Vec::new());
-        let mut inquiry = RunInquiry { context, scope, head, parts, room, is_plan_unmarked };
-        inquiry.head = inquiry.head();
-        let taken: usize = inquiry.head.iter().map(size).sum();
-        let left = room.saturating_sub(taken).max(room / 3);
+        let (head_blocks, parts) = (Vec::new(), Vec::new());
+        let mut inquiry = RunInquiry { context, scope, head_blocks, parts, max_bytes, is_plan_unmarked };
+        inquiry.head_blocks = inquiry.head_blocks();
+        let head_bytes: usize = inquiry.head_blocks.iter().map(size).sum();
+        let bytes_left = max_bytes.saturating_sub(head_bytes).max(max_bytes / 3);
         // An eighth is reserved for the plan in force, if a part begins after it.
-        let body = left - left / 8;
+        let part_bytes = bytes_left - bytes_left / 8;
         inquiry.parts = match context.row.about {
-            About::Plans => split_into_parts(plans::with_triggers(context.content(), scope, body / 2), body),
+            About::Plans => {
+                split_into_parts(plans::with_triggers(context.content(), scope, part_bytes / 2), part_bytes)
+            }
             about => {
-                let transcript = transcribe(context.content(), scope, body);
+                let transcript = transcribe(context.content(), scope, part_bytes);
                 // Texts count with the prompts.
                 context.memo.budget.spend(transcript.len());
                 if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.as_str())) {
                     return Err(Unmeasured::NoContent);
                 }
                 match about {
-                    About::Segments => plans::segments(transcript, body),
-                    _ => split_into_parts(transcript, body),
+                    About::Segments => plans::segments(transcript, part_bytes),
+                    _ => split_into_parts(transcript, part_bytes),
                 }
             }
         };
-        inquiry.repeat_plan_in_force(left / 8);
+        inquiry.repeat_plan_in_force(bytes_left / 8);
         Ok(inquiry)
     }
 
@@ -173,7 +180,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// The blocks that every part begins with; none if only plans are shown.
-    fn head(&self) -> Vec<Block> {
+    fn head_blocks(&self) -> Vec<Block> {
         let content @ TraceContent { trace, asker, memo } = self.context.content();
         let mut out = Vec::new();
         let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
@@ -181,29 +188,29 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         out.extend(name.map(|name| Block::about("the agent's name", name, false)));
         let observed = memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
-            let text = excerpt(&observed.0, self.room / 8);
+            let text = excerpt(&observed.0, self.max_bytes / 8);
             out.push(Block::about("agents and control flow, as observed", text, false));
         }
         let began = trace.tree.spans.get(agent.at).and_then(|span| utc::written(span.start));
         out.extend(began.map(|time| Block::about("the run began", time, false)));
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
-            let text = content.text(at, task, self.room / 8);
+            let text = content.text(at, task, self.max_bytes / 8);
             out.push(Block::about("the task", text, true));
         }
         if let Some(answer) = &agent.answer {
-            let text = content.answer(agent, answer, self.room / 8);
+            let text = content.answer(agent, answer, self.max_bytes / 8);
             out.push(Block::about("the final answer", text, false));
         }
         if self.is_plan_unmarked {
             let words = plans::first_words(trace, self.scope);
-            let share = self.room / 8 / words.len().max(1);
+            let share = self.max_bytes / 8 / words.len().max(1);
             out.extend(words.iter().map(|words| words.block(content, share)));
         }
         // Rules may quote withheld content.
         if !content.withholds_any() {
-            out.extend(rule_findings(self.context, self.room / 12));
-            out.extend(self.failing());
+            out.extend(rule_findings(self.context, self.max_bytes / 12));
+            out.extend(self.failing_spans_block());
             out.extend(self.steps_done());
         }
         out
@@ -217,22 +224,22 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let mut text = String::new();
         for agent in plans::planners(trace, self.scope).into_iter().take(MAX_PLANNERS) {
-            let own = trace.owner.get(agent.at).copied().flatten();
-            let Some(evidence) = own.and_then(|i| plan_efficiency::evidence(self.context, i)) else {
+            let agent_index = trace.owner.get(agent.at).copied().flatten();
+            let Some(evidence) = agent_index.and_then(|i| plan_efficiency::evidence(self.context, i)) else {
                 continue;
             };
             let name = asker.agent_name(agent).filter(|_| trace.agents.len() > 1);
             text.extend(name.map(|name| format!("{name}\n")));
             text.push_str(&asker.clean(&evidence));
         }
-        let shown = excerpt(&text, self.room / 12);
+        let shown = excerpt(&text, self.max_bytes / 12);
         let label = "the plans' steps and the calls that seem to be theirs";
         (!text.is_empty()).then(|| Block::about(label, shown, false))
     }
 
     /// Spans in the scope with failures found by rules, as hints for the judge.
-    fn failing(&self) -> Option<Block> {
-        let Context { trace, rules, at: own, settings, .. } = *self.context;
+    fn failing_spans_block(&self) -> Option<Block> {
+        let Context { trace, rule_measurements, at: own_span, settings, .. } = *self.context;
         let line = |m: &Measurement| {
             let value = match m.outcome.as_ref().ok().filter(|measured| !measured.passed)?.value {
                 Value::Label(label) => label.to_owned(),
@@ -242,30 +249,31 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             Some(format!("span {id} ({}): {} {value}", title(&settings.asker, trace, m.at), m.metric))
         };
         let spans = spans_in_scope(trace, self.context.memo, self.scope);
-        let others = spans.into_iter().filter(|at| *at != own);
-        let lines = others.filter_map(|at| of_span(rules, at).iter().find_map(line));
+        let others = spans.into_iter().filter(|at| *at != own_span);
+        let lines = others.filter_map(|at| of_span(rule_measurements, at).iter().find_map(line));
         let lines: Vec<String> = lines.take(MAX_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
-        (!lines.is_empty()).then(|| Block::about(label, excerpt(&text, self.room / 12), false))
+        (!lines.is_empty()).then(|| Block::about(label, excerpt(&text, self.max_bytes / 12), false))
     }
 
     /// Repeats the plan in force at the beginning of each part after it.
-    fn repeat_plan_in_force(&mut self, most: usize) {
+    fn repeat_plan_in_force(&mut self, max_bytes: usize) {
         let mut in_force: Option<Block> = None;
         for part in &mut self.parts {
             let first_is_plan = part.first().is_some_and(|block| block.plan);
             if let Some(plan) = in_force.clone().filter(|_| !first_is_plan) {
-                let text = excerpt(&plan.text, most.saturating_sub(plan.label.len() + 2 * HEADING));
+                let text = excerpt(&plan.text, max_bytes.saturating_sub(plan.label.len() + 2 * HEADING));
                 let reminder = Block {
-                    of: None,
+                    span: None,
                     label: format!("in force since before this part: {}", plan.label),
                     text: text.into_owned(),
                     ..plan
                 };
                 part.insert(0, reminder);
             }
-            in_force = part.iter().rev().find(|block| block.plan && block.of.is_some()).cloned().or(in_force);
+            in_force =
+                part.iter().rev().find(|block| block.plan && block.span.is_some()).cloned().or(in_force);
         }
     }
 
@@ -283,7 +291,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             }
             PromptPage {
                 intro,
-                blocks: self.head.iter().chain(part).cloned().collect(),
+                blocks: self.head_blocks.iter().chain(part).cloned().collect(),
                 question: self.question(),
             }
         });
@@ -291,22 +299,22 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     fn intro(&self) -> String {
-        // Its name is text of the trace, so it is part of the record.
-        let who = |agent: &Agent| {
+        // The agent's name is untrusted text of the trace, so it is shown only in the record.
+        let agent_label = |agent: &Agent| {
             let id = self.context.trace.tree.spans.get(agent.at).map(|span| span.id).unwrap_or_default();
             format!("the agent of span {id}")
         };
-        let what = match (self.scope, self.agent()) {
+        let subject = match (self.scope, self.agent()) {
             (RunScope::Trace, _) => "the whole run, of all its agents".to_owned(),
             (RunScope::Own(_), Some(agent)) => format!(
                 "{} by itself. What agents that it called were asked and answered is shown; \
                  their own steps are judged apart",
-                who(agent)
+                agent_label(agent)
             ),
-            (_, Some(agent)) => format!("{} with everything that it called", who(agent)),
+            (_, Some(agent)) => format!("{} with everything that it called", agent_label(agent)),
             (_, None) => "the run".to_owned(),
         };
-        let mut out = format!("Judge {} of {what}.", self.context.row.name);
+        let mut out = format!("Judge {} of {subject}.", self.context.row.name);
         if self.context.trace.incomplete {
             out.push_str(
                 " The record is incomplete: the run may have gone on. That something is missing, above \
@@ -341,14 +349,14 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             return done(parts.into_iter().flatten().collect());
         }
         let opinions = || parts.iter().flatten().filter_map(|reply| reply.opinion.as_ref());
-        let found = merge_findings(opinions());
+        let findings = merge_findings(opinions());
         let dropped: usize = opinions().map(|opinion| opinion.dropped).sum();
-        let beyond: usize = opinions().map(|opinion| opinion.beyond).sum();
-        if found.is_empty() {
+        let over_limit: usize = opinions().map(|opinion| opinion.over_limit).sum();
+        if findings.is_empty() {
             return done(worst_part(parts));
         }
         match answers.iter().find(|answer| answer.key == SCORE) {
-            None => MetricProgress::Ask(vec![self.grade(&found, &parts, system)]),
+            None => MetricProgress::Ask(vec![self.grade(&findings, &parts, system)]),
             Some(Answer { opinions: Err(reason), .. }) => {
                 MetricProgress::Done(vec![self.context.unmeasured(*reason)])
             }
@@ -357,9 +365,13 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
                     let graded = read_opinion(self.context.row, &nothing, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
-                    let (dropped, beyond) = if i == 0 { (dropped, beyond) } else { (0, 0) };
-                    let graded =
-                        graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, beyond, ..own });
+                    let (dropped, over_limit) = if i == 0 { (dropped, over_limit) } else { (0, 0) };
+                    let graded = graded.map(|grade| JudgeOpinion {
+                        findings: findings.clone(),
+                        dropped,
+                        over_limit,
+                        ..grade
+                    });
                     ParsedOpinion { judge: opinion.judge.clone(), opinion: graded }
                 });
                 done(replies.collect())
@@ -368,29 +380,29 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// Asks for one grade of the findings of all parts.
-    fn grade(&self, found: &[JudgeFinding], parts: &[Vec<ParsedOpinion>], system: Arc<str>) -> Question {
+    fn grade(&self, findings: &[JudgeFinding], parts: &[Vec<ParsedOpinion>], system: Arc<str>) -> Question {
         let asker = &self.context.settings.asker;
-        let mut blocks = self.head.clone();
-        let mut left = self.room.saturating_sub(blocks.iter().map(size).sum());
+        let mut blocks = self.head_blocks.clone();
+        let mut bytes_left = self.max_bytes.saturating_sub(blocks.iter().map(size).sum());
         let rationales: Vec<&JudgeOpinion> =
             parts.iter().filter_map(|part| part.iter().find_map(|reply| reply.opinion.as_ref())).collect();
-        let shown = rationales.len().min(left / 3 / (2 * HEADING));
-        let share = (left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
+        let shown = rationales.len().min(bytes_left / 3 / (2 * HEADING));
+        let share = (bytes_left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
         for (i, opinion) in rationales.iter().enumerate().take(shown) {
             let text = asker.cleaned_excerpt(&opinion.rationale, share);
             blocks.push(Block::about(format!("what a judge said of part {}", i + 1), text, false));
         }
-        left = left.saturating_sub(blocks.iter().skip(self.head.len()).map(size).sum());
-        for (i, found) in found.iter().take(MAX_GRADED).enumerate() {
-            let category = found.category.map_or("no category", |c| c.as_str());
-            let text = asker.clean(&format!("{}\nquote: {}", found.problem, found.quote));
+        bytes_left = bytes_left.saturating_sub(blocks.iter().skip(self.head_blocks.len()).map(size).sum());
+        for (i, finding) in findings.iter().take(MAX_GRADED).enumerate() {
+            let category = finding.category.map_or("no category", |c| c.as_str());
+            let text = asker.clean(&format!("{}\nquote: {}", finding.problem, finding.quote));
             let label =
-                format!("finding {}: span {}, {}, {category}", i + 1, found.id, found.severity.as_str());
+                format!("finding {}: span {}, {}, {category}", i + 1, finding.id, finding.severity.as_str());
             let block = Block::about(label, text, false);
-            if size(&block) > left {
+            if size(&block) > bytes_left {
                 break;
             }
-            left -= size(&block);
+            bytes_left -= size(&block);
             blocks.push(block);
         }
         let page = PromptPage {
@@ -446,14 +458,14 @@ fn without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement
 }
 
 /// Findings of all parts, the worst first, each once.
-fn merge_findings<'s>(opinion: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
+fn merge_findings<'s>(opinions: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
     let mut out: Vec<JudgeFinding> = Vec::new();
-    for found in opinion.flat_map(|opinion| &opinion.findings) {
-        if !out.iter().any(|known| found.repeats(known)) {
-            out.push(found.clone());
+    for finding in opinions.flat_map(|opinion| &opinion.findings) {
+        if !out.iter().any(|known| finding.repeats(known)) {
+            out.push(finding.clone());
         }
     }
-    out.sort_by_key(|found| (std::cmp::Reverse(found.severity), found.at));
+    out.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.at));
     out
 }
 
@@ -464,7 +476,8 @@ fn worst_part(parts: Vec<Vec<ParsedOpinion>>) -> Vec<ParsedOpinion> {
     for part in parts {
         out.truncate(part.len());
         for (kept, other) in out.iter_mut().zip(part) {
-            let grade = |reply: &ParsedOpinion| reply.opinion.as_ref().and_then(|own| own.grade.score());
+            let grade =
+                |reply: &ParsedOpinion| reply.opinion.as_ref().and_then(|opinion| opinion.grade.score());
             let score = |reply: &ParsedOpinion| grade(reply).unwrap_or(f64::NEG_INFINITY);
             if score(&other) < score(kept) {
                 *kept = other;

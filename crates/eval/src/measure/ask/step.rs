@@ -19,7 +19,7 @@ use crate::measure::{
 };
 use crate::recognise::{Content, SpanView};
 
-/// Maximum findings of the rules shown.
+/// Maximum number of findings of the rules shown.
 const MAX_EVIDENCE: usize = 12;
 
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
@@ -30,7 +30,7 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
     if !context.memo.budget.spend(parts.sum()) {
         return MetricProgress::Done(vec![context.unmeasured(Unmeasured::Limit)]);
     }
-    let system = asker.system(context.row, context.trace, context.at);
+    let system = asker.system_prompt(context.row, context.trace, context.at);
     let page = page(context, view, asker.max_bytes(&system));
     match answers.first() {
         None => MetricProgress::Ask(vec![page_question(
@@ -223,7 +223,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
 /// The findings of the rules on this span.
 pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> {
     let mut text = String::new();
-    for m in of_span(context.rules, context.at) {
+    for m in of_span(context.rule_measurements, context.at) {
         let Ok(measured) = &m.outcome else { continue };
         if measured.findings.is_empty() {
             continue;

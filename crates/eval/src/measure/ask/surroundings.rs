@@ -70,7 +70,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let task = ContentPiece::new(PieceKind::User, &**task);
         let block = content.block(at, &task, label, max);
         let shows = Shows::span(content.trace, agent.at).and(&block.shows);
-        Some(Block { of: None, shows, ..block })
+        Some(Block { span: None, shows, ..block })
     }
 
     /// What the span around it was asked, if that is neither the task nor in its own input.
@@ -90,7 +90,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let is_repeated = arguments.is_none() && follows;
         let piece = ContentPiece { is_repeated, ..ContentPiece::new(PieceKind::User, &**text) };
         let block = self.context.content().block(parent, &piece, label, max);
-        Some(Block { of: None, ..block })
+        Some(Block { span: None, ..block })
     }
 
     /// The latest steps of the agent that ended before this one started, so that the question does not depend on

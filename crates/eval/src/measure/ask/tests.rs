@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::measure::question_rounds::{Ask, Inputs, Questions};
+use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::testing::Script;
 use crate::measure::{Measurement, Opinion, Settings, Unmeasured, Usage, Value, catalog};
 use crate::recognise::AgentTrace;
@@ -66,7 +66,7 @@ fn judged(
     judge: impl Fn(&Ask) -> Answers,
 ) -> (Vec<Measurement>, Vec<Ask>) {
     let rules = catalog::run(trace, settings);
-    let inputs = Inputs { trace, settings, rules: &rules };
+    let inputs = JudgeInputs { trace, settings, rule_measurements: &rules };
     let mut rounds = Questions::new(inputs, &[]);
     let mut asked = Vec::new();
     while let Some(ask) = rounds.next_question() {

@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::asker::Asker;
 use crate::recognise::{Agent, AgentTrace};
 
-/// Maximum agents described; the rest is counted.
+/// Maximum number of agents described; the rest is counted.
 const MAX_AGENTS: usize = 30;
 /// Maximum tools listed of one agent.
 const MAX_TOOLS: usize = 25;

@@ -48,7 +48,7 @@ pub(crate) fn transcribe(content: TraceContent<'_>, scope: RunScope, max_bytes: 
     let lengths: Vec<usize> = blocks.iter().map(|block| block.text.len()).collect();
     let most = max_text_length(&lengths, max_bytes);
     for block in &mut blocks {
-        if let Some((at, _)) = block.of {
+        if let Some((at, _)) = block.span {
             block.text = content.text(at, &block.text, most);
         }
     }
@@ -258,7 +258,7 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
         let id = self.content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        self.out.push(Block { of: Some((at, id)), plan, ..Block::about(label, text, binds) });
+        self.out.push(Block { span: Some((at, id)), plan, ..Block::about(label, text, binds) });
     }
 
     fn plans_at(&self, at: Idx) -> Vec<&'a RecordedPlan> {

@@ -60,10 +60,10 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     }
     // The sort is stable: of equals, those of the judge that was configured first.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));
-    let beyond: usize = valid.iter().filter(agrees).map(|opinion| opinion.beyond).sum();
-    let beyond = beyond + found.len().saturating_sub(MAX_FINDINGS);
-    if beyond > 0 {
-        notes.push(format!("{beyond} more findings are not listed"));
+    let over_limit: usize = valid.iter().filter(agrees).map(|opinion| opinion.over_limit).sum();
+    let over_limit = over_limit + found.len().saturating_sub(MAX_FINDINGS);
+    if over_limit > 0 {
+        notes.push(format!("{over_limit} more findings are not listed"));
     }
     found.truncate(MAX_FINDINGS);
     let value = match (grade, context.row.scale) {

@@ -78,8 +78,8 @@ pub(crate) struct Repeat {
 /// All attempts of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct CallAttempts {
-    /// `of[i]` belongs to `trace.calls[i]`.
-    pub of: Vec<Attempt>,
+    /// `attempts[i]` belongs to `trace.calls[i]`.
+    pub attempts: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
     pub repeats: Vec<Repeat>,
     /// The last repetition of each failed call, by its index.
@@ -95,15 +95,15 @@ impl CallAttempts {
     }
 
     fn of_trace(trace: &AgentTrace, memo: &Memo) -> CallAttempts {
-        let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call)).collect();
+        let attempts: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call)).collect();
         let mut repeats = Vec::new();
         for agent in &trace.agents {
-            failing_repeats(trace, memo, &of, &agent.calls, &mut repeats);
+            failing_repeats(trace, memo, &attempts, &agent.calls, &mut repeats);
         }
         repeats.sort_by_key(|r: &Repeat| r.call);
         let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
         let ends = last.into_values().map(|r| (r.call, r)).collect();
-        CallAttempts { of, repeats, ends, unfailed: RefCell::default() }
+        CallAttempts { attempts, repeats, ends, unfailed: RefCell::default() }
     }
 
     /// The first of the `calls` of the agent at `at` that did not fail and does more than control the run.
@@ -118,7 +118,7 @@ impl CallAttempts {
     }
 
     pub(crate) fn at(&self, i: usize) -> Option<&Attempt> {
-        self.of.get(i)
+        self.attempts.get(i)
     }
 
     /// Whether the call at `i` succeeded, and does more than control the run.

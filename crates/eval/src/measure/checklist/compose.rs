@@ -24,7 +24,7 @@ use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
-use crate::measure::table::CHECKLIST;
+use crate::measure::table::{CHECKLIST, CHECKLIST_PERCEIVE, CHECKLIST_SUMMARY};
 use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
@@ -82,7 +82,7 @@ impl<'a> ChecklistRun<'a> {
     /// The summaries of the log, or the questions for them.
     pub(crate) fn summarise(&self) -> Result<Vec<String>, Vec<Question>> {
         let block = |chunk: &Chunk, label: String| self.span_block(chunk.at, label, &chunk.text);
-        let render = |page| self.prompt(page, "checklist.summary", summary::SUMMARY);
+        let render = |page| self.prompt(page, CHECKLIST_SUMMARY, summary::SUMMARY);
         summary::summaries(&self.log, &self.answers, block, render)
     }
 
@@ -138,7 +138,7 @@ impl<'a> ChecklistRun<'a> {
 
     /// The texts known beforehand that apply to the agent's task.
     fn assets(&self) -> Vec<&Asset> {
-        self.settings.assets.iter().filter(|asset| asset.of.fits(self.content.trace, self.agent)).collect()
+        self.settings.assets.iter().filter(|asset| asset.tasks.fits(self.content.trace, self.agent)).collect()
     }
 
     fn has_sources(&self) -> bool {
@@ -252,7 +252,7 @@ impl<'a> ChecklistRun<'a> {
         }
         let question = "Prepare the check of what stands under our heading \"the question\".".to_owned();
         let page = PromptPage { intro: "Prepare the check of a question.".to_owned(), blocks, question };
-        let prompt = self.prompt(page, "checklist.perceive", PERCEIVE);
+        let prompt = self.prompt(page, CHECKLIST_PERCEIVE, PERCEIVE);
         Question::new(key, prompt, perceive_form(&ids))
     }
 
@@ -262,8 +262,8 @@ impl<'a> ChecklistRun<'a> {
 
     /// Content of the span `at`.
     fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> Block {
-        let of = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
-        Block { of, ..Block::about(label, self.content.asker.clean(text), false) }
+        let span = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
+        Block { span, ..Block::about(label, self.content.asker.clean(text), false) }
     }
 
     /// Task, question and final answer.
@@ -464,9 +464,9 @@ pub(super) fn own_prompt(
     asker: &Asker,
     page: PromptPage,
     (question, rubric): (&str, &str),
-    of: (&AgentTrace, Idx),
+    subject: (&AgentTrace, Idx),
 ) -> Prompt {
-    let system = asker.own_system((CHECKLIST, question), rubric, Some(of));
+    let system = asker.question_system_prompt((CHECKLIST, question), rubric, Some(subject));
     let most = asker.max_bytes(&system);
     page.within(most).prompt(system)
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::settings::Item;
 use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::defects::clip;
+use crate::measure::table::{CHECKLIST_CRITERIA, CHECKLIST_FILTER};
 use crate::measure::{Answer, Form, Prompt, Question, Unmeasured};
 
 const CRITERIA: &str = include_str!("prompts/criteria.md");
@@ -39,7 +40,14 @@ pub(crate) fn questions(
     render: Render<'_>,
 ) -> Result<Vec<Item>, CriteriaStep> {
     let Some(answer) = answers.get("criteria") else {
-        return Err(ask("criteria", CRITERIA, task, None, ("questions", "string"), render));
+        return Err(ask(
+            "criteria",
+            (CHECKLIST_CRITERIA, CRITERIA),
+            task,
+            None,
+            ("questions", "string"),
+            render,
+        ));
     };
     let mut made = read_questions(first_value(answer).map_err(CriteriaStep::Unmeasured)?);
     made.truncate(most);
@@ -49,7 +57,14 @@ pub(crate) fn questions(
     }
     let Some(filter) = answers.get("filter") else {
         let numbered: Vec<String> = made.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
-        return Err(ask("filter", FILTER, task, Some(numbered.join("\n")), ("drop", "integer"), render));
+        return Err(ask(
+            "filter",
+            (CHECKLIST_FILTER, FILTER),
+            task,
+            Some(numbered.join("\n")),
+            ("drop", "integer"),
+            render,
+        ));
     };
     // If the filter did not answer, or would drop every question, all are kept.
     let numbers = first_value(filter).ok().and_then(|value| value.get("drop")?.as_array());
@@ -71,10 +86,10 @@ fn read_questions(value: &Value) -> Vec<String> {
 /// Asks for a list, given by its name and the type of its items.
 fn ask(
     key: &str,
-    system: &str,
+    (question_name, rubric): (&str, &str),
     task: &str,
     listed: Option<String>,
-    (list, of): (&str, &str),
+    (list, item_type): (&str, &str),
     render: Render<'_>,
 ) -> CriteriaStep {
     let mut blocks = vec![Block::about("the task", task, true)];
@@ -84,8 +99,8 @@ fn ask(
         _ => ("Review the checklist of a task.", "Give the numbers of the questions to drop."),
     };
     let page = PromptPage { intro: intro.to_owned(), blocks, question: question.to_owned() };
-    let items = json!({ "type": "array", "items": { "type": of } });
+    let items = json!({ "type": "array", "items": { "type": item_type } });
     let form = Form::object("checklist", json!({ "thought": { "type": "string" }, list: items }));
-    let prompt = render(page, (&format!("checklist.{key}"), system));
+    let prompt = render(page, (question_name, rubric));
     CriteriaStep::Ask(Box::new(Question::new(key, prompt, form)))
 }

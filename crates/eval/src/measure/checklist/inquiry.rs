@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::settings::Asset;
 use crate::measure::Form;
+use crate::measure::table::{CHECKLIST_ANSWER, CHECKLIST_SEARCH, CHECKLIST_SOURCE};
 
 pub(super) const ANSWER: &str = include_str!("prompts/answer.md");
 pub(super) const SOURCE: &str = include_str!("prompts/source.md");
@@ -25,9 +26,9 @@ impl Inquiry<'_> {
     /// The name of its text in `verdict.rubrics`.
     pub(super) fn name(&self) -> &'static str {
         match self.system {
-            SOURCE => "checklist.source",
-            SEARCH => "checklist.search",
-            _ => "checklist.answer",
+            SOURCE => CHECKLIST_SOURCE,
+            SEARCH => CHECKLIST_SEARCH,
+            _ => CHECKLIST_ANSWER,
         }
     }
 }

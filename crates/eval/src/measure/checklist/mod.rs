@@ -74,7 +74,7 @@ impl Metric for Checklist {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         let settings = &context.settings.checklist;
         let Some((i, agent)) = agent_of(context) else { return MetricProgress::Done(Vec::new()) };
-        let fixed = settings.fixed.iter().find(|fixed| fixed.of.fits(context.trace, agent));
+        let fixed = settings.fixed.iter().find(|fixed| fixed.tasks.fits(context.trace, agent));
         if fixed.is_none() && !settings.generate {
             return MetricProgress::Done(Vec::new());
         }
@@ -88,7 +88,7 @@ impl Metric for Checklist {
         if !self.asks && has_judges && !is_partly_checked {
             return MetricProgress::Done(Vec::new());
         }
-        let at = written_at(context.trace, agent, settings.of);
+        let at = written_at(context.trace, agent, settings.judged_agents);
         let Some(task) = shown_task(context, i) else {
             return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::NoContent)]);
         };
@@ -150,7 +150,7 @@ impl Metric for Checklist {
         let Some((i, agent)) = agent_of(context).filter(|_| settings.generate) else {
             return MetricProgress::Done(Vec::new());
         };
-        if settings.fixed.iter().any(|fixed| fixed.of.fits(context.trace, agent)) {
+        if settings.fixed.iter().any(|fixed| fixed.tasks.fits(context.trace, agent)) {
             return MetricProgress::Done(Vec::new());
         }
         let Some(task) = shown_task(context, i) else { return MetricProgress::Done(Vec::new()) };
@@ -173,7 +173,7 @@ fn render<'a>(
 /// The agent whose span it is, if its task is judged.
 fn agent_of<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let (i, agent) = agent_index::indexed_at(context)?;
-    (context.settings.checklist.of == Of::Agents || i == 0).then_some((i, agent))
+    (context.settings.checklist.judged_agents == Of::Agents || i == 0).then_some((i, agent))
 }
 
 /// The task of agent `i` as judges may read it; `None` if there is none, or it is withheld.
@@ -232,8 +232,8 @@ fn finding(trace: &AgentTrace, at: Idx, item: &ItemResult) -> Finding {
 }
 
 /// The span of the verdict: for the outermost agent the root.
-fn written_at(trace: &AgentTrace, agent: &Agent, of: Of) -> Idx {
-    match of {
+fn written_at(trace: &AgentTrace, agent: &Agent, judged_agents: Of) -> Idx {
+    match judged_agents {
         Of::Root => trace.tree.root().unwrap_or(agent.at),
         Of::Agents => agent.at,
     }

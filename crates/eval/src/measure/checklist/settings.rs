@@ -28,7 +28,8 @@ settings! {
         /// judges for each trace.
         generate: bool,
         /// Default `root`. The agents whose tasks are judged.
-        of: Of,
+        #[serde(rename = "of")]
+        judged_agents: Of,
         /// Default none. Checklists of your own; the first whose `match` matches applies.
         fixed: Vec<Fixed>,
         /// Default none. Judges for a class of question, instead of `judges`.
@@ -78,7 +79,7 @@ settings! {
     pub struct Fixed {
         /// Default all tasks.
         #[serde(rename = "match")]
-        of: Match,
+        tasks: Match,
         /// The questions.
         items: Vec<Item>,
     }
@@ -98,7 +99,7 @@ settings! {
         name: String,
         /// Default all tasks.
         #[serde(rename = "match")]
-        of: Match,
+        tasks: Match,
         /// The text.
         text: String,
     }
@@ -161,7 +162,7 @@ impl Section for ChecklistSettings {
     fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         for (i, fixed) in self.fixed.iter().enumerate() {
-            pattern(&format!("fixed[{i}].match.task"), fixed.of.task.as_deref(), &mut out);
+            pattern(&format!("fixed[{i}].match.task"), fixed.tasks.task.as_deref(), &mut out);
             if fixed.items.is_empty() {
                 out.push(Problem::new(format!("fixed[{i}].items"), "expected at least one question"));
             }
@@ -176,7 +177,7 @@ impl Section for ChecklistSettings {
             }
         }
         for (i, asset) in self.assets.iter().enumerate() {
-            pattern(&format!("assets[{i}].match.task"), asset.of.task.as_deref(), &mut out);
+            pattern(&format!("assets[{i}].match.task"), asset.tasks.task.as_deref(), &mut out);
         }
         for (key, value) in
             [("max_questions", self.max_questions), ("chunk_tokens", self.chunk_tokens), ("keep", self.keep)]

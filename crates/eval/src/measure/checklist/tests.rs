@@ -46,7 +46,14 @@ fn drive_panel(
     loop {
         let memo = Memo::new();
         let at = trace.agents[0].at;
-        let context = Context { row: row("checklist.verdict"), trace, at, settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("checklist.verdict"),
+            trace,
+            at,
+            settings,
+            memo: &memo,
+            rule_measurements: &[],
+        };
         match (Checklist { asks: true }).step(&context, &answers) {
             MetricProgress::Done(measurements) => return (measurements, asked),
             MetricProgress::Ask(questions) => {
@@ -340,7 +347,7 @@ fn checklist_without_a_judge_is_undecided_and_a_failed_check_is_a_no() {
             at: trace.agents[0].at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         let MetricProgress::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
             panic!("rules never ask")
@@ -500,7 +507,7 @@ fn of_agents_measures_every_agent() {
                 at: agent.at,
                 settings: &one,
                 memo: &memo,
-                rules: &[],
+                rule_measurements: &[],
             };
             match (Checklist { asks: false }).step(&context, &[]) {
                 MetricProgress::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
@@ -565,7 +572,7 @@ fn checklist_of_checks_is_answered_by_rules() {
         at: trace.agents[0].at,
         settings: &rules,
         memo: &memo,
-        rules: &[],
+        rule_measurements: &[],
     };
     let MetricProgress::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
         panic!("rules never ask")

@@ -213,7 +213,7 @@ mod tests {
             at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         check_reading_limit(&context, &trace.views[at])
     }

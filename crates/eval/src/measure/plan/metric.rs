@@ -106,7 +106,9 @@ impl Metric for PlanJudged {
         let shown = assessment.sanitized(|text| asker.clean(text));
         let matching = &context.settings.plan.matching;
         let system = |question: &str, rubric: &str| {
-            asker.own_system((PLAN_SCORE, question), rubric, Some((context.trace, context.at))).to_string()
+            asker
+                .question_system_prompt((PLAN_SCORE, question), rubric, Some((context.trace, context.at)))
+                .to_string()
         };
         let fits =
             |question: &Question| question.prompt.user.len() <= asker.max_bytes(&question.prompt.system);

@@ -17,12 +17,13 @@ use super::prompt::{DATA, fence};
 use super::reference::PairDecisions;
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
+use crate::measure::table::PLAN_RATING;
 use crate::measure::{Form, Opinion, Prompt, Question};
 
 /// Key of the question to an embedding endpoint.
 pub(crate) const EMBEDDED_KEY: &str = "plan.rating.embeddings";
 /// Key of the question to judges.
-pub const JUDGED_KEY: &str = "plan.rating";
+pub const JUDGED_KEY: &str = PLAN_RATING;
 /// Most pairs of one question, the most similar by words.
 const MAX_PAIRS: usize = 40;
 /// Longest prompt that is shown or embedded, in bytes.

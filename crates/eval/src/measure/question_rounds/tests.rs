@@ -71,7 +71,7 @@ fn all_asked(rounds: &mut Questions<'_>) -> Vec<Ask> {
 #[test]
 fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
         Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds);
@@ -89,7 +89,7 @@ fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
 #[test]
 fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
         Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
@@ -126,7 +126,7 @@ impl Metric for OnTheFirst {
 #[test]
 fn what_was_answered_before_the_timeout_stands() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
         Questions::over(only("latency", OnTheFirst), inputs, AskConditions::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
@@ -143,7 +143,7 @@ fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
         let ask = serde_saphyr::from_str(&format!("sample: {{ rate: {sample} }}")).unwrap();
         let asker = crate::measure::ask::Asker::new(ask, Default::default(), Vec::new(), Default::default());
         let settings = Settings { asker: Arc::new(asker.unwrap()), ..settings };
-        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let metrics = only("checklist.verdict", OnTheFirst);
         let mut rounds = Questions::over(metrics, inputs, AskConditions::closed(&[]), |_, _| true);
         assert_eq!(all_asked(&mut rounds).len(), if sample == "0" { 0 } else { 2 });
@@ -155,7 +155,7 @@ fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
 #[test]
 fn metric_is_stopped_after_the_maximum_of_rounds() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds =
         Questions::over(only("tokens", Endless), inputs, AskConditions::closed(&[]), |_, at| at == 0);
     let mut asked = 0;
@@ -171,7 +171,7 @@ fn metric_is_stopped_after_the_maximum_of_rounds() {
 #[test]
 fn questions_beyond_the_work_budget_are_not_asked() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let rounds = |steps| {
         let all = Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(steps, None);
@@ -207,7 +207,7 @@ impl Metric for Long {
 #[test]
 fn prompts_count_as_work_and_the_clock_ends_it() {
     let (trace, settings) = (two_spans(), Settings::default());
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let rounds = |stop| {
         let all = Questions::over(only("latency", Long), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(DEFAULT_STEPS, stop);

@@ -148,11 +148,11 @@ fn passed(call: &Call) -> Vec<String> {
 fn chosen<'c, 'r>(
     conduct: &Conduct<'_>,
     parsed: &'r Records,
-    of: usize,
+    list_index: usize,
     list: &Call,
     named: &[(&'c Call, Vec<String>)],
 ) -> Option<(&'c Call, &'r Record, Vec<&'r Record>)> {
-    let rows: Vec<&Record> = parsed.records.iter().filter(|row| row.list == Some(of)).collect();
+    let rows: Vec<&Record> = parsed.records.iter().filter(|row| row.list == Some(list_index)).collect();
     let values: usize = named.iter().map(|(_, values)| values.len()).sum();
     let fields: usize = rows.iter().map(|row| row.fields.len()).sum();
     if !(2..=MAX_ROWS).contains(&rows.len()) || !conduct.memo.budget.spend(values * fields / 4) {

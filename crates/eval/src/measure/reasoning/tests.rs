@@ -23,8 +23,14 @@ const BAD: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https
 
 fn on(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let context =
-        Context { row: row("reasoning_integrity"), trace, at, settings: &settings, memo: &memo, rules: &[] };
+    let context = Context {
+        row: row("reasoning_integrity"),
+        trace,
+        at,
+        settings: &settings,
+        memo: &memo,
+        rule_measurements: &[],
+    };
     measure(&context).expect("the metric exists on LLM spans").outcome
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::config::EvaluatorConfig;
 use super::protocol::*;
 use crate::measure::ask::{AskConfig, Asker};
-use crate::measure::question_rounds::{Ask, Inputs, Questions};
+use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::settings::CustomSettings;
 use crate::measure::testing::{Script, captured, tests};
@@ -43,7 +43,7 @@ fn evaluated(
 ) -> (Vec<Measurement>, Vec<Ask>) {
     let metric = config.metric("style.tone");
     settings.custom = vec![CustomSettings { row: metric.row, settings: metric.settings.clone() }];
-    let inputs = Inputs { trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace, settings: &settings, rule_measurements: &[] };
     let custom = [metric];
     let mut rounds = Questions::new(inputs, &custom);
     let mut asked = Vec::new();

@@ -388,7 +388,7 @@ impl<'s, 'v> Checker<'s, 'v> {
 
     /// `None` if the numbers cannot be compared.
     fn is_within(&mut self, bound: &Bound, value: &Value) -> Option<bool> {
-        let size = match (bound.of, value) {
+        let size = match (bound.quantity, value) {
             (Quantity::Value, Value::Number(number)) => number.clone(),
             (Quantity::Characters, Value::String(text)) => {
                 self.charge(text.len() / 16);

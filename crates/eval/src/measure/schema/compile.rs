@@ -81,7 +81,7 @@ pub(super) enum SchemaRule {
 
 #[derive(Debug)]
 pub(super) struct Bound {
-    pub(super) of: Quantity,
+    pub(super) quantity: Quantity,
     pub(super) is_upper: bool,
     pub(super) exclusive: bool,
     pub(super) limit: Number,
@@ -147,14 +147,14 @@ impl SchemaRule {
                 format!("a list with {count} items as the tool's schema says")
             }
             SchemaRule::Unique => "a list without equal items".to_owned(),
-            SchemaRule::Bound(Bound { of, is_upper, exclusive, limit }) => {
+            SchemaRule::Bound(Bound { quantity, is_upper, exclusive, limit }) => {
                 let bound = match (is_upper, exclusive) {
                     (false, false) => "at least",
                     (false, true) => "more than",
                     (true, false) => "at most",
                     (true, true) => "less than",
                 };
-                match of {
+                match quantity {
                     Quantity::Value => format!("{bound} {limit}"),
                     Quantity::Characters => format!("{bound} {limit} characters long"),
                     Quantity::Items => format!("a list of {bound} {limit} items"),
@@ -406,17 +406,17 @@ impl<'d> Compiler<'d> {
 }
 
 fn bound(
-    &(_, of, is_upper, exclusive): &(&str, Quantity, bool, bool),
+    &(_, quantity, is_upper, exclusive): &(&str, Quantity, bool, bool),
     value: &Value,
     map: &Map<String, Value>,
 ) -> Option<SchemaRule> {
-    let limit = match of {
+    let limit = match quantity {
         Quantity::Value => value.as_number()?.clone(),
         _ => whole(value)?.into(),
     };
     let flag = if is_upper { "exclusiveMaximum" } else { "exclusiveMinimum" };
-    let exclusive = exclusive || of == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
-    Some(SchemaRule::Bound(Bound { of, is_upper, exclusive, limit }))
+    let exclusive = exclusive || quantity == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
+    Some(SchemaRule::Bound(Bound { quantity, is_upper, exclusive, limit }))
 }
 
 fn texts(value: &Value) -> Option<Vec<String>> {

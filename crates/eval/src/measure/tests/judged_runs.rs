@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::value_runs::{Run, trace};
-use crate::measure::question_rounds::{Ask, Inputs, Questions};
+use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::{Answer, Measurement, Opinion, Settings, Unmeasured, Usage, catalog};
 use crate::propagate::{Policies, Policy, propagate};
 use crate::recognise::AgentTrace;
@@ -41,7 +41,8 @@ fn settings() -> Settings {
 fn measured(trace: &AgentTrace, mut judge: impl FnMut(&Ask) -> Option<Value>) -> Vec<Measurement> {
     let settings = settings();
     let rules = catalog::run(trace, &settings);
-    let mut rounds = Questions::new(Inputs { trace, settings: &settings, rules: &rules }, &[]);
+    let mut rounds =
+        Questions::new(JudgeInputs { trace, settings: &settings, rule_measurements: &rules }, &[]);
     while let Some(ask) = rounds.next_question() {
         let opinion = |value| vec![Opinion { value, weighted: None, judge: "model/0".into() }];
         let opinions = judge(&ask).map(opinion).ok_or(Unmeasured::JudgeError);
@@ -57,8 +58,8 @@ fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     propagate(trace, measurements, &policies).trace.passed == Some(false)
 }
 
-/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for `known` ones
-/// only. Returns how many wrong runs there are, and how many of them the rules alone find.
+/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for `known`
+/// ones only. Returns how many wrong runs there are, and how many of them the rules alone find.
 fn compare(file: &str, known: &[&str]) -> (usize, usize) {
     let runs: Vec<JudgedRun> = serde_json::from_str(file).unwrap();
     let (mut differ, mut found_by_rules) = (Vec::new(), 0);

@@ -14,7 +14,7 @@ fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         at: trace.agents[0].at,
         settings: &settings,
         memo: &memo,
-        rules: &[],
+        rule_measurements: &[],
     };
     measure(&context, 0, &trace.agents[0]).outcome
 }

@@ -8,7 +8,7 @@ use crate::measure::testing::{captured, golden, traces_of};
 
 /// The first question, without findings of the rules, so that their wording does not change it.
 fn first(trace: &AgentTrace, settings: &Settings) -> Option<Ask> {
-    let inputs = Inputs { trace, settings, rules: &[] };
+    let inputs = JudgeInputs { trace, settings, rule_measurements: &[] };
     Questions::new(inputs, &[]).next_question()
 }
 
@@ -47,7 +47,7 @@ fn system_prompts_match_golden_files() {
         let row = crate::measure::table::spec(metric).unwrap();
         out.push_str(&format!(
             "==== {metric}\n{}\n",
-            Asker::default().system(row, &AgentTrace::default(), 0)
+            Asker::default().system_prompt(row, &AgentTrace::default(), 0)
         ));
     }
     golden("ask-system", &out);
@@ -93,7 +93,7 @@ fn assert_everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize 
     let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
     for (at, view) in trace.views.iter().enumerate().filter(|(at, _)| judged[*at]) {
         for piece in content::input_pieces(view).into_iter().chain(content::output_pieces(view)) {
-            let cleaned = settings.asker.clean_numbering(&piece.text, trace.addresses());
+            let cleaned = settings.asker.clean_with_addresses(&piece.text, trace.addresses());
             // A text that is longer than a part is split into overlapping pieces.
             let letters: Vec<char> = cleaned.chars().filter(|c| !c.is_whitespace()).collect();
             for window in letters.chunks(200) {

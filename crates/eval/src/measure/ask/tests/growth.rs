@@ -52,7 +52,7 @@ type Shape = fn(usize) -> AgentTrace;
 
 fn work_of(trace: &AgentTrace) -> u64 {
     let settings = settings(&METRICS);
-    let inputs = Inputs { trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace, settings: &settings, rule_measurements: &[] };
     let mut rounds = Questions::new(inputs, &[]);
     let before = work::counted();
     let mut asked = 0;
@@ -86,7 +86,7 @@ fn work_of_preparing_questions_grows_linearly() {
 fn content_of_a_step_is_charged_before_it_is_rendered() {
     let trace = instructions(FEW);
     let settings = settings(&["instruction_following"]);
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
     let mut rounds = Questions::new(inputs, &[]).within(FEW as u64, None);
     let before = work::counted();
     assert!(rounds.next_question().is_none());

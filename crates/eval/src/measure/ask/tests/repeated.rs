@@ -139,7 +139,7 @@ fn result_of_a_tool_around_spans_of_another_service_counts_as_content_of_every_s
 fn nothing_is_asked_of_an_open_trace_while_content_is_withheld() {
     let (trace, settings) = (payroll(), settings(&METRICS));
     let asked = |settings: &Settings| {
-        let inputs = Inputs { trace: &trace, settings, rules: &[] };
+        let inputs = JudgeInputs { trace: &trace, settings, rule_measurements: &[] };
         Questions::early(inputs, &[]).next_question()
     };
     assert!(asked(&settings).unwrap().context.is_early);

@@ -152,7 +152,7 @@ fn weighted_score_is_used_if_it_is_on_the_scale() {
     let trace = bridge();
     let settings = settings(&[FOLLOWING]);
     for (weighted, expected) in [(4.6, 4.6), (9.0, 5.0), (f64::NAN, 5.0)] {
-        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let mut rounds = Questions::new(inputs, &[]);
         while let Some(ask) = rounds.next_question() {
             let opinion = Opinion { value: said(5, &[]), weighted: Some(weighted), judge: "m/0".into() };

@@ -230,7 +230,7 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
     let mut settings = settings(&STEPS);
     (settings.checklist.generate, settings.checklist.judges) = (true, vec!["main".to_owned()]);
     let asked = |trace: &AgentTrace, is_early: bool| {
-        let inputs = Inputs { trace, settings: &settings, rules: &[] };
+        let inputs = JudgeInputs { trace, settings: &settings, rule_measurements: &[] };
         let mut rounds = if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
         std::iter::from_fn(|| rounds.next_question())
             // Until the span of the agent comes, another span represents it.

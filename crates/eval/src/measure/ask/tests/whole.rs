@@ -390,7 +390,7 @@ fn early_questions_equal_those_of_the_closed_trace() {
         ["instruction_following", "reasoning_integrity", "tool_completeness", "error_detection", GOAL];
     let settings = settings(&metrics);
     let rules = catalog::run(&trace, &settings);
-    let inputs = Inputs { trace: &trace, settings: &settings, rules: &rules };
+    let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &rules };
     let all =
         |mut rounds: Questions<'_>| std::iter::from_fn(move || rounds.next_question()).collect::<Vec<_>>();
     let (early, late) = (all(Questions::early(inputs, &[])), all(Questions::new(inputs, &[])));

@@ -26,7 +26,8 @@ pub(super) struct RuleEntry {
     never: Option<String>,
     before: Option<String>,
     at_most: Option<u32>,
-    of: Option<String>,
+    #[serde(rename = "of")]
+    limited_symbol: Option<String>,
     must: Option<String>,
     must_follow: Option<String>,
     after: Option<String>,
@@ -124,7 +125,7 @@ fn rule_of(
     let names = [
         ("never", &rule.never),
         ("before", &rule.before),
-        ("of", &rule.of),
+        ("of", &rule.limited_symbol),
         ("must", &rule.must),
         ("must_follow", &rule.must_follow),
         ("after", &rule.after),

@@ -42,7 +42,10 @@ fn with_best() -> Settings {
 
 fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> MetricProgress {
     let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
-    metric.step(&Context { row: row("plan.score"), trace, at, settings, memo: &memo, rules: &[] }, answers)
+    metric.step(
+        &Context { row: row("plan.score"), trace, at, settings, memo: &memo, rule_measurements: &[] },
+        answers,
+    )
 }
 
 fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
@@ -265,7 +268,7 @@ fn prompts_for_captured_run_match_golden_file() {
             at,
             settings: &settings(""),
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         };
         let MetricProgress::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
         for q in asked {
@@ -288,7 +291,7 @@ fn spans_without_a_plan_have_no_measurement() {
         at: trace.agents[0].at,
         settings: &settings,
         memo: &memo,
-        rules: &[],
+        rule_measurements: &[],
     };
     assert_eq!(PlanRules.step(&context, &[]), MetricProgress::Done(Vec::new()));
     assert_eq!(PlanJudged.step(&context, &[]), MetricProgress::Done(Vec::new()));

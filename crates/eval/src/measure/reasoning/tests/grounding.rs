@@ -38,7 +38,7 @@ fn found(trace: &AgentTrace) -> Vec<(Defect, String)> {
             at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         })
     })
     .filter_map(|measured| measured.outcome.ok())

@@ -365,7 +365,7 @@ fn answers_are_compared_with_what_a_retriever_returned() {
             at,
             settings: &settings,
             memo: &memo,
-            rules: &[],
+            rule_measurements: &[],
         });
         measured.unwrap().outcome.map(|measured| measured.findings.len()).unwrap_or_default()
     };
