@@ -180,8 +180,8 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
         ),
         false => tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded"),
     }
-    if !reloaded.waiting.is_empty() {
-        let keys = reloaded.waiting.join(", ");
+    if !reloaded.needs_restart.is_empty() {
+        let keys = reloaded.needs_restart.join(", ");
         tracing::warn!(%keys, "changes that need a restart were not applied");
     }
 }

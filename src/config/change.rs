@@ -16,22 +16,22 @@ impl Config {
     /// mode (buffered spans would be sent twice, or never), its listener and its prefix (exporters use it too), the
     /// judges, the headers and keys of exporters, the log level, and the shutdown timeout.
     #[must_use]
-    pub fn taking(&self, new: &Config) -> Config {
-        let mut taken = self.clone();
-        taken.verdict = new.verdict.clone();
-        taken.verdict.mode = self.verdict.mode;
-        taken.verdict.paths_api.clone_from(&self.verdict.paths_api);
-        taken.verdict.evaluation.prefix.clone_from(&self.verdict.evaluation.prefix);
-        for (id, exporter) in &mut taken.exporters.0 {
+    pub fn with_reloadable(&self, new: &Config) -> Config {
+        let mut applicable = self.clone();
+        applicable.verdict = new.verdict.clone();
+        applicable.verdict.mode = self.verdict.mode;
+        applicable.verdict.paths_api.clone_from(&self.verdict.paths_api);
+        applicable.verdict.evaluation.prefix.clone_from(&self.verdict.evaluation.prefix);
+        for (id, exporter) in &mut applicable.exporters.0 {
             if let Some(new) = new.exporters.0.get(id) {
                 exporter.take_headers(new);
             }
         }
-        taken.judges.clone_from(&new.judges);
-        taken.judging.clone_from(&new.judging);
-        taken.service.log_level.clone_from(&new.service.log_level);
-        taken.service.shutdown_timeout = new.service.shutdown_timeout;
-        taken
+        applicable.judges.clone_from(&new.judges);
+        applicable.judging.clone_from(&new.judging);
+        applicable.service.log_level.clone_from(&new.service.log_level);
+        applicable.service.shutdown_timeout = new.service.shutdown_timeout;
+        applicable
     }
 
     /// The keys in which two configurations differ, in order; for a secret only its section.
@@ -95,14 +95,17 @@ mod tests {
              service: { log_level: debug, log_format: json }\nmemory: { budget: 1MiB }\n\
              receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:1' } } } }",
         );
-        let taken = old.taking(&new);
+        let applicable = old.with_reloadable(&new);
         let changed = ["service.log_level", "verdict.close.idle", "verdict.metrics.latency.max_ms.llm"];
-        assert_eq!(old.differences(&taken), changed);
-        let waits = taken.differences(&new);
+        assert_eq!(old.differences(&applicable), changed);
+        let needs_restart = applicable.differences(&new);
         for key in ["memory.budget", "verdict.mode", "verdict.prefix", "service.log_format"] {
-            assert!(waits.iter().any(|k| k == key), "{key}: {waits:?}");
+            assert!(needs_restart.iter().any(|k| k == key), "{key}: {needs_restart:?}");
         }
-        assert!(waits.iter().any(|k| k == "receivers.otlp.protocols.grpc.endpoint"), "{waits:?}");
+        assert!(
+            needs_restart.iter().any(|k| k == "receivers.otlp.protocols.grpc.endpoint"),
+            "{needs_restart:?}"
+        );
         assert!(old.differences(&old).is_empty());
     }
 
@@ -119,9 +122,9 @@ mod tests {
             "otlp_http: { headers: { authorization: renewed } }",
         );
         exporter.take_headers(&renewed.unwrap().0["otlp_http"]);
-        let taken = old.taking(&new);
-        assert_eq!(old.differences(&taken), ["exporters"]);
-        assert_eq!(taken.differences(&new), ["exporters.otlp_http.endpoint"]);
+        let applicable = old.with_reloadable(&new);
+        assert_eq!(old.differences(&applicable), ["exporters"]);
+        assert_eq!(applicable.differences(&new), ["exporters.otlp_http.endpoint"]);
     }
 
     #[test]
@@ -133,7 +136,7 @@ mod tests {
             ))
         };
         let (old, new) = (with("OLD"), with("NEW"));
-        assert!(old.exporters != new.exporters && old.taking(&new).exporters == new.exporters);
+        assert!(old.exporters != new.exporters && old.with_reloadable(&new).exporters == new.exporters);
         assert_eq!(old.exporters.0["kafka"].files().collect::<Vec<_>>(), [std::path::Path::new("/ca")]);
     }
 

@@ -1,4 +1,4 @@
-//! The judges and exporters that a configuration describes.
+//! The judges and exporters that a configuration describes, and the configuration of a running service.
 //!
 //! In: the configuration, with the extensions of the embedding program. Out: judges and exporters that are ready.
 
@@ -17,6 +17,13 @@ use super::runtime_config::RuntimeConfig;
 use crate::config::Config;
 use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
+
+/// The configuration that a running service applies, and its judges. A reload replaces both.
+#[derive(Debug)]
+pub(super) struct Current {
+    pub config: Config,
+    pub judges: Option<Judges>,
+}
 
 /// The judges, if any metric names one. A reload keeps the budgets spent and the caches of `before`.
 pub(super) fn judges(

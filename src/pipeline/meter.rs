@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use verdict_eval::metrics::{MetricSpec, Unmeasured};
 use verdict_eval::{EvaluatedTrace, Progress, metrics};
 use verdict_otlp::trace::CloseReason;
+use verdict_telemetry::LogThrottle;
 
 use super::agent_metrics;
 use crate::assemble::Tally;
@@ -18,6 +19,7 @@ use crate::telemetry::{MetricCells, Telemetry};
 pub(super) struct Meter {
     pub telemetry: Arc<Telemetry>,
     metrics: ArcSwap<HashMap<&'static str, MetricCells>>,
+    throttle: LogThrottle,
 }
 
 impl Meter {
@@ -27,7 +29,7 @@ impl Meter {
         let rows = metrics::TABLE.iter().chain(added);
         let names = metrics::names().chain(rows.map(|row| row.name));
         let metrics: HashMap<_, _> = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
-        Meter { telemetry, metrics: ArcSwap::from_pointee(metrics) }
+        Meter { telemetry, metrics: ArcSwap::from_pointee(metrics), throttle: LogThrottle::default() }
     }
 
     /// Also counts the metrics that a reload has added. The values of a metric that it removed remain.
@@ -96,7 +98,16 @@ impl Meter {
         let metrics = self.metrics.load();
         for m in &evaluated.measurements {
             // Measurements have the names of rows, also those of metrics that were added.
-            let Some(cells) = metrics.get(m.metric) else { continue };
+            let Some(cells) = metrics.get(m.metric) else {
+                if let Some(suppressed) = self.throttle.allow(m.metric) {
+                    tracing::error!(
+                        metric = m.metric,
+                        suppressed,
+                        "a measurement is not counted in the self-metrics, since its metric is not known there. This is a bug"
+                    );
+                }
+                continue;
+            };
             cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
             let Err(reason) = m.outcome else { continue };
             self.telemetry.verdicts.unmeasured(reason);
@@ -168,5 +179,13 @@ mod tests {
         assert!(log.contains(r#"metrics=["tool_abuse", "avoidance"]"#), "{log}");
         assert_eq!(meter.metrics.load()["tool_abuse"].limited.get(), 3);
         assert_eq!(meter.metrics.load()["latency"].limited.get(), 0);
+    }
+
+    #[test]
+    fn a_measurement_of_an_unknown_metric_is_logged() {
+        let meter = Meter::new(Telemetry::new(), std::iter::empty());
+        let log = logged(&meter, &["unlisted"], Unmeasured::NotApplicable);
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains("metric=\"unlisted\""), "{log}");
     }
 }

@@ -9,16 +9,15 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 use verdict_eval::EvaluatedTrace;
-use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
 use super::Pipeline;
 use super::budget::EVALUATED_FACTOR;
+use super::components::Current;
 use super::queried_runs::Snapshot;
 use super::shard::Work;
 use crate::admin::Readiness;
 use crate::clock::unix_nanos;
-use crate::config::Config;
 use crate::export::Exporters;
 use crate::outcome::{DropReason, Outcome};
 use crate::page::model::{TraceDetail, TraceRow};
@@ -38,8 +37,7 @@ pub(super) struct PageState {
     pub exporters: Arc<Exporters>,
     pub telemetry: Arc<Telemetry>,
     pub readiness: Arc<Readiness>,
-    /// The current configuration and its judges.
-    pub current: Arc<Mutex<(Config, Option<Judges>)>>,
+    pub current: Arc<Mutex<Current>>,
     pub started: Instant,
     reading: Arc<Semaphore>,
 }
@@ -50,7 +48,7 @@ impl PageState {
         exporters: Arc<Exporters>,
         telemetry: Arc<Telemetry>,
         readiness: Arc<Readiness>,
-        current: Arc<Mutex<(Config, Option<Judges>)>>,
+        current: Arc<Mutex<Current>>,
     ) -> PageState {
         let (started, reading) = (Instant::now(), Arc::new(Semaphore::new(MAX_READING)));
         PageState { pipeline, exporters, telemetry, readiness, current, started, reading }
@@ -59,8 +57,8 @@ impl PageState {
     fn judges(&self) -> Vec<Value> {
         let (judges, names): (_, Vec<(String, String)>) = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            let named = current.0.judges.iter().map(|(name, judge)| (name.clone(), judge.model.clone()));
-            (current.1.clone(), named.collect())
+            let named = current.config.judges.iter().map(|(name, judge)| (name.clone(), judge.model.clone()));
+            (current.judges.clone(), named.collect())
         };
         let Some(judges) = judges else { return Vec::new() };
         let reports = judges.report();
@@ -104,8 +102,8 @@ impl PageState {
     fn journal(&self) -> Option<Value> {
         let limit = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.0.storage.directory.as_ref()?;
-            current.0.storage.max_bytes.0
+            current.config.storage.directory.as_ref()?;
+            current.config.storage.max_bytes.0
         };
         let journal = &self.telemetry.journal;
         Some(json!({

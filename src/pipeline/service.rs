@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
-use verdict_judge::Judges;
 
 use super::Pipeline;
 use super::budget::Budget;
-use super::components::{answerer, exporters, judges};
+use super::components::{Current, answerer, exporters, judges};
 use super::error::Error;
 use super::forwarding::ForwardingMode;
 use super::meter::Meter;
@@ -53,10 +52,10 @@ use tasks::Tasks;
 const RECEIVING_SHARE: f64 = 0.2;
 /// Share of the remaining time for closing traces; the rest is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
-/// How often [`Service::failed`] looks for a failure: senders are refused meanwhile.
+/// Polling interval for failures; requests are refused until the failure is noticed.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(250);
 /// The timeout of steps that normally end at once.
-const LAST_STEPS: Duration = Duration::from_secs(2);
+const FINAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running process.
 #[derive(Debug)]
@@ -71,17 +70,16 @@ pub struct Service {
     pub paths: Option<SocketAddr>,
     /// Where the live page is served.
     pub page: Option<SocketAddr>,
-    /// The current configuration and its judges.
-    current: Arc<Mutex<(Config, Option<Judges>)>>,
+    current: Arc<Mutex<Current>>,
     extensions: Extensions,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
     telemetry: Arc<Telemetry>,
     readiness: Arc<Readiness>,
-    receiving: Tasks,
+    receiver_tasks: Tasks,
     background: Tasks,
     /// Writes what judges have spent.
-    spending: Tasks,
+    spending_tasks: Tasks,
 }
 
 /// The effect of a new configuration.
@@ -90,7 +88,7 @@ pub struct Reloaded {
     /// Keys whose new value is applied.
     pub changed: Vec<String>,
     /// Keys whose new value needs a restart.
-    pub waiting: Vec<String>,
+    pub needs_restart: Vec<String>,
 }
 
 impl Service {
@@ -132,8 +130,8 @@ impl Service {
         let storage = storage::open(config, &telemetry, &exporters).await?;
         spending::restore(config, &judges);
         // Before the journal is recovered, since judges are asked about recovered traces.
-        let current = Arc::new(Mutex::new((config.clone(), judges)));
-        let spending = spending::save_periodically(config, &current);
+        let current = Arc::new(Mutex::new(Current { config: config.clone(), judges }));
+        let spending_tasks = spending::save_periodically(config, &current);
         let meter = Meter::new(Arc::clone(&telemetry), runtime_config.load().evaluator.added_rows());
         let delivery = ForwardingMode(config.verdict.mode);
         let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
@@ -152,9 +150,9 @@ impl Service {
             exporters,
             telemetry,
             readiness,
-            receiving: Tasks::default(),
+            receiver_tasks: Tasks::default(),
             background,
-            spending,
+            spending_tasks,
         };
         service.serve(config, listeners, storage, history).await;
         Ok(service)
@@ -171,7 +169,8 @@ impl Service {
         self.readiness.watch(Parts {
             pipeline: Arc::clone(&self.pipeline),
             reading: listeners.receivers.in_flight(&self.telemetry),
-            tasks: [&self.receiving, &self.background, &self.spending].map(|tasks| Arc::clone(&tasks.failed)),
+            tasks: [&self.receiver_tasks, &self.background, &self.spending_tasks]
+                .map(|tasks| Arc::clone(&tasks.failed)),
         });
         if let Some(OpenStorage { journal, recovered, dead_letters, .. }) = storage {
             self.pipeline.recover(&journal, recovered).await;
@@ -188,7 +187,7 @@ impl Service {
             );
             (history, Arc::new(state) as Arc<dyn PageSource>)
         });
-        listeners.serve(config, &self.pipeline, &self.telemetry, page, &mut self.receiving);
+        listeners.serve(config, &self.pipeline, &self.telemetry, page, &mut self.receiver_tasks);
         self.readiness.serving();
     }
 
@@ -206,24 +205,28 @@ impl Service {
     /// used. Nothing changes then.
     pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let (config, before) = &mut *current;
-        let taken = config.taking(new);
+        let applicable = current.config.with_reloadable(new);
         // Judges come last: with them, the new limits of shared budgets and caches apply.
-        let applied = RuntimeConfig::new(&taken.verdict, &self.extensions, None).and_then(|mut new| {
-            let judges = judges(&taken, &self.extensions, before.as_ref(), &self.telemetry.judge)?;
-            if before.is_none() {
-                spending::restore(&taken, &judges);
-            }
-            new.answerer = answerer(&judges);
-            self.pipeline.shared.meter.add(new.evaluator.added_rows());
-            self.pipeline.shared.config.store(Arc::new(new));
-            Ok(judges)
-        });
+        let applied =
+            RuntimeConfig::new(&applicable.verdict, &self.extensions, None).and_then(|mut runtime| {
+                let judges =
+                    judges(&applicable, &self.extensions, current.judges.as_ref(), &self.telemetry.judge)?;
+                if current.judges.is_none() {
+                    spending::restore(&applicable, &judges);
+                }
+                runtime.answerer = answerer(&judges);
+                self.pipeline.shared.meter.add(runtime.evaluator.added_rows());
+                self.pipeline.shared.config.store(Arc::new(runtime));
+                Ok(judges)
+            });
         self.telemetry.reloaded(applied.is_ok());
-        *before = applied?;
-        self.exporters.renew(&config.exporters, &taken.exporters);
-        let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
-        *config = taken;
+        current.judges = applied?;
+        self.exporters.renew(&current.config.exporters, &applicable.exporters);
+        let reloaded = Reloaded {
+            changed: current.config.differences(&applicable),
+            needs_restart: applicable.differences(new),
+        };
+        current.config = applicable;
         Ok(reloaded)
     }
 
@@ -234,7 +237,7 @@ impl Service {
 
     /// The current configuration.
     pub fn config(&self) -> Config {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).config.clone()
     }
 
     /// Waits until a part of the service has failed for good, and returns which. The process should stop the
@@ -261,14 +264,14 @@ impl Service {
         let deadline = Instant::now() + within;
         self.readiness.stopping();
         self.pipeline.shared.markers.close();
-        let left = || deadline.saturating_duration_since(Instant::now());
-        if !self.receiving.end(left().mul_f64(RECEIVING_SHARE)).await {
+        let time_left = || deadline.saturating_duration_since(Instant::now());
+        if !self.receiver_tasks.end(time_left().mul_f64(RECEIVING_SHARE)).await {
             tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
         }
         // A receiver that is still busy keeps its assignments, whose open traces would be exported in part.
         let store = &self.pipeline.shared.store;
         store.end_received();
-        if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
+        if !self.pipeline.shutdown(time_left().mul_f64(CLOSING_SHARE)).await {
             tracing::warn!(
                 "closing open traces takes longer than its share of the shutdown time; the exporters are stopped meanwhile"
             );
@@ -276,31 +279,31 @@ impl Service {
         self.exporters.drain(deadline).await;
         // Parcels that waited for room in a queue are dropped and counted by now.
         let mut lost = 0;
-        let ended = self.pipeline.ended(LAST_STEPS).await;
+        let ended = self.pipeline.ended(FINAL_TIMEOUT).await;
         if !ended || (!store.keeps_unfinished_traces() && !self.pipeline.failures().is_empty()) {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
             if lost > 0 {
                 tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
             }
         }
-        // While the journal's lock keeps other processes out of the directory.
-        self.spending.end(LAST_STEPS).await;
-        let judges = self.current.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        // Saved before the journal closes, while its lock excludes other processes.
+        self.spending_tasks.end(FINAL_TIMEOUT).await;
+        let judges = self.current.lock().unwrap_or_else(PoisonError::into_inner).judges.clone();
         if let Some(judges) = judges {
-            // A disk that does not respond costs the answers.
-            let _ = tokio::time::timeout(LAST_STEPS, judges.cache_written()).await;
+            // If the disk does not respond, answers not yet written are lost.
+            let _ = tokio::time::timeout(FINAL_TIMEOUT, judges.cache_written()).await;
         }
         if store.keeps_unfinished_traces() {
             lost = 0;
         }
         // A disk that does not respond must not keep the process running.
-        let limit = deadline.max(Instant::now() + LAST_STEPS);
+        let limit = deadline.max(Instant::now() + FINAL_TIMEOUT);
         if tokio::time::timeout_at(limit, store.end()).await.is_err() {
             tracing::error!(
                 "the journal could not be closed in time; the next start recovers the records that were written"
             );
         }
-        self.background.end(LAST_STEPS).await;
+        self.background.end(FINAL_TIMEOUT).await;
         unsent(&self.exporters) - before + lost
     }
 }
@@ -330,10 +333,10 @@ fn start_pipeline(
 /// Items that the exporters dropped or lost, except those of a signal that the destination does not
 /// support: these are logged once, and the delivery of spans does not depend on them.
 fn unsent(exporters: &Exporters) -> u64 {
-    let of = |exporter: &Arc<Exporter>| {
+    let unsent_of = |exporter: &Arc<Exporter>| {
         let count = |outcome| exporter.ledger().count(outcome);
         (count(Outcome::Dropped) + count(Outcome::Lost))
             .saturating_sub(exporter.dropped(DropReason::Unsupported))
     };
-    exporters.iter().map(of).sum()
+    exporters.iter().map(unsent_of).sum()
 }

@@ -87,10 +87,21 @@ pub(super) enum ExportedBefore {
 
 /// Storage of requests and verdicts. The defaults store nothing.
 ///
-/// The stages depend on the kind of storage in three places. Methods decide two of them: what shutdown does
-/// ([`Store::keeps_unfinished_traces`]), and how many traces one write stores ([`Store::max_batch`],
-/// [`Store::max_batches`]). The third is inherent: where [`Store::admit`] returns a record, a shard closes
-/// due traces after each trace of a request, since a closed trace releases the records up to then.
+/// The stages depend on the kind of storage in these places:
+///
+/// | stage | what depends on it | decided by |
+/// |---|---|---|
+/// | all, at shutdown | whether open traces remain for the next start | [`Store::keeps_unfinished_traces`] |
+/// | admission, health | requests are refused while it is full; a failed one ends the process | [`Store::is_full`], [`Store::has_failed`] |
+/// | schedule | how many traces one write stores | [`Store::max_batch`], [`Store::max_batches`] |
+/// | shard | due traces close after each trace of a request: they release the records up to then | a record of [`Store::admit`] |
+/// | ingest | what was exported or forwarded before is left out | [`Store::exported_before`], [`Store::has_passed`] |
+/// | ingest | a stored request waits for no inbox or queue, and is not refused for its signal | [`ReceivedRecord`] |
+/// | shard, schedule, delivery | traces whose records another process has are dropped | [`Store::revoked`], [`Store::has_lapsed`] |
+/// | shard | whether spans of a closed trace are late | [`Store::is_late`] |
+/// | service, at shutdown | what is open of stored requests is dropped | [`Store::end_received`] |
+///
+/// The last five exist for Kafka alone.
 pub(super) trait Store: Send + Sync + Debug {
     /// Whether traces survive the process. If so, shutdown leaves open traces and those that wait for judges
     /// to the next start; else it closes them and delivers them.

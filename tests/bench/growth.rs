@@ -19,7 +19,7 @@
 use std::hint::black_box;
 use std::process::{Command, Output};
 
-// Each bench uses its part.
+// Each benchmark uses only a part of this module.
 #[allow(dead_code)]
 mod corpus;
 mod open_traces;

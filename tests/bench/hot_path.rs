@@ -9,7 +9,7 @@
 
 mod allocator;
 
-// Each bench uses its part.
+// Each benchmark uses only a part of this module.
 #[allow(dead_code)]
 mod corpus;
 mod paths;
@@ -28,12 +28,12 @@ static ALLOCATOR: allocator::Chosen = allocator::Chosen;
 /// The baseline of the other measurements.
 const BASE: &str = "prost";
 /// Paths that are timed with the system's allocator as well: the other implementations.
-const OTHERS: [&str; 2] = ["prost codec", BASE];
+const BASELINES: [&str; 2] = ["prost codec", BASE];
 
-/// Turns of every path.
-const TURNS: usize = 6;
-/// The least duration of a turn.
-const TURN: Duration = Duration::from_millis(250);
+/// Rounds of every path.
+const ROUNDS: usize = 6;
+/// The least duration of a round.
+const MIN_ROUND: Duration = Duration::from_millis(250);
 
 /// The result of a path.
 struct Row {
@@ -41,7 +41,7 @@ struct Row {
     path: &'static str,
     allocator: Allocator,
     /// The time of the fastest round, which other processes affected least.
-    took: Duration,
+    fastest: Duration,
 }
 
 fn main() {
@@ -51,9 +51,9 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let mut rows = Vec::new();
     for corpus in [Corpus::agent(TRACES), Corpus::small(TRACES)] {
-        let each = corpus.payload / corpus.spans;
+        let span_bytes = corpus.payload / corpus.spans;
         println!(
-            "{}: {} spans of {each} bytes in {} requests",
+            "{}: {} spans of {span_bytes} bytes in {} requests",
             corpus.name,
             corpus.spans,
             corpus.requests.len()
@@ -62,23 +62,23 @@ fn main() {
         group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
         group.throughput(Throughput::Elements(corpus.spans as u64));
         for (path, work) in PATHS {
-            let mut asked_for = false;
+            let mut selected = false;
             group.bench_function(path, |bencher| {
-                asked_for = true;
+                selected = true;
                 bencher.iter(|| work(&corpus.requests));
             });
             let allocators = [Allocator::Mimalloc, Allocator::System];
-            for allocator in allocators.into_iter().take(1 + usize::from(OTHERS.contains(&path))) {
-                let row = Row { corpus: corpus.name, path, allocator, took: Duration::MAX };
-                rows.extend(asked_for.then_some(row));
+            for allocator in allocators.into_iter().take(1 + usize::from(BASELINES.contains(&path))) {
+                let row = Row { corpus: corpus.name, path, allocator, fastest: Duration::MAX };
+                rows.extend(selected.then_some(row));
             }
         }
         group.finish();
     }
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         for row in &mut rows {
-            let times = separate_process::times(row.allocator, row.corpus, row.path, TURN);
-            row.took = times.into_iter().fold(row.took, Duration::min);
+            let times = separate_process::times(row.allocator, row.corpus, row.path, MIN_ROUND);
+            row.fastest = times.into_iter().fold(row.fastest, Duration::min);
         }
     }
     print(&rows);
@@ -89,10 +89,10 @@ fn print(rows: &[Row]) {
     println!("corpus  path             allocator   ns/span   mimalloc  system's  instructions/span");
     for row in rows {
         let base = |allocator| {
-            let of = |other: &&Row| {
+            let is_base = |other: &&Row| {
                 other.corpus == row.corpus && other.path == BASE && other.allocator == allocator
             };
-            rows.iter().find(of).map_or(f64::NAN, |base| row.took.div_duration_f64(base.took))
+            rows.iter().find(is_base).map_or(f64::NAN, |base| row.fastest.div_duration_f64(base.fastest))
         };
         let count = match separate_process::instructions(row.allocator, row.corpus, row.path) {
             Some(count) => format!("{count:.0}"),
@@ -103,7 +103,7 @@ fn print(rows: &[Row]) {
             row.corpus,
             row.path,
             row.allocator.name(),
-            row.took.as_secs_f64() * 1e9 / separate_process::spans(row.corpus, TRACES) as f64,
+            row.fastest.as_secs_f64() * 1e9 / separate_process::spans(row.corpus, TRACES) as f64,
             base(Allocator::Mimalloc),
             base(Allocator::System),
         );

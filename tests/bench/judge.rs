@@ -7,7 +7,7 @@
 //! share the machine's cores.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
-// Each bench uses its part.
+// Each benchmark uses only a part of this module.
 #[allow(dead_code)]
 mod corpus;
 #[allow(dead_code)]

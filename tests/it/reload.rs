@@ -67,7 +67,7 @@ async fn spans_before_during_and_after_a_reload_are_exported_once() {
     new.verdict.evaluation.emit = vec![Emit::Attributes];
     let reloaded = process.service.reload(&new).unwrap();
     assert_eq!(reloaded.changed, ["verdict.close.quiet", "verdict.emit"]);
-    assert!(reloaded.waiting.is_empty());
+    assert!(reloaded.needs_restart.is_empty());
 
     // A trace that opens now closes by the new time.
     let after = call(1000);
@@ -95,7 +95,7 @@ async fn settings_that_need_a_restart_are_named_and_the_others_applied() {
     for _ in 0..2 {
         // Reported at each reload until the restart.
         let reloaded = process.service.reload(&new).unwrap();
-        assert_eq!(reloaded.waiting, ["admin.endpoint", "verdict.mode"]);
+        assert_eq!(reloaded.needs_restart, ["admin.endpoint", "verdict.mode"]);
     }
     process.client().spans(call(1)).await;
     process.until("the span", |d| !d.spans().is_empty()).await;

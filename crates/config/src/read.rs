@@ -20,7 +20,7 @@ use crate::place::{Mark, Step, dotted};
 
 /// Largest number of reported problems of a section. Each costs one pass over it; others are reported once
 /// these are fixed.
-const MAX_ROUNDS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 const NO_SUCH_KEY: &str = "no such key";
 
@@ -29,17 +29,17 @@ const NO_SUCH_KEY: &str = "no such key";
 pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<T> {
     let mut node = node.clone();
     let mut removed: Vec<Vec<Step>> = Vec::new();
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..MAX_PROBLEMS {
         let error = match T::deserialize(Reader(&node)) {
             Ok(value) => return Some(value),
-            Err(error) => error.placed(&node),
+            Err(error) => error.with_position(&node),
         };
         let path: Vec<Step> = error.steps.into_iter().rev().collect();
         // A key that is missing because it was removed is not a second problem.
-        let consequence = matches!(&error.kind, Kind::Missing(key) if {
+        let follows_from_removal = matches!(&error.kind, Kind::Missing(key) if {
             removed.contains(&[&path[..], &[Step::Key((*key).to_owned())]].concat())
         });
-        if !consequence {
+        if !follows_from_removal {
             let key = dotted(&[prefix, &path].concat());
             issues.push(
                 Issue::new(error.at.unwrap_or(node.at), key, error.message.into()).with_hint(error.hint),
@@ -59,18 +59,18 @@ pub fn read_joined<A: de::DeserializeOwned, B: de::DeserializeOwned>(
     prefix: &[Step],
     issues: &mut Vec<Issue>,
 ) -> Option<(A, B)> {
-    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
-    let (a, b) = (read(node, prefix, &mut of_a), read(node, prefix, &mut of_b));
+    let (mut issues_a, mut issues_b) = (Vec::new(), Vec::new());
+    let (a, b) = (read(node, prefix, &mut issues_a), read(node, prefix, &mut issues_b));
     let own_keys: Vec<Mark> = node.entries().iter().map(|(key, _)| key.at).collect();
     let unknown = |issue: &Issue| issue.message == NO_SUCH_KEY && own_keys.contains(&issue.at);
-    for mut issue in of_a {
+    for mut issue in issues_a {
         if unknown(&issue) {
-            let Some(other) = of_b.iter().find(|other| other.at == issue.at) else { continue };
+            let Some(other) = issues_b.iter().find(|other| other.at == issue.at) else { continue };
             issue.hint = issue.hint.or_else(|| other.hint.clone());
         }
         issues.push(issue);
     }
-    issues.extend(of_b.into_iter().filter(|issue| !unknown(issue)));
+    issues.extend(issues_b.into_iter().filter(|issue| !unknown(issue)));
     a.zip(b)
 }
 
@@ -98,24 +98,25 @@ impl Error {
     }
 
     /// Adds the position of `node`, unless the error has one: that of the innermost node is kept.
-    fn placed(mut self, node: &Node) -> Error {
+    fn with_position(mut self, node: &Node) -> Error {
         if self.at.is_some() {
             return self;
         }
         self.at = Some(node.at);
         self.message = node.masked(self.message.into()).into();
         // An exporter's type is the part of its id before the slash.
-        let names = |k: &Key, word: &str| k.text == word || k.text.split('/').next() == Some(word);
-        if let Kind::Unknown(word) = &self.kind
-            && let Some((k, _)) = node.entries().iter().find(|(k, _)| names(k, word))
+        let key_matches =
+            |key: &Key, name: &str| key.text == name || key.text.split('/').next() == Some(name);
+        if let Kind::Unknown(name) = &self.kind
+            && let Some((key, _)) = node.entries().iter().find(|(key, _)| key_matches(key, name))
         {
-            self.at = Some(k.at);
-            self.steps.push(Step::Key(k.text.clone()));
+            self.at = Some(key.at);
+            self.steps.push(Step::Key(key.text.clone()));
         }
         self
     }
 
-    fn below(mut self, step: Step) -> Error {
+    fn with_step(mut self, step: Step) -> Error {
         self.steps.push(step);
         self
     }
@@ -279,7 +280,9 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         let Some((index, node)) = self.0.next() else { return Ok(None) };
-        seed.deserialize(Reader(node)).map(Some).map_err(|e| e.placed(node).below(Step::Item(index)))
+        seed.deserialize(Reader(node))
+            .map(Some)
+            .map_err(|e| e.with_position(node).with_step(Step::Item(index)))
     }
 }
 
@@ -291,7 +294,9 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let Some((key, _)) = self.0.get(self.1) else { return Ok(None) };
-        seed.deserialize(key.read()).map(Some).map_err(|e| Error { at: Some(key.at), ..e }.below(key.step()))
+        seed.deserialize(key.read())
+            .map(Some)
+            .map_err(|e| Error { at: Some(key.at), ..e }.with_step(key.step()))
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
@@ -299,7 +304,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             return Err(Error::new("a key without a value".to_owned()));
         };
         self.1 += 1;
-        seed.deserialize(Reader(node)).map_err(|e| e.placed(node).below(key.step()))
+        seed.deserialize(Reader(node)).map_err(|e| e.with_position(node).with_step(key.step()))
     }
 }
 
@@ -320,8 +325,8 @@ struct Variant<'n> {
 }
 
 impl Variant<'_> {
-    fn inside<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        result.map_err(|e| e.placed(self.node).below(self.key.step()))
+    fn map_error<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|e| e.with_position(self.node).with_step(self.key.step()))
     }
 }
 
@@ -345,11 +350,11 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
-        self.inside(seed.deserialize(Reader(self.node)))
+        self.map_error(seed.deserialize(Reader(self.node)))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.inside(Reader(self.node).deserialize_any(visitor))
+        self.map_error(Reader(self.node).deserialize_any(visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -357,6 +362,6 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.inside(Reader(self.node).deserialize_map(visitor))
+        self.map_error(Reader(self.node).deserialize_map(visitor))
     }
 }

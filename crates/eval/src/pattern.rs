@@ -4,6 +4,8 @@
 
 use std::fmt::Display;
 
+use aho_corasick::packed::Searcher;
+use aho_corasick::{AhoCorasick, BuildError, MatchKind};
 pub(crate) use regex::Regex;
 use verdict_otlp::work::{self, BYTES_PER_STEP};
 
@@ -83,6 +85,31 @@ pub(crate) fn as_written(source: &str) -> Result<Regex, regex::Error> {
     Regex::new(source)
 }
 
+/// Searches a text for the first of a few words, with SIMD instructions where the CPU has them.
+pub(crate) struct WordSearcher {
+    /// `None` where the CPU lacks the instructions.
+    simd: Option<Searcher>,
+    automaton: AhoCorasick,
+}
+
+impl WordSearcher {
+    /// # Errors
+    /// There are too many words for an automaton.
+    pub(crate) fn new(words: &[&str]) -> Result<WordSearcher, BuildError> {
+        let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(words)?;
+        Ok(WordSearcher { simd: Searcher::new(words), automaton })
+    }
+
+    /// Where the first word in `text` begins.
+    pub(crate) fn find(&self, text: &str) -> Option<usize> {
+        let found = match &self.simd {
+            Some(simd) => simd.find(text),
+            None => self.automaton.find(text),
+        };
+        Some(found?.start())
+    }
+}
+
 /// Whether `text` contains `wanted`, which is in lower case, in any case of ASCII letters.
 pub(crate) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
     work::count(1 + text.len() / BYTES_PER_STEP);
@@ -124,6 +151,20 @@ mod tests {
     fn word_boundary_matches_next_to_non_ascii_text() {
         let re = pattern(r"(?i)\bno\b").unwrap();
         assert!(re.is_match("\u{e9} no \u{e9}") && !re.is_match("nox"));
+    }
+
+    #[test]
+    fn words_are_found_at_the_same_place_with_and_without_simd() {
+        let words = ["exit", "return code", "code"];
+        let searchers = [(); 2].map(|()| WordSearcher::new(&words).unwrap());
+        let [own, mut plain] = searchers;
+        plain.simd = None;
+        let padding = "x".repeat(100);
+        for (text, expected) in [("a return code, exit", Some(2)), ("exi\u{e9}", None), ("", None)] {
+            for text in [text.to_owned(), format!("{text}{padding}")] {
+                assert_eq!([own.find(&text), plain.find(&text)], [expected; 2], "{text}");
+            }
+        }
     }
 
     #[test]

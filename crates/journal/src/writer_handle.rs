@@ -62,7 +62,10 @@
 //!   senders of their replies: no caller waits indefinitely, and `submit` returns false from then on.
 //!
 //! `tests/handover` checks this with loom. It fails without any one of the fences, the last step of a pass, the
-//! checks before the long park, or the `unpark` calls.
+//! checks before the long park, or the `unpark` calls. It covers this file alone, with a model in place of the
+//! writer. The sync thread needs none: it shares only channels with the writer, and that it reports a result before
+//! it replies is tested on real threads (`tests/syncing`); nor do the counters of `log`, plain fields that only the
+//! holder of the lock accesses, which debug assertions and the tests of the log check.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -13,12 +13,13 @@ use verdict_telemetry::LogThrottle;
 use super::tasks::Tasks;
 use crate::config::Config;
 use crate::logging::ended;
+use crate::pipeline::components::Current;
 
 /// How often what judges have spent is written, if it has changed: a crash forgets the spending since then.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The task that writes the spending of the current judges; none without a directory.
-pub(super) fn save_periodically(config: &Config, current: &Arc<Mutex<(Config, Option<Judges>)>>) -> Tasks {
+pub(super) fn save_periodically(config: &Config, current: &Arc<Mutex<Current>>) -> Tasks {
     let mut tasks = Tasks::default();
     if let Some(file) = file(config) {
         tasks.spawn(save(Arc::clone(current), file, tasks.stop.clone()));
@@ -39,11 +40,11 @@ pub(super) fn restore(config: &Config, judges: &Option<Judges>) {
 }
 
 /// Writes what the current judges have spent, until `stop` and once more then.
-async fn save(current: Arc<Mutex<(Config, Option<Judges>)>>, file: PathBuf, stop: CancellationToken) {
+async fn save(current: Arc<Mutex<Current>>, file: PathBuf, stop: CancellationToken) {
     let throttle = LogThrottle::default();
     loop {
         let stopped = tokio::time::timeout(INTERVAL, stop.cancelled()).await.is_ok();
-        let judges = current.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        let judges = current.lock().unwrap_or_else(PoisonError::into_inner).judges.clone();
         if let Some(judges) = judges {
             let own = file.clone();
             let saved = tokio::task::spawn_blocking(move || judges.save_spending(&own)).await;

@@ -46,7 +46,7 @@ impl Tasks {
         });
     }
 
-    /// Cancels them, and aborts those that have not ended after `within`. False if there were any.
+    /// Cancels them, and aborts those that have not ended after `within`. Returns false if a task had to be aborted.
     pub(super) async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();
         let all_ended = async { while self.tasks.join_next().await.is_some() {} };

@@ -26,7 +26,7 @@ async fn panic_in_a_task_of_the_service_is_reported() {
     let source = Source { name: "test".to_owned(), text: text.to_owned() };
     let mut service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
     assert_eq!(service.readiness.failures(), [""; 0]);
-    service.receiving.spawn(async { panic!("as the test requires") });
+    service.receiver_tasks.spawn(async { panic!("as the test requires") });
     assert_eq!(service.failed().await, "a listener or another task of the service has failed");
     assert_eq!(service.stop(Duration::from_secs(180)).await, 0);
 }

@@ -4,9 +4,7 @@
 //! It is on a line of its own, before or after the output, and decides over the output: a program that
 //! prints the word "error" and ends with status 0 did not fail.
 
-use std::sync::LazyLock;
-
-use aho_corasick::packed::Searcher;
+use crate::pattern::WordSearcher;
 
 /// Longer lines are output and no headline.
 const MAX_LINE: usize = 200;
@@ -15,6 +13,7 @@ const OUTER_LINES: usize = 2;
 /// Words of which a headline with a number contains one.
 const WORDS: [&str; 8] =
     ["exit", "Exit", "EXIT", "returncode", "return_code", "return code", "Return code", "Return Code"];
+regex!(WORD: WordSearcher = WordSearcher::new(&WORDS));
 
 // With the word for what ended, or with a separator before the number.
 regex!(
@@ -50,7 +49,6 @@ pub(super) struct Headline<'t> {
 /// The headline of the text. One at the beginning decides over later ones, which may be of programs that the
 /// run started; otherwise the last one decides.
 pub(super) fn find(text: &str) -> Option<Headline<'_>> {
-    static SEARCHER: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(WORDS));
     let outer = |line: &&str| numbered(line, true).or_else(|| in_words(line)).is_some();
     let read = |line| numbered(line, true).or_else(|| in_words(line));
     if let Some(first) = written_lines(text.lines()).find(outer) {
@@ -59,12 +57,11 @@ pub(super) fn find(text: &str) -> Option<Headline<'_>> {
     if let Some(last) = written_lines(text.lines().rev()).find(outer) {
         return read(last);
     }
-    let words = SEARCHER.as_ref()?;
     let mut last = None;
     let mut at = 0;
     // Each line is read once.
-    while let Some(found) = text.get(at..).and_then(|rest| words.find(rest)) {
-        let (line, end) = line_around(text, at + found.start());
+    while let Some(found) = text.get(at..).and_then(|rest| WORD.find(rest)) {
+        let (line, end) = line_around(text, at + found);
         last = numbered(line, false).or(last);
         at = end;
     }

@@ -1,9 +1,6 @@
 //! Defects of a result that is not an error: empty or truncated.
 
-use std::sync::LazyLock;
-
 use aho_corasick::AhoCorasick;
-use aho_corasick::packed::Searcher;
 
 use super::empty_lookup;
 use crate::measure::calls::attempts::quoted;
@@ -16,6 +13,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding, Memo, agent_index};
+use crate::pattern::WordSearcher;
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.
@@ -132,13 +130,13 @@ regex!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true)
 
 /// Every marker has one of these.
 const CUT_WORDS: [&str; 2] = ["truncated", "cut"];
+regex!(CUT_WORD: WordSearcher = WordSearcher::new(&CUT_WORDS));
 
 /// The end of a text with an explicit marker that the tool (not the instrumentation) truncated it.
 fn cut_off(text: &str) -> Option<&str> {
     let end = tail(text, TAIL_BYTES);
     // Every result is searched. All markers have one of these words, and few texts.
-    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(CUT_WORDS));
-    let may_match = WORDS.as_ref().is_none_or(|words| words.find(end.to_ascii_lowercase()).is_some());
+    let may_match = CUT_WORD.find(&end.to_ascii_lowercase()).is_some();
     (may_match && MARKER.is_match(end)).then_some(end)
 }
 

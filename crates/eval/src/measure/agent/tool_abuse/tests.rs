@@ -4,9 +4,9 @@ use super::*;
 use crate::measure::testing::{Script, row};
 use crate::measure::{Measured, Memo, Settings, Value};
 
-const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
+const INVALID_URL_ERROR: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
-fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
+fn measure_agent(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
     let context = Context {
         row: row("tool_abuse"),
@@ -28,13 +28,13 @@ fn script(calls: &[(&str, &str, &str)]) -> AgentTrace {
 }
 
 fn rationales(trace: &AgentTrace) -> Vec<String> {
-    on(trace).expect("measured").findings.into_iter().map(|f| f.rationale).collect()
+    measure_agent(trace).expect("measured").findings.into_iter().map(|f| f.rationale).collect()
 }
 
 #[test]
 fn four_equal_failing_calls_fail_and_are_cited() {
-    let trace = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 4]);
-    let measured = on(&trace).unwrap();
+    let trace = script(&[("visit", r#"{"url":"a.example"}"#, INVALID_URL_ERROR); 4]);
+    let measured = measure_agent(&trace).unwrap();
     assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
     assert_eq!(measured.findings.len(), 1);
     assert_eq!(measured.findings[0].cited.len(), 4);
@@ -43,8 +43,8 @@ fn four_equal_failing_calls_fail_and_are_cited() {
 
 #[test]
 fn two_equal_failing_calls_score_3() {
-    let trace = script(&[("visit", r#"{"url":"a.example"}"#, BAD); 2]);
-    assert_eq!(on(&trace).unwrap().value, Value::Score(3.0));
+    let trace = script(&[("visit", r#"{"url":"a.example"}"#, INVALID_URL_ERROR); 2]);
+    assert_eq!(measure_agent(&trace).unwrap().value, Value::Score(3.0));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn adapted_query_passes() {
         ("web_search", r#"{"query":"Midkiff Fafnir 2014"}"#, "found 9 results"),
     ]);
     assert!(rationales(&trace).is_empty());
-    assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
+    assert_eq!(measure_agent(&trace).unwrap().value, Value::Score(5.0));
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn paging_polling_and_reading_after_a_write_pass() {
 #[test]
 fn nearly_equal_arguments_with_equal_errors_are_found() {
     let trace = script(&[
-        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=1"}"#, BAD),
-        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=2"}"#, BAD),
-        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=3"}"#, BAD),
+        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=1"}"#, INVALID_URL_ERROR),
+        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=2"}"#, INVALID_URL_ERROR),
+        ("visit", r#"{"url":"https://almanac.example/elbrus/heights?page=3"}"#, INVALID_URL_ERROR),
     ]);
     assert!(rationales(&trace)[0].contains("hardly differ"), "{:?}", rationales(&trace));
 }
@@ -121,7 +121,8 @@ fn repeated_error_about_the_call_is_found() {
 
 #[test]
 fn missing_calls_and_missing_content_are_unmeasured() {
-    assert_eq!(on(&Script::new("task").answers("done").build()), Err(Unmeasured::NotApplicable));
-    let hidden = Script::new("task").calls("", &[("visit", "{}")]).returns(BAD).build_without_content();
-    assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
+    assert_eq!(measure_agent(&Script::new("task").answers("done").build()), Err(Unmeasured::NotApplicable));
+    let hidden =
+        Script::new("task").calls("", &[("visit", "{}")]).returns(INVALID_URL_ERROR).build_without_content();
+    assert_eq!(measure_agent(&hidden), Err(Unmeasured::NoContent));
 }
