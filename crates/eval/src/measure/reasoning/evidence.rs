@@ -16,6 +16,7 @@ use crate::measure::Memo;
 use crate::measure::numbers::{self, Number};
 use crate::measure::records::{Name, Record, Records, Structure};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
 /// Most distinct numbers. Beyond them the index is full, and no number is called unsupported.
@@ -24,6 +25,9 @@ const MAX_VALUES: usize = 50_000;
 const MAX_MODEL_NUMBERS: usize = 400;
 /// Most stated amounts of which two are added up, and rates of them.
 const MAX_TOTALLED: usize = 8;
+/// Most records of results whose numbers are combined with each other, and most numbers of each.
+const MAX_ROWS: usize = 200;
+const MAX_ROW_NUMBERS: usize = 8;
 /// Most sums and means that are combined with a further number: among more a match proves nothing.
 const MAX_AGGREGATES: usize = 64;
 /// Most bytes of texts whose dates are read.
@@ -91,6 +95,10 @@ pub(crate) struct Evidence<'a> {
     aggregates: Vec<f64>,
     /// The sums of columns so far, by their names.
     pages: HashMap<Name, f64>,
+    /// The numbers of each record of results that has several, sorted.
+    rows: Vec<Vec<f64>>,
+    /// The arguments of the model's calls, which an answer may quote.
+    arguments: Vec<&'a str>,
     /// Numbers that are not in `values` yet, and whether they are operands.
     new_values: Vec<(f64, bool)>,
     /// Numbers whose only origin is an unsupported answer, sorted.
@@ -171,6 +179,20 @@ impl<'a> Evidence<'a> {
         self.unread.push(Unread::Model(text));
     }
 
+    /// Notes the arguments of a call of the model: their numbers, and what an answer may quote of them.
+    pub(crate) fn note_arguments(&mut self, arguments: &'a str) {
+        self.note_model_text(arguments);
+        self.arguments.push(arguments);
+    }
+
+    /// Whether the model passed one of these lower-case phrases to a call; true when the work budget is exceeded.
+    pub(crate) fn was_passed(&self, phrases: &[String]) -> bool {
+        self.arguments.iter().any(|arguments| {
+            let is_read = self.spend(1 + arguments.len() / BYTES_PER_STEP);
+            !is_read || phrases.iter().any(|phrase| contains_ignoring_case(arguments, phrase))
+        })
+    }
+
     /// Reads the numbers of the texts that were added.
     fn read_numbers(&mut self) {
         for unread in std::mem::take(&mut self.unread) {
@@ -230,11 +252,23 @@ impl<'a> Evidence<'a> {
                 self.new_values.extend(cells.filter_map(|cell| Some((cell.number()?.abs(), true))));
             }
             self.add_pages(records);
+            self.add_rows(records);
             let aggregates = records.aggregates();
             self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
             self.new_values.extend(records.lengths().map(|length| (length as f64, false)));
             if self.aggregates.len() < MAX_AGGREGATES {
                 self.aggregates.extend(aggregates.iter().map(|value| value.abs()));
+            }
+        }
+    }
+
+    fn add_rows(&mut self, records: &Records) {
+        for record in &records.records {
+            let numbers = record.fields.iter().filter_map(|field| Some(field.number()?.abs()));
+            let mut numbers: Vec<f64> = numbers.take(MAX_ROW_NUMBERS).collect();
+            if numbers.len() > 1 && self.rows.len() < MAX_ROWS {
+                numbers.sort_by(f64::total_cmp);
+                self.rows.push(numbers);
             }
         }
     }

@@ -200,7 +200,7 @@ impl<'a> History<'a> {
         for part in view.output.iter().flat_map(|m| &m.parts) {
             match part {
                 Part::Text(text) | Part::Reasoning(text) => self.evidence.note_model_text(text),
-                Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.note_model_text(a)),
+                Part::Call(call) => call.arguments.iter().for_each(|a| self.evidence.note_arguments(a)),
                 _ => {}
             }
         }

@@ -335,6 +335,7 @@ impl FactChecker<'_, '_> {
             let parts: Vec<&str> = fact.parts.iter().map(String::as_str).collect();
             *supported = *supported
                 || fact.kind == NAME && are_codes
+                || fact.defect == Defect::UnsupportedQuote && self.evidence.was_passed(&fact.phrases)
                 || fact.day.is_some_and(|day| self.evidence.derives_date(day))
                 || !parts.is_empty() && self.evidence.mentions(&parts).into_iter().all(|is| is);
         }

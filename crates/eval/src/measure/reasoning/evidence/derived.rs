@@ -34,7 +34,10 @@ impl Evidence<'_> {
         if !self.spend(STEPS_PER_OPERAND * (pool.len() + stated.len())) {
             return false;
         }
-        if self.adds_to_aggregate(value, tolerance) || self.is_growth(value, tolerance) {
+        if self.adds_to_aggregate(value, tolerance)
+            || self.is_growth(value, tolerance)
+            || self.follows_from_row(value, tolerance)
+        {
             return true;
         }
         // A coarse ratio is evidence only among few numbers: of n numbers there are n² ratios, and one of
@@ -65,6 +68,18 @@ impl Evidence<'_> {
         pool.len() <= TRIPLES_AMONG
             && self.spend(2 * pool.len() * pool.len())
             && triple_gives(&pool, value, tolerance)
+    }
+
+    /// Whether the value follows from two numbers of one record: a price per square metre, the share of points reached.
+    /// Numbers of a record belong together, so that there are few pairs; among many only an exact match counts.
+    fn follows_from_row(&self, value: f64, tolerance: f64) -> bool {
+        const FEW_MATCHES: f64 = 0.5;
+        const EXACT: f64 = 1e-9;
+        let pairs: usize = self.rows.iter().map(|row| row.len() * row.len()).sum();
+        let matches = pairs as f64 * 2.0 * tolerance / value.max(1.0);
+        let tolerance = if matches > FEW_MATCHES { value * EXACT } else { tolerance };
+        self.spend(pairs)
+            && self.rows.iter().any(|row| row.iter().any(|a| pair_gives(row, *a, value, tolerance, true)))
     }
 
     /// Whether the value is a rate of the texts (0.19) of two stated amounts together, or with it on top.
