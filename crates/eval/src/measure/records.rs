@@ -19,7 +19,7 @@ pub(crate) use key_names::{Fact, KeyNames, Name};
 use crate::measure::Memo;
 use crate::measure::excerpt::lowercase;
 use crate::recognise::Text;
-use reader::Reader;
+use reader::RecordReader;
 
 /// Most bytes of a text that is read.
 const MAX_BYTES: usize = 256 * 1024;
@@ -180,7 +180,7 @@ impl Structure {
 impl Records {
     /// `None` if the text has no structure.
     pub(crate) fn read(text: &str, names: &KeyNames) -> Option<Records> {
-        (text.len() <= MAX_BYTES).then(|| Reader::read(text, names)).flatten()
+        (text.len() <= MAX_BYTES).then(|| RecordReader::read(text, names)).flatten()
     }
 
     /// Whether a field may have such a key: few results have one, and the fields of the others are not read.

@@ -23,7 +23,7 @@ const FEW_MEMBERS: usize = 16;
 type Member<'a> = (Cow<'a, str>, Node<'a>);
 
 /// Reads one result.
-pub(super) struct Reader<'n> {
+pub(super) struct RecordReader<'n> {
     pub(super) records: Records,
     pub(super) names: &'n KeyNames,
     /// The keys of the objects that are being read, by the addresses of their names.
@@ -43,14 +43,19 @@ pub(super) struct Place<'v> {
     pub(super) nested: usize,
 }
 
-impl<'n> Reader<'n> {
+impl<'n> RecordReader<'n> {
     /// `None` if the text has no structure.
     pub(super) fn read(text: &str, names: &'n KeyNames) -> Option<Records> {
-        let mut reader =
-            Reader { records: Records::default(), names, keys: Vec::new(), recurs: false, from_tree: false };
+        let mut reader = RecordReader {
+            records: Records::default(),
+            names,
+            keys: Vec::new(),
+            recurs: false,
+            from_tree: false,
+        };
         let mut is_read = reader.read_whole(text);
         if reader.recurs {
-            reader = Reader { records: Records::default(), from_tree: true, ..reader };
+            reader = RecordReader { records: Records::default(), from_tree: true, ..reader };
             is_read = reader.read_whole(text);
         }
         is_read.then_some(reader.records)
@@ -307,10 +312,11 @@ mod tests {
             let names = KeyNames::default();
             let expected = {
                 let (records, keys) = (Records::default(), Vec::new());
-                let mut reader = Reader { records, names: &names, keys, recurs: false, from_tree: true };
+                let mut reader =
+                    RecordReader { records, names: &names, keys, recurs: false, from_tree: true };
                 reader.read_whole(&text).then_some(reader.records)
             };
-            let found = Reader::read(&text, &names);
+            let found = RecordReader::read(&text, &names);
             let shown = |of: &Option<Records>| {
                 let of = of.as_ref();
                 of.map(|of| format!("{:?} {:?} {:?} {}", of.records, of.lists, of.of_lists, of.fields))
@@ -327,6 +333,6 @@ mod tests {
         for _ in 0..MAX_NESTED + 1 {
             text = format!("{}{}{}", "[".repeat(120), serde_json::Value::String(text), "]".repeat(120));
         }
-        assert!(Reader::read(&text, &KeyNames::default()).is_some());
+        assert!(RecordReader::read(&text, &KeyNames::default()).is_some());
     }
 }
