@@ -62,7 +62,7 @@ pub(super) struct Consumer {
 
 /// A piece, its receipt, and the index of its parcel in the batch.
 #[derive(Debug)]
-struct Part {
+struct BatchPart {
     piece: Piece,
     receipt: Receipt,
     parcel: usize,
@@ -71,7 +71,7 @@ struct Part {
 /// Parts that are sent as one request.
 #[derive(Debug, Default)]
 struct OutgoingRequest {
-    parts: Vec<Part>,
+    parts: Vec<BatchPart>,
     halvings: u8,
 }
 
@@ -109,7 +109,7 @@ impl Consumer {
                 let mut receipt = job.receipt;
                 for piece in job.parcel.pieces.into_iter().flat_map(|piece| self.fitting(signal, piece)) {
                     let receipt = receipt.split(piece.items);
-                    parts.push(Part { piece, receipt, parcel });
+                    parts.push(BatchPart { piece, receipt, parcel });
                 }
                 // Items that the pieces do not account for are resolved with the last piece.
                 match parts.last_mut() {
@@ -144,7 +144,7 @@ impl Consumer {
     }
 
     /// Groups parts in order into requests; the last request comes first, to be popped.
-    fn group(&self, parts: Vec<Part>) -> Vec<OutgoingRequest> {
+    fn group(&self, parts: Vec<BatchPart>) -> Vec<OutgoingRequest> {
         let mut all: Vec<OutgoingRequest> = Vec::new();
         let mut size = 0usize;
         for part in parts {
@@ -307,7 +307,7 @@ impl Consumer {
     }
 
     /// Returns how many items of the part were rejected, at most `rejected`.
-    fn resolve_part(&self, mut part: Part, rejected: u64) -> u64 {
+    fn resolve_part(&self, mut part: BatchPart, rejected: u64) -> u64 {
         let mut lost_items = 0;
         if rejected > 0 {
             let lost = part.receipt.split(rejected);
@@ -355,7 +355,7 @@ fn halve(signal: Signal, mut request: OutgoingRequest) -> Result<Vec<OutgoingReq
         }
         for piece in pieces {
             let receipt = whole.receipt.split(piece.items);
-            request.parts.push(Part { piece, receipt, parcel: whole.parcel });
+            request.parts.push(BatchPart { piece, receipt, parcel: whole.parcel });
         }
         if let Some(last) = request.parts.last_mut() {
             last.receipt.join(whole.receipt);

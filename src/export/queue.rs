@@ -79,7 +79,7 @@ impl Drop for InFlight {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// By signal, since a request holds one; each parcel with its sequence number and time of arrival.
     lanes: [VecDeque<(u64, Instant, Job)>; 3],
     next: u64,
@@ -92,7 +92,7 @@ struct State {
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     arrived: Notify,
     permits: Arc<Semaphore>,
     all_permits: usize,
@@ -118,7 +118,7 @@ impl Queue {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // No update panics half-way, so the state behind a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,7 +218,7 @@ impl Queue {
         }
     }
 
-    fn batch(self: &Arc<Self>, state: &mut State, lane: usize, max: usize) -> Batch {
+    fn batch(self: &Arc<Self>, state: &mut QueueState, lane: usize, max: usize) -> Batch {
         let mut jobs = Vec::new();
         let mut total = 0usize;
         while let Some((_, _, next)) = state.lanes[lane].front() {
@@ -252,7 +252,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// The latest time at which the next request starts, if the oldest parcel has waited `since`.
     fn ready_at(&self, since: Instant) -> Instant {
         let latest = since + MAX_WAIT;

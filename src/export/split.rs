@@ -44,7 +44,7 @@ pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec
         Signal::Logs => 9,
         Signal::Metrics => 0,
     };
-    let trace_of = |item: &Item<'_>| {
+    let trace_of = |item: &EncodedItem<'_>| {
         let id = Fields::new(item.content).contents(field).last().and_then(|id| id.try_into().ok());
         id.map(TraceId).filter(|id| !id.is_zero())
     };
@@ -53,7 +53,7 @@ pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec
     if request.len() <= max && whole.items.iter().all(|item| trace_of(item) == first) {
         return vec![(first, Piece { bytes: request.clone(), items: count(signal, request) })];
     }
-    let mut by_trace: BTreeMap<Option<TraceId>, Vec<Item<'_>>> = BTreeMap::new();
+    let mut by_trace: BTreeMap<Option<TraceId>, Vec<EncodedItem<'_>>> = BTreeMap::new();
     let mut copied = 0;
     for item in whole.items.iter() {
         let of_trace = by_trace.entry(trace_of(item)).or_default();
@@ -63,7 +63,7 @@ pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec
     if copied > MAX_BY_TRACE.max(request.len()) {
         return whole.pieces(&whole.items, max).into_iter().map(|piece| (None, piece)).collect();
     }
-    let pieces = |(trace, items): (Option<TraceId>, Vec<Item<'_>>)| {
+    let pieces = |(trace, items): (Option<TraceId>, Vec<EncodedItem<'_>>)| {
         whole.pieces(&items, max).into_iter().map(move |piece| (trace, piece)).collect::<Vec<_>>()
     };
     by_trace.into_iter().flat_map(pieces).collect()
@@ -90,14 +90,14 @@ type Nested<'a> = (&'a [u8], &'a [u8]);
 /// The items of a request in order, and what surrounds them.
 #[derive(Default)]
 struct ParsedRequest<'a> {
-    items: Vec<Item<'a>>,
+    items: Vec<EncodedItem<'a>>,
     /// By index of the group and of the scope: its fields except the nested groups or items.
     groups: Vec<RawFields<'a>>,
     scopes: Vec<RawFields<'a>>,
 }
 
 #[derive(Clone, Copy)]
-struct Item<'a> {
+struct EncodedItem<'a> {
     group: usize,
     /// Over all groups.
     scope: usize,
@@ -136,7 +136,7 @@ impl<'a> ParsedRequest<'a> {
             for (_, scope) in scopes {
                 let (scope, items) = separate(scope, CHILDREN)?;
                 let (group, index) = (out.groups.len(), out.scopes.len());
-                out.items.extend(items.into_iter().map(|(whole, item)| Item {
+                out.items.extend(items.into_iter().map(|(whole, item)| EncodedItem {
                     group,
                     scope: index,
                     whole,
@@ -152,10 +152,11 @@ impl<'a> ParsedRequest<'a> {
     }
 
     /// Requests of at most `max` bytes with these items.
-    fn pieces(&self, items: &[Item<'_>], max: usize) -> Vec<Piece> {
+    fn pieces(&self, items: &[EncodedItem<'_>], max: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let (mut start, mut size) = (0, 0);
-        let limit_from = |item: &Item<'_>| request_limit(self.added(None, item) - item.whole.len(), max);
+        let limit_from =
+            |item: &EncodedItem<'_>| request_limit(self.added(None, item) - item.whole.len(), max);
         let mut limit = items.first().map_or(max, limit_from);
         for (i, item) in items.iter().enumerate() {
             let added = self.added(items[start..i].last(), item);
@@ -172,7 +173,7 @@ impl<'a> ParsedRequest<'a> {
     }
 
     /// The most bytes that `item` adds to a piece after `previous`.
-    fn added(&self, previous: Option<&Item<'_>>, item: &Item<'_>) -> usize {
+    fn added(&self, previous: Option<&EncodedItem<'_>>, item: &EncodedItem<'_>) -> usize {
         let repeated = |fields: &[&[u8]], again: bool| if again { 0 } else { len(fields) + NESTING };
         repeated(&self.groups[item.group], previous.is_some_and(|p| p.group == item.group))
             + repeated(&self.scopes[item.scope], previous.is_some_and(|p| p.scope == item.scope))
@@ -180,8 +181,8 @@ impl<'a> ParsedRequest<'a> {
     }
 
     /// A request of these items under their resources and scopes.
-    fn piece(&self, items: &[Item<'_>], capacity: usize) -> Piece {
-        let scope_len = |scope: &[Item<'_>]| {
+    fn piece(&self, items: &[EncodedItem<'_>], capacity: usize) -> Piece {
+        let scope_len = |scope: &[EncodedItem<'_>]| {
             len(&self.scopes[scope[0].scope]) + scope.iter().map(|item| item.whole.len()).sum::<usize>()
         };
         let mut out = BytesMut::with_capacity(capacity);

@@ -75,7 +75,7 @@ impl Minute {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HistoryState {
     /// The oldest first.
     kept: VecDeque<Arc<HistoryEntry>>,
     bytes: usize,
@@ -85,7 +85,7 @@ struct State {
 /// Evaluated traces. Shared by the pipeline and the page.
 #[derive(Debug)]
 pub(crate) struct History {
-    state: Mutex<State>,
+    state: Mutex<HistoryState>,
     /// By minutes since 1970.
     timeline: Mutex<BTreeMap<u64, Minute>>,
     max_traces: usize,

@@ -130,7 +130,7 @@ impl BoundPage {
         grace: Duration,
     ) {
         let BoundPage { listener, hosts } = self;
-        let state = Arc::new(State {
+        let state = Arc::new(ServerState {
             history,
             source,
             hosts,
@@ -168,7 +168,7 @@ impl Cached {
     }
 }
 
-struct State {
+struct ServerState {
     history: Arc<History>,
     source: Arc<dyn PageSource>,
     /// In lower case.
@@ -180,7 +180,7 @@ struct State {
     stop: CancellationToken,
 }
 
-impl State {
+impl ServerState {
     async fn respond(&self, request: Request) -> Response {
         let (parts, _) = request.into_parts();
         let mut response = self.answer(&parts).await;

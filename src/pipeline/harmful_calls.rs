@@ -38,7 +38,7 @@ const MAX_REPORTED: usize = 100;
 
 /// An open trace that was checked.
 #[derive(Debug, Default)]
-struct Checked {
+struct CheckedTrace {
     /// Number of spans at the last check.
     spans: usize,
     alarms: OpenAlarms,
@@ -65,7 +65,7 @@ pub(super) struct HarmfulCalls {
     unchecked: HashMap<TraceId, u64>,
     /// The next number.
     noted: u64,
-    checked: HashMap<TraceId, Checked>,
+    checked: HashMap<TraceId, CheckedTrace>,
     checks: JoinSet<(TraceId, OpenCalls)>,
 }
 

@@ -111,7 +111,7 @@ impl<T: OfTrace> Reserved<T> {
 }
 
 /// A parsed request.
-struct Request<T> {
+struct IngestRequest<T> {
     signal: Signal,
     /// The record of the request, if its receiver has stored it.
     received: ReceivedRecord,
@@ -127,7 +127,7 @@ struct Request<T> {
     encode: Option<fn(&Reserved<T>) -> Bytes>,
 }
 
-impl<T> Request<T> {
+impl<T> IngestRequest<T> {
     /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
     fn of(
         signal: Signal,
@@ -135,9 +135,18 @@ impl<T> Request<T> {
         body: Bytes,
         for_shards: Vec<T>,
         forward: u64,
-    ) -> Request<T> {
+    ) -> IngestRequest<T> {
         let forwarded = forward > 0;
-        Request { signal, received, body, for_shards, forward, forwarded, pieces: Vec::new(), encode: None }
+        IngestRequest {
+            signal,
+            received,
+            body,
+            for_shards,
+            forward,
+            forwarded,
+            pieces: Vec::new(),
+            encode: None,
+        }
     }
 }
 
@@ -194,7 +203,8 @@ impl Pipeline {
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
         let encode = (!unselected.is_empty()).then_some(part);
         let (signal, for_shards) = (Signal::Traces, groups);
-        let request = Request { signal, received, body, for_shards, forward, forwarded, pieces, encode };
+        let request =
+            IngestRequest { signal, received, body, for_shards, forward, forwarded, pieces, encode };
         let taken = self.accept(request).instrument(about.clone()).await;
         about.record("accepted", taken.is_ok());
         meter.answered(spans, &taken);
@@ -214,7 +224,7 @@ impl Pipeline {
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
         let forward = if accepts && !self.shared.store.has_passed(received) { valid } else { 0 };
-        self.accept(Request::of(Signal::Logs, received, body, found.gen_ai, forward)).await?;
+        self.accept(IngestRequest::of(Signal::Logs, received, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
         let rejected = if accepts || received.is_some() { malformed } else { found.records - used };
         let message = match rejected {
@@ -237,7 +247,7 @@ impl Pipeline {
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         let (valid, rejected) = (points.all - points.malformed, points.malformed);
         let body = if rejected > 0 { metrics::without_malformed(&body) } else { body };
-        self.accept(Request::<Group>::of(Signal::Metrics, None, body, Vec::new(), valid)).await?;
+        self.accept(IngestRequest::<Group>::of(Signal::Metrics, None, body, Vec::new(), valid)).await?;
         let message = match rejected {
             0 => String::new(),
             _ => format!("{rejected} malformed data points were rejected"),
@@ -246,8 +256,8 @@ impl Pipeline {
     }
 
     /// Stores a request, sends the items to their shards, and forwards the rest.
-    async fn accept<T: OfTrace>(&self, request: Request<T>) -> Result<(), Refused> {
-        let Request { signal, received, body, for_shards, forward: whole, forwarded, pieces, encode } =
+    async fn accept<T: OfTrace>(&self, request: IngestRequest<T>) -> Result<(), Refused> {
+        let IngestRequest { signal, received, body, for_shards, forward: whole, forwarded, pieces, encode } =
             request;
         let shared = &self.shared;
         let reserved = self.reserve_within(inbox_wait(received), for_shards).await?;

@@ -35,26 +35,26 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// The encoding of a request and its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Format {
+enum WireFormat {
     Protobuf,
     Json,
     /// Any other: responses are plain text.
     Unsupported,
 }
 
-impl Format {
-    fn of(headers: &HeaderMap) -> Format {
+impl WireFormat {
+    fn of(headers: &HeaderMap) -> WireFormat {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
-        let is = |format: &Format| essence.eq_ignore_ascii_case(format.content_type());
-        [Format::Protobuf, Format::Json].into_iter().find(is).unwrap_or(Format::Unsupported)
+        let is = |format: &WireFormat| essence.eq_ignore_ascii_case(format.content_type());
+        [WireFormat::Protobuf, WireFormat::Json].into_iter().find(is).unwrap_or(WireFormat::Unsupported)
     }
 
     fn content_type(self) -> &'static str {
         match self {
-            Format::Protobuf => "application/x-protobuf",
-            Format::Json => "application/json",
-            Format::Unsupported => "text/plain; charset=utf-8",
+            WireFormat::Protobuf => "application/x-protobuf",
+            WireFormat::Json => "application/json",
+            WireFormat::Unsupported => "text/plain; charset=utf-8",
         }
     }
 }
@@ -108,7 +108,7 @@ async fn respond(state: &HttpState, parts: &Parts, body: &mut Body) -> Response 
     let Some(&(_, signal)) = paths.iter().find(|(path, _)| path == parts.uri.path()) else {
         return (StatusCode::NOT_FOUND, "no such path").into_response();
     };
-    let format = Format::of(&parts.headers);
+    let format = WireFormat::of(&parts.headers);
     let result = match handler.authenticate(&parts.headers) {
         Ok(()) if parts.method != Method::POST => {
             let allow = [(header::ALLOW, "POST")];
@@ -139,11 +139,11 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
 async fn handle(
     handler: &RequestHandler,
     signal: Signal,
-    format: Format,
+    format: WireFormat,
     parts: &Parts,
     body: &mut Body,
 ) -> Result<Accepted, Rejection> {
-    if format == Format::Unsupported {
+    if format == WireFormat::Unsupported {
         return Err(Rejection::ContentType);
     }
     let coding = coding(&parts.headers)?;
@@ -156,7 +156,7 @@ async fn handle(
         decoder.push(&chunk)?;
     }
     let (mut message, mut reservation) = decoder.finish()?;
-    if format == Format::Json {
+    if format == WireFormat::Json {
         let mut charge = |bytes: usize| match reservation.resize(headers + bytes) {
             true => Ok(()),
             false => Err(BodyError::InFlightLimit),
@@ -188,11 +188,11 @@ async fn drain(body: &mut Body) {
     let _ = timeout(DRAIN_TIME, rest).await;
 }
 
-fn success(signal: Signal, format: Format, accepted: Accepted) -> Response {
+fn success(signal: Signal, format: WireFormat, accepted: Accepted) -> Response {
     let response = response(accepted);
     let body = match (format, &response.partial_success) {
-        (Format::Json, None) => b"{}".to_vec(),
-        (Format::Json, Some(partial)) => {
+        (WireFormat::Json, None) => b"{}".to_vec(),
+        (WireFormat::Json, Some(partial)) => {
             let rejected = match signal {
                 Signal::Traces => "rejectedSpans",
                 Signal::Logs => "rejectedLogRecords",
@@ -208,14 +208,14 @@ fn success(signal: Signal, format: Format, accepted: Accepted) -> Response {
     ([(header::CONTENT_TYPE, format.content_type())], body).into_response()
 }
 
-fn failure(handler: &RequestHandler, format: Format, rejection: &Rejection) -> Response {
+fn failure(handler: &RequestHandler, format: WireFormat, rejection: &Rejection) -> Response {
     let (code, http_status, _) = rejection.codes();
     let body = match format {
-        Format::Protobuf => rejection.status().encode_to_vec(),
-        Format::Json => {
+        WireFormat::Protobuf => rejection.status().encode_to_vec(),
+        WireFormat::Json => {
             json!({ "code": code as i32, "message": rejection.message() }).to_string().into_bytes()
         }
-        Format::Unsupported => rejection.message().into_bytes(),
+        WireFormat::Unsupported => rejection.message().into_bytes(),
     };
     let content_type = [(header::CONTENT_TYPE, format.content_type())];
     let mut response = (http_status, content_type, body).into_response();

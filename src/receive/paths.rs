@@ -174,7 +174,7 @@ impl BoundPaths {
     /// Answers until `stop` is cancelled, then lets requests in flight finish for at most `grace`.
     pub(crate) async fn serve(self, decider: Arc<dyn PathDecider>, stop: CancellationToken, grace: Duration) {
         let in_flight = ByteLimit::new(MAX_IN_FLIGHT);
-        let state = Arc::new(State { decider, authenticator: self.0.authenticator(), in_flight });
+        let state = Arc::new(PathsState { decider, authenticator: self.0.authenticator(), in_flight });
         let router = Router::new().fallback(move |request: Request| {
             let state = Arc::clone(&state);
             async move { state.respond(request).await }
@@ -183,13 +183,13 @@ impl BoundPaths {
     }
 }
 
-struct State {
+struct PathsState {
     decider: Arc<dyn PathDecider>,
     authenticator: Option<Arc<Authenticator>>,
     in_flight: ByteLimit,
 }
 
-impl State {
+impl PathsState {
     async fn respond(&self, request: Request) -> Response {
         let (parts, mut body) = request.into_parts();
         if parts.uri.path() != PATH {
@@ -355,7 +355,8 @@ mod tests {
     #[tokio::test]
     async fn values_are_counted_and_charged_before_they_are_parsed() {
         let in_flight = ByteLimit::new(300_000);
-        let state = State { decider: Arc::new(Allow), authenticator: None, in_flight: in_flight.clone() };
+        let state =
+            PathsState { decider: Arc::new(Allow), authenticator: None, in_flight: in_flight.clone() };
         let ask = async |arguments: String| {
             let text = format!(r#"{{"session_id": "s", "call": {{"name": "f", "arguments": {arguments}}}}}"#);
             let request = http::Request::post(PATH).header(header::CONTENT_TYPE, "application/json");

@@ -111,7 +111,7 @@ use record::Frame;
 use retain::RetainReasons;
 use syncer::{Syncer, Waiter};
 use writer::{Command, Writer};
-use writer_handle::{State, WriterHandle};
+use writer_handle::{HandoverState, WriterHandle};
 
 /// Maximum of the bodies of requests that wait for the writer, in KiB. More would only wait longer for the disk.
 const MAX_WAITING_KIB: u32 = 64 << 10;
@@ -135,7 +135,7 @@ pub struct Journal {
     writer: WriterHandle<Command>,
     waiting_kib: Arc<Semaphore>,
     next_seq: AtomicU64,
-    state: Arc<State>,
+    state: Arc<HandoverState>,
     throttle: LogThrottle,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -202,7 +202,7 @@ impl Journal {
         metrics.corrupt.inc_by(recovered.corrupt);
         let records = recovered.open.len() + recovered.verdicts.len() + recovered.forwarded.len();
         metrics.recovered.inc_by(records as u64);
-        let state = Arc::new(State::default());
+        let state = Arc::new(HandoverState::default());
         let syncer = Syncer::start(metrics)?;
         let writer = |commands| Writer {
             log,

@@ -262,7 +262,7 @@ impl FoundFrame {
     /// Reads the frame at `at`; `None` unless its own checksum matches and the whole frame is there.
     /// [`FoundFrame::record`] verifies the payload.
     pub(crate) fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<FoundFrame> {
-        let mut rest = Reader(segment.get(at..)?);
+        let mut rest = ByteReader(segment.get(at..)?);
         if rest.array::<4>()? != marker {
             return None;
         }
@@ -291,15 +291,15 @@ impl FoundFrame {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
                 Some(JournalRecord::Acked { record: self.seq, exporter })
             }
-            RELEASED => Reader(&payload).all(release).map(JournalRecord::Released),
-            CLOSED => Reader(&payload).all(closed).map(JournalRecord::Closed),
+            RELEASED => ByteReader(&payload).all(release).map(JournalRecord::Released),
+            CLOSED => ByteReader(&payload).all(closed).map(JournalRecord::Closed),
             _ => None,
         }
     }
 }
 
 fn request(payload: Bytes) -> Option<JournalRecord> {
-    let mut head = Reader(&payload);
+    let mut head = ByteReader(&payload);
     let [signal, export] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
     let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
@@ -310,7 +310,7 @@ fn request(payload: Bytes) -> Option<JournalRecord> {
 }
 
 fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
-    let mut head = Reader(payload);
+    let mut head = ByteReader(payload);
     let trace = head.trace()?;
     let [passed, with_spans] = head.array()?;
     // The fields are read in this order.
@@ -319,14 +319,14 @@ fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
         passed: decode_passed(passed)?,
         with_spans: with_spans == 1,
         revision: head.u32()?,
-        requests: head.counted(8, Reader::u64)?,
-        lengths: head.counted(4, Reader::u32)?,
+        requests: head.counted(8, ByteReader::u64)?,
+        lengths: head.counted(4, ByteReader::u32)?,
         appended: head.blob()?,
         events: head.counted(12, |head| head.u64().zip(head.blob()))?,
     })
 }
 
-fn release(rest: &mut Reader<'_>) -> Option<Release> {
+fn release(rest: &mut ByteReader<'_>) -> Option<Release> {
     let seq = rest.u64()?;
     let reason = match rest.array()? {
         [0] => Some(RetainReason::Forwarded),
@@ -338,15 +338,15 @@ fn release(rest: &mut Reader<'_>) -> Option<Release> {
     Some((seq, reason))
 }
 
-fn closed(rest: &mut Reader<'_>) -> Option<(TraceId, PriorVerdict)> {
+fn closed(rest: &mut ByteReader<'_>) -> Option<(TraceId, PriorVerdict)> {
     let trace = rest.trace()?;
     let [passed] = rest.array()?;
     Some((trace, PriorVerdict { passed: decode_passed(passed)?, revision: rest.u32()? }))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;

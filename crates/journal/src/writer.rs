@@ -21,7 +21,7 @@ use super::log::Log;
 use super::record::{Frame, JournalRecord, Release, RetainReason, Seq};
 use super::retain::RetainReasons;
 use super::syncer::{SyncRequest, Syncer, Waiter, reply};
-use super::writer_handle::{RELEASE_DELAY, State, WriterStep};
+use super::writer_handle::{HandoverState, RELEASE_DELAY, WriterStep};
 
 /// Commands and bytes of one write at most: enough to amortise the cost of the call, and few enough that
 /// answered callers send more commands while the next write runs. A write of everything that waits would
@@ -52,7 +52,7 @@ pub(crate) struct Writer<D> {
     pub storage: Storage,
     /// Requests are refused at this size; the rest is for the verdicts on stored requests.
     pub admit_below: u64,
-    pub state: Arc<State>,
+    pub state: Arc<HandoverState>,
     pub metrics: JournalMetrics,
     pub commands: Receiver<Command>,
     pub close_reply: Option<oneshot::Sender<()>>,

@@ -89,7 +89,7 @@ const MAX_STEPS: usize = 32;
 
 /// The state that the writer, its callers and the journal thread share without the lock.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct HandoverState {
     /// The last write or fsync failed.
     pub failing: AtomicBool,
     /// The size cap is reached.
@@ -108,7 +108,7 @@ pub(crate) struct State {
     released: Mutex<Vec<Vec<(Seq, RetainReason)>>>,
 }
 
-impl State {
+impl HandoverState {
     pub(crate) fn release(&self, releases: impl IntoIterator<Item = Vec<(Seq, RetainReason)>>) {
         self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(releases);
     }
@@ -162,7 +162,11 @@ pub(crate) trait WriterStep: Send {
 type Slot = Option<Box<dyn WriterStep>>;
 
 /// Runs `work` with the writer. `None` if the writer has ended, or if `work` panicked, which ends the writer.
-fn with_writer<T>(slot: &mut Slot, state: &State, work: impl FnOnce(&mut dyn WriterStep) -> T) -> Option<T> {
+fn with_writer<T>(
+    slot: &mut Slot,
+    state: &HandoverState,
+    work: impl FnOnce(&mut dyn WriterStep) -> T,
+) -> Option<T> {
     let writer = slot.as_deref_mut()?;
     let done = catch_unwind(AssertUnwindSafe(|| work(writer))).ok();
     if done.is_none() {
@@ -178,7 +182,7 @@ fn with_writer<T>(slot: &mut Slot, state: &State, work: impl FnOnce(&mut dyn Wri
 pub(crate) struct WriterHandle<C> {
     commands: Sender<C>,
     writer: Arc<Mutex<Slot>>,
-    state: Arc<State>,
+    state: Arc<HandoverState>,
     thread: Thread,
 }
 
@@ -189,7 +193,7 @@ impl<C> WriterHandle<C> {
     /// The operating system cannot start a thread.
     pub(crate) fn open<W: WriterStep + 'static>(
         writer: impl FnOnce(Receiver<C>) -> W,
-        state: &Arc<State>,
+        state: &Arc<HandoverState>,
     ) -> io::Result<(WriterHandle<C>, JoinHandle<()>)> {
         let (commands, receiver) = mpsc::channel();
         let writer: Arc<Mutex<Slot>> = Arc::new(Mutex::new(Some(Box::new(writer(receiver)))));
@@ -266,7 +270,7 @@ impl<C> Drop for WriterHandle<C> {
 }
 
 /// The journal thread: runs until the writer ends.
-fn run(slot: &Mutex<Slot>, state: &State) {
+fn run(slot: &Mutex<Slot>, state: &HandoverState) {
     let mut seen = 0;
     loop {
         let passed = pass(&mut slot.lock().unwrap_or_else(PoisonError::into_inner), state, &mut seen);
@@ -289,7 +293,7 @@ fn run(slot: &Mutex<Slot>, state: &State) {
 
 /// What the journal thread does under the lock; returns how long it may park, or `None` once the writer
 /// has ended.
-fn pass(slot: &mut Slot, state: &State, seen: &mut u64) -> Option<Duration> {
+fn pass(slot: &mut Slot, state: &HandoverState, seen: &mut u64) -> Option<Duration> {
     let dropped = state.handle_dropped.load(Ordering::Relaxed);
     let close = with_writer(slot, state, |writer| writer.maintain())?;
     if close || dropped {

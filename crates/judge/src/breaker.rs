@@ -16,11 +16,11 @@ use crate::lock::lock;
 pub(crate) struct Breaker {
     failures: u32,
     open_for: Duration,
-    state: Mutex<State>,
+    state: Mutex<CircuitState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum CircuitState {
     /// With the number of failures in a row.
     Closed(u32),
     /// Until this time.
@@ -48,19 +48,19 @@ pub(crate) struct BreakerPermit<'a> {
 impl Breaker {
     pub(crate) fn new(config: &BreakerConfig) -> Breaker {
         let (failures, open_for) = (config.failures.max(1), *config.open_for);
-        Breaker { failures, open_for, state: Mutex::new(State::Closed(0)) }
+        Breaker { failures, open_for, state: Mutex::new(CircuitState::Closed(0)) }
     }
 
     /// `None` while the breaker is open.
     pub(crate) fn try_acquire(&self, now: Instant) -> Option<BreakerPermit<'_>> {
         let mut state = lock(&self.state);
         let is_probe = match *state {
-            State::Closed(_) => false,
-            State::Open(until) if now >= until => {
-                *state = State::Probing;
+            CircuitState::Closed(_) => false,
+            CircuitState::Open(until) if now >= until => {
+                *state = CircuitState::Probing;
                 true
             }
-            State::Open(_) | State::Probing => return None,
+            CircuitState::Open(_) | CircuitState::Probing => return None,
         };
         Some(BreakerPermit { breaker: self, is_probe })
     }
@@ -68,17 +68,17 @@ impl Breaker {
     /// Whether no request may be sent now; waiting for the request limiter is then pointless.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         match *lock(&self.state) {
-            State::Closed(_) => false,
-            State::Open(until) => now < until,
-            State::Probing => true,
+            CircuitState::Closed(_) => false,
+            CircuitState::Open(until) => now < until,
+            CircuitState::Probing => true,
         }
     }
 
     pub(crate) fn breaker_state(&self, now: Instant) -> BreakerState {
         match *lock(&self.state) {
-            State::Closed(_) => BreakerState::Closed,
-            State::Open(until) if now < until => BreakerState::Open,
-            State::Open(_) | State::Probing => BreakerState::HalfOpen,
+            CircuitState::Closed(_) => BreakerState::Closed,
+            CircuitState::Open(until) if now < until => BreakerState::Open,
+            CircuitState::Open(_) | CircuitState::Probing => BreakerState::HalfOpen,
         }
     }
 }
@@ -87,24 +87,24 @@ impl BreakerPermit<'_> {
     pub(crate) fn succeeded(mut self) {
         self.is_probe = false;
         // This also closes an open breaker: a request sent before it opened shows that the judge has recovered.
-        *lock(&self.breaker.state) = State::Closed(0);
+        *lock(&self.breaker.state) = CircuitState::Closed(0);
     }
 
     /// True if this failure opens the breaker.
     pub(crate) fn failed(mut self, now: Instant) -> bool {
         let mut state = lock(&self.breaker.state);
         let opens = match *state {
-            State::Closed(before) if before + 1 < self.breaker.failures => {
-                *state = State::Closed(before + 1);
+            CircuitState::Closed(before) if before + 1 < self.breaker.failures => {
+                *state = CircuitState::Closed(before + 1);
                 false
             }
-            State::Closed(_) => true,
-            State::Probing => self.is_probe,
+            CircuitState::Closed(_) => true,
+            CircuitState::Probing => self.is_probe,
             // Sent before the breaker opened.
-            State::Open(_) => false,
+            CircuitState::Open(_) => false,
         };
         if opens {
-            *state = State::Open(now + self.breaker.open_for);
+            *state = CircuitState::Open(now + self.breaker.open_for);
         }
         self.is_probe = false;
         opens
@@ -116,8 +116,8 @@ impl Drop for BreakerPermit<'_> {
         if self.is_probe {
             // The probe was cancelled: the next request may be a probe immediately.
             let mut state = lock(&self.breaker.state);
-            if *state == State::Probing {
-                *state = State::Open(Instant::now());
+            if *state == CircuitState::Probing {
+                *state = CircuitState::Open(Instant::now());
             }
         }
     }

@@ -33,13 +33,13 @@ pub(super) struct Documents<'r> {
 
 /// Position of the scan within a document.
 #[derive(Default)]
-struct State {
+struct ScanState {
     depth: usize,
     in_string: bool,
     escaped: bool,
 }
 
-impl State {
+impl ScanState {
     /// Scans a part of a document; returns the offset after the document if it ends there.
     fn scan(&mut self, chunk: &[u8]) -> Option<usize> {
         let mut at = 0;
@@ -104,7 +104,7 @@ impl<'r> Documents<'r> {
             return Ok(false);
         }
         document.line = self.line;
-        let mut state = State::default();
+        let mut state = ScanState::default();
         loop {
             let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
             if chunk.is_empty() {

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace_ids::{self, JSON_WINDOW};
 
-use super::{BUFFER, Form, InputFile, Signal, form, frames, read_whole, signal};
+use super::{BUFFER, ContentForm, InputFile, Signal, form, frames, read_whole, signal};
 
 /// Calls `each` with the ids of spans and log records in `input`, each with an offset of the decompressed content that
 /// is less than the end of its request. Ends at what cannot be read.
@@ -21,12 +21,12 @@ pub(in crate::cli) fn index(input: &InputFile, progress: &ProgressBar, each: &mu
 
 fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
     match form(reader)? {
-        Form::Json => of_text(reader, each),
-        Form::Frames => frames(reader, &mut |_, body, end| {
+        ContentForm::Json => of_text(reader, each),
+        ContentForm::Frames => frames(reader, &mut |_, body, end| {
             of_request(&body, file, end, each);
             Ok(())
         }),
-        Form::Whole => {
+        ContentForm::Whole => {
             let all = read_whole(reader)?;
             of_request(&all, file, all.len() as u64, each);
             of_text(&mut all.as_slice(), each)

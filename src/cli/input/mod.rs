@@ -189,31 +189,31 @@ const NOT_OTLP: &str = "JSON, but not OTLP: expected an object with resourceSpan
 type Each<'a> = &'a mut dyn FnMut(Option<Recorded>) -> Result<(), String>;
 
 /// The form of a content, by its first bytes.
-enum Form {
+enum ContentForm {
     Json,
     Frames,
     /// One request, or JSON after white space: a protobuf request begins with a newline (tag of field 1).
     Whole,
 }
 
-fn form(reader: &mut dyn BufRead) -> Result<Form, String> {
+fn form(reader: &mut dyn BufRead) -> Result<ContentForm, String> {
     let head = reader.fill_buf().map_err(|e| e.to_string())?;
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.first() {
         None => Err("empty".to_owned()),
-        Some(b'{' | b'[') => Ok(Form::Json),
-        Some(0) => Ok(Form::Frames),
-        Some(_) => Ok(Form::Whole),
+        Some(b'{' | b'[') => Ok(ContentForm::Json),
+        Some(0) => Ok(ContentForm::Frames),
+        Some(_) => Ok(ContentForm::Whole),
     }
 }
 
 fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
     match form(reader)? {
-        Form::Json => json(reader, file, each),
-        Form::Frames => frames(reader, &mut |number, body, end| {
+        ContentForm::Json => json(reader, file, each),
+        ContentForm::Frames => frames(reader, &mut |number, body, end| {
             protobuf(body, file, end, each).map_err(|e| format!("message {number}: {e}"))
         }),
-        Form::Whole => {
+        ContentForm::Whole => {
             let all = read_whole(reader)?;
             let end = all.len() as u64;
             // White space at the start of either: it is protobuf if it can be parsed.

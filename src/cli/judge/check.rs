@@ -61,7 +61,7 @@ pub(in crate::cli) struct Check {
 
 /// The result of one question about a judge.
 #[derive(Serialize)]
-struct Checked {
+struct JudgeCheck {
     judge: String,
     model: String,
     ok: bool,
@@ -126,7 +126,7 @@ async fn check(
     name: &str,
     config: &JudgeConfig,
     evaluation: &verdict_eval::Config,
-) -> Checked {
+) -> JudgeCheck {
     let started = Instant::now();
     let ask = Ask {
         id: 0,
@@ -146,7 +146,7 @@ async fn check(
     let opinion = answer.opinions.as_ref().ok().and_then(|opinions| opinions.first());
     let failed = report.failed.keys().next().cloned().unwrap_or_else(|| "no answer".to_owned());
     let priced = config.price.input > 0.0 || config.price.output > 0.0;
-    Checked {
+    JudgeCheck {
         judge: name.to_owned(),
         model: config.model.clone(),
         ok: opinion.is_some(),
@@ -230,7 +230,7 @@ fn rating() -> Value {
     })
 }
 
-fn table(checked: &[Checked]) -> String {
+fn table(checked: &[JudgeCheck]) -> String {
     let mut table =
         Table::new(["judge", "model", "answer", "seconds", "schema", "logprobs", "tokens in", "out", "USD"]);
     let mut notes = String::new();

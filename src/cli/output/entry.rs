@@ -10,7 +10,7 @@ use crate::telemetry::ResultLabel;
 const MAX_FAILURES: usize = 20;
 
 /// A trace in a report.
-pub(super) struct Entry {
+pub(super) struct ReportEntry {
     pub trace_id: String,
     pub result: ResultLabel,
     pub header: TraceHeader,
@@ -33,8 +33,8 @@ pub(super) struct Failed {
     pub rationale: String,
 }
 
-impl Entry {
-    pub(super) fn of(evaluated: &EvaluatedTrace, emission: &Emission) -> Entry {
+impl ReportEntry {
+    pub(super) fn of(evaluated: &EvaluatedTrace, emission: &Emission) -> ReportEntry {
         let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
         let failing =
             measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
@@ -53,7 +53,7 @@ impl Entry {
             .collect();
         let more = failures.len().saturating_sub(MAX_FAILURES);
         failures.truncate(MAX_FAILURES);
-        Entry {
+        ReportEntry {
             trace_id: trace.tree.id.to_string(),
             result: summary.passed.into(),
             header: TraceHeader::of(trace, emission),
@@ -65,7 +65,7 @@ impl Entry {
     }
 
     /// Adds what late spans of the trace have changed. The header stays that of the trace.
-    pub(super) fn revise(&mut self, late: Entry) {
+    pub(super) fn revise(&mut self, late: ReportEntry) {
         self.result = late.result;
         self.unmeasured = late.unmeasured;
         let new = late.failed_metrics.into_iter().filter(|metric| !self.failed_metrics.contains(metric));

@@ -8,11 +8,11 @@ use std::io;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
-use super::entry::Entry;
+use super::entry::ReportEntry;
 use crate::telemetry::ResultLabel;
 
 /// The document.
-pub(super) fn document(entries: &[Entry]) -> String {
+pub(super) fn document(entries: &[ReportEntry]) -> String {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     // Writing into memory does not fail.
     let _ = write(&mut writer, entries);
@@ -21,10 +21,10 @@ pub(super) fn document(entries: &[Entry]) -> String {
     text
 }
 
-fn write(writer: &mut Writer<Vec<u8>>, entries: &[Entry]) -> io::Result<()> {
+fn write(writer: &mut Writer<Vec<u8>>, entries: &[ReportEntry]) -> io::Result<()> {
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     let count = |result| entries.iter().filter(|entry| entry.result == result).count().to_string();
-    let time: f64 = entries.iter().map(Entry::seconds).sum();
+    let time: f64 = entries.iter().map(ReportEntry::seconds).sum();
     let totals = [
         ("name", "otel-verdict".to_owned()),
         ("tests", entries.len().to_string()),
@@ -44,7 +44,7 @@ fn write(writer: &mut Writer<Vec<u8>>, entries: &[Entry]) -> io::Result<()> {
     Ok(())
 }
 
-fn case(writer: &mut Writer<Vec<u8>>, entry: &Entry) -> io::Result<()> {
+fn case(writer: &mut Writer<Vec<u8>>, entry: &ReportEntry) -> io::Result<()> {
     let class = [&entry.header.service, &entry.header.agent];
     let class: Vec<&str> = class.into_iter().filter_map(|name| name.as_deref()).collect();
     let class = allowed(if class.is_empty() { "trace".to_owned() } else { class.join(".") });
@@ -100,7 +100,7 @@ pub(super) mod tests {
     use super::*;
     use crate::cli::output::entry::Failed;
 
-    pub(in crate::cli::output) fn entry(result: ResultLabel, task: &str) -> Entry {
+    pub(in crate::cli::output) fn entry(result: ResultLabel, task: &str) -> ReportEntry {
         let failed = Failed {
             span: "search".to_owned(),
             metric: "tool_abuse",
@@ -108,7 +108,7 @@ pub(super) mod tests {
             severity: Some("high"),
             rationale: task.to_owned(),
         };
-        Entry {
+        ReportEntry {
             trace_id: "ab".repeat(16),
             result,
             header: TraceHeader {

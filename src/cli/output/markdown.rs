@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::entry::Entry;
+use super::entry::ReportEntry;
 use super::totals::Totals;
 use crate::plain_text::is_hidden;
 use crate::telemetry::ResultLabel;
@@ -15,9 +15,10 @@ const MAX_ROWS: usize = 100;
 const MAX_FAILURES: usize = 3;
 
 /// The document.
-pub(super) fn document(totals: Totals, entries: &[Entry]) -> String {
+pub(super) fn document(totals: Totals, entries: &[ReportEntry]) -> String {
     let mut text = format!("### Verdicts: {totals}\n");
-    let failing: Vec<&Entry> = entries.iter().filter(|entry| entry.result == ResultLabel::Fail).collect();
+    let failing: Vec<&ReportEntry> =
+        entries.iter().filter(|entry| entry.result == ResultLabel::Fail).collect();
     if failing.is_empty() {
         return text;
     }

@@ -30,7 +30,7 @@ mod junit;
 mod markdown;
 mod totals;
 
-use entry::Entry;
+use entry::ReportEntry;
 pub(super) use totals::Totals;
 
 /// Bytes of one write.
@@ -72,7 +72,7 @@ pub(super) struct Printer {
     emission: Emission,
     style: Style,
     first: bool,
-    entries: Vec<Entry>,
+    entries: Vec<ReportEntry>,
     /// Indexes of the entries: late spans revise that of their trace.
     places: ById<TraceId, usize>,
     error: Option<io::Error>,
@@ -135,7 +135,7 @@ impl Printer {
             }
             Output::Html => self.page.add(trace, &mut self.out),
             Output::Junit | Output::Markdown => {
-                let entry = Entry::of(trace, &self.emission);
+                let entry = ReportEntry::of(trace, &self.emission);
                 match self.places.entry(trace.trace.tree.id) {
                     map::Entry::Occupied(place) => self.entries[*place.get()].revise(entry),
                     map::Entry::Vacant(place) => {

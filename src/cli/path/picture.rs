@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use verdict_eval::path::{Automaton, StateId, Task, Transition};
 
-pub(super) struct State {
+pub(super) struct DrawnState {
     pub name: String,
     pub is_final: bool,
     /// Length of the longest path of progress from the initial state.
@@ -32,7 +32,7 @@ pub(super) struct Edge {
 
 pub(super) struct Picture {
     pub title: String,
-    pub states: Vec<State>,
+    pub states: Vec<DrawnState>,
     pub edges: Vec<Edge>,
 }
 
@@ -93,7 +93,7 @@ impl Picture {
     }
 }
 
-fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<State> {
+fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<DrawnState> {
     let mut layers = vec![0usize; automaton.states().len()];
     for (i, &state) in automaton.states().iter().enumerate() {
         for (_, to) in automaton.progress(state) {
@@ -102,7 +102,7 @@ fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<State>
             *layer = next.max(*layer);
         }
     }
-    let of = |(&state, layer): (&StateId, usize)| State {
+    let of = |(&state, layer): (&StateId, usize)| DrawnState {
         name: automaton.state_name(state).to_owned(),
         is_final: automaton.is_final(state),
         layer,

@@ -45,7 +45,7 @@ Exit codes:
   2  unreadable input, or no run that a task applies to";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Format {
+enum ReportFormat {
     Table,
     Json,
     Html,
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Report {
     paths: Vec<PathBuf>,
     /// What is written to standard output
     #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: Format,
+    format: ReportFormat,
     /// Group by these besides the task
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "agent,model,version")]
     by: Vec<Dimension>,
@@ -109,20 +109,20 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
 }
 
 fn written(
-    format: Format,
+    format: ReportFormat,
     report: &PathReport,
     regressions: Option<&[Regression]>,
 ) -> Result<String, Failure> {
     match format {
-        Format::Json => {
+        ReportFormat::Json => {
             let mut out = json!(report);
             if let Some(found) = regressions {
                 out["regressions"] = json!(found);
             }
             Ok(to_json(&out)? + "\n")
         }
-        Format::Table => Ok(tables(report, regressions).join("\n")),
-        Format::Html => {
+        ReportFormat::Table => Ok(tables(report, regressions).join("\n")),
+        ReportFormat::Html => {
             let page = Page {
                 title: "Path report".to_owned(),
                 tables: tables(report, regressions),

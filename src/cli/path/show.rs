@@ -44,7 +44,7 @@ pub(in crate::cli) struct Show {
     task: Option<String>,
     /// What to write
     #[arg(short, long, value_enum, default_value_t)]
-    format: Format,
+    format: DrawingFormat,
     /// A walk to draw on it: symbols, separated by commas
     #[arg(short, long, value_name = "SYMBOLS", value_delimiter = ',', conflicts_with = "trace")]
     walk: Option<Vec<String>>,
@@ -56,7 +56,7 @@ pub(in crate::cli) struct Show {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default)]
-enum Format {
+enum DrawingFormat {
     /// A drawing
     #[default]
     Svg,
@@ -74,8 +74,8 @@ pub(super) fn show(args: &Show) -> Result<(), Failure> {
     };
     let picture = Picture::new(task, walk.as_deref());
     let text = match args.format {
-        Format::Svg => draw::svg::svg(&picture),
-        Format::Dot => draw::dot::dot(&picture),
+        DrawingFormat::Svg => draw::svg::svg(&picture),
+        DrawingFormat::Dot => draw::dot::dot(&picture),
     };
     write_stdout(text.as_bytes())
 }

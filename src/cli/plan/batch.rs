@@ -23,7 +23,7 @@ const MAX_PLANS: usize = 100_000;
 
 /// One object of a file.
 #[derive(Deserialize)]
-struct Entry {
+struct PlanEntry {
     #[serde(default)]
     query: String,
     plan: Option<Value>,
@@ -51,7 +51,7 @@ enum Kinds {
     Several(Vec<String>),
 }
 
-impl Entry {
+impl PlanEntry {
     /// The plan, and the one before it was improved.
     fn plans(&self) -> Option<(&Value, Option<&Value>)> {
         let last = self.revisions.last().map(|revised| &revised.plan);
@@ -70,7 +70,7 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
     for path in files(&args.plan.file)? {
         for (place, object) in objects(&path)? {
             let problem = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
-            let entry: Entry = serde_json::from_value(object).map_err(|e| problem(e.to_string()))?;
+            let entry: PlanEntry = serde_json::from_value(object).map_err(|e| problem(e.to_string()))?;
             let scored = scored(&entry, &config, judge.as_ref()).map_err(problem)?;
             untagged += usize::from(judge.is_none() && !entry.tags.is_empty());
             plans.push(scored);
@@ -105,7 +105,7 @@ fn objects(path: &Path) -> Result<Vec<(String, Value)>, Failure> {
     super::files::objects(&read_text(path)?).map_err(|why| Failure::file(path, why))
 }
 
-fn scored(entry: &Entry, config: &Config, judge: Option<&JudgeSession>) -> Result<BatchPlan, String> {
+fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> Result<BatchPlan, String> {
     let settings = &config.verdict.evaluation.metrics.plan;
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
     let read = |plan: &Value| plan::parse_plan(&text(plan));
@@ -145,7 +145,7 @@ fn scored(entry: &Entry, config: &Config, judge: Option<&JudgeSession>) -> Resul
 }
 
 /// The tags of the steps that people have tagged. Steps about which the judge did not answer are left out.
-fn tags(entry: &Entry, assessed: &PlanAssessment, judge: &JudgeSession) -> Vec<StepTags> {
+fn tags(entry: &PlanEntry, assessed: &PlanAssessment, judge: &JudgeSession) -> Vec<StepTags> {
     let clean = |text: &str| judge.clean(text);
     let shown = assessed.sanitized(clean);
     let mut questions = plan::tag_questions(&clean(&entry.query), &shown.plan, &shown.tools);

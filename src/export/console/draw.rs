@@ -30,7 +30,7 @@ const MIN_WIDTH: usize = 40;
 const BEHIND: usize = 34;
 
 /// A span to render.
-struct Row {
+struct SpanRow {
     at: Idx,
     depth: usize,
     last: bool,
@@ -65,7 +65,7 @@ pub(super) fn trace(trace: &Trace, style: &Style, out: &mut String) {
 }
 
 /// Spans in rendering order.
-fn rows(trace: &Trace) -> Vec<Row> {
+fn rows(trace: &Trace) -> Vec<SpanRow> {
     let tree = &trace.tree;
     let mut depths: HashMap<Idx, usize> = HashMap::new();
     let mut rows = Vec::new();
@@ -76,13 +76,13 @@ fn rows(trace: &Trace) -> Vec<Row> {
         };
         depths.insert(at, depth);
         let last = siblings.last() == Some(&at);
-        rows.push(Row { at, depth, last, has_children: !tree.children(at).is_empty() });
+        rows.push(SpanRow { at, depth, last, has_children: !tree.children(at).is_empty() });
     }
     rows
 }
 
 /// Columns before a span's result mark.
-fn indent(row: &Row) -> usize {
+fn indent(row: &SpanRow) -> usize {
     2 + 3 * row.depth.min(MAX_DEPTH)
 }
 
@@ -185,7 +185,14 @@ impl Page {
         }
     }
 
-    fn span(&self, row: &Row, shown: &SpanAnnotations, through: &[bool], column: usize, out: &mut String) {
+    fn span(
+        &self,
+        row: &SpanRow,
+        shown: &SpanAnnotations,
+        through: &[bool],
+        column: usize,
+        out: &mut String,
+    ) {
         let mut line = self.line();
         line.layout("  ", Paint::Plain);
         for open in through.iter().skip(1) {

@@ -34,7 +34,7 @@ pub(super) type OffsetRange = (i64, i64);
 
 /// An exported trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(super) struct ExportedTrace {
     /// [`hash`] of the id of the trace.
     pub trace: u64,
     pub verdict: PriorVerdict,
@@ -54,9 +54,9 @@ pub(super) struct Handover {
     /// Records before `next` that a trace needs, or that are not passed through.
     pub held: [Vec<OffsetRange>; STREAMS],
     /// Exported traces with records that are read again.
-    pub exported: Vec<Entry>,
+    pub exported: Vec<ExportedTrace>,
     /// Other traces. Spans of them are late.
-    pub late: Vec<Entry>,
+    pub late: Vec<ExportedTrace>,
 }
 
 /// FNV-1a, which is the same in every process. Among the at most some hundred traces of a set, an equal hash of
@@ -110,7 +110,7 @@ impl Handover {
         &mut self,
         text: &str,
         budget: usize,
-        newest: impl Iterator<Item = (Entry, bool)>,
+        newest: impl Iterator<Item = (ExportedTrace, bool)>,
     ) -> u64 {
         let mut room = budget.saturating_sub(text.len()) / 4 * 3;
         let mut left_out = 0;
@@ -140,7 +140,7 @@ impl Handover {
         let mut out = Handover { next: offsets, passed: offsets, ..Handover::default() };
         if is_before {
             while !rest.is_empty() {
-                out.exported.push(Entry::read(&mut rest, Some(offsets))?);
+                out.exported.push(ExportedTrace::read(&mut rest, Some(offsets))?);
             }
             return Some(out);
         }
@@ -159,16 +159,16 @@ impl Handover {
             }
         }
         for _ in 0..read_varint(&mut rest)? {
-            out.exported.push(Entry::read(&mut rest, Some(offsets))?);
+            out.exported.push(ExportedTrace::read(&mut rest, Some(offsets))?);
         }
         while !rest.is_empty() {
-            out.late.push(Entry::read(&mut rest, None)?);
+            out.late.push(ExportedTrace::read(&mut rest, None)?);
         }
         Some(out)
     }
 }
 
-impl Entry {
+impl ExportedTrace {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend(self.trace.to_le_bytes());
         let passed = self.verdict.passed.map_or(0, |passed| 1 + u64::from(passed));
@@ -176,7 +176,7 @@ impl Entry {
     }
 
     /// With its last records if they are written relative to `offsets`.
-    fn read(rest: &mut &[u8], offsets: Option<Offsets>) -> Option<Entry> {
+    fn read(rest: &mut &[u8], offsets: Option<Offsets>) -> Option<ExportedTrace> {
         let (trace, behind) = rest.split_first_chunk::<8>()?;
         *rest = behind;
         let verdict = read_varint(rest)?;
@@ -190,7 +190,7 @@ impl Entry {
             let behind = read_distance(rest)?;
             *last = offset.filter(|_| behind > 0).map(|offset| offset.saturating_add(behind - 1));
         }
-        Some(Entry { trace: u64::from_le_bytes(*trace), verdict, last })
+        Some(ExportedTrace { trace: u64::from_le_bytes(*trace), verdict, last })
     }
 }
 
@@ -223,8 +223,8 @@ fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn entry(n: u8, last: Offsets, passed: Option<bool>) -> Entry {
-        Entry {
+    fn entry(n: u8, last: Offsets, passed: Option<bool>) -> ExportedTrace {
+        ExportedTrace {
             trace: hash(TraceId([n; 16])),
             verdict: PriorVerdict { passed, revision: u32::from(n) },
             last,
@@ -279,7 +279,11 @@ mod tests {
         let handover = Handover {
             next: offsets,
             held: [vec![(3, 9)], vec![]],
-            exported: vec![Entry { trace: 7, verdict: PriorVerdict::default(), last: [Some(5), None] }],
+            exported: vec![ExportedTrace {
+                trace: 7,
+                verdict: PriorVerdict::default(),
+                last: [Some(5), None],
+            }],
             ..Handover::default()
         };
         let text = handover.encode(offsets, 100).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use verdict_otlp::trace::PriorVerdict;
 
-use super::handover::Entry;
+use super::handover::ExportedTrace;
 use super::stream::{Offsets, STREAMS};
 
 #[derive(Default, Debug)]
@@ -62,7 +62,7 @@ impl Trace {
         self.exported.as_ref().is_some_and(below) && self.reaches(next)
     }
 
-    pub(super) fn entry(&self, id: u64) -> Option<Entry> {
-        Some(Entry { trace: id, verdict: self.verdict?, last: self.exported.as_ref()?.last })
+    pub(super) fn entry(&self, id: u64) -> Option<ExportedTrace> {
+        Some(ExportedTrace { trace: id, verdict: self.verdict?, last: self.exported.as_ref()?.last })
     }
 }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
-use super::handover::{self, Entry, Handover, OffsetRange};
+use super::handover::{self, ExportedTrace, Handover, OffsetRange};
 use super::stream::{Offsets, STREAMS, Stream};
 use super::trace::{Exported, Trace};
 
@@ -110,7 +110,7 @@ impl Watermark {
         let late = late.into_iter().rev().map(|entry| (entry, false));
         // Oldest first, as they were exported.
         for (entry, is_read_again) in late.chain(exported.into_iter().rev().map(|entry| (entry, true))) {
-            let Entry { trace: id, verdict, last } = entry;
+            let ExportedTrace { trace: id, verdict, last } = entry;
             let exported = Some(Exported { first: [Some(i64::MIN); STREAMS], last, beyond: last });
             let trace = Trace { exported, verdict: Some(verdict), inherited: true, ..Trace::default() };
             state.traces.insert(id, trace);

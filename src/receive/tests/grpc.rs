@@ -31,7 +31,7 @@ struct Call {
     pieces: Vec<Vec<u8>>,
 }
 
-struct Reply {
+struct GrpcReply {
     http: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -55,7 +55,7 @@ impl Call {
         self
     }
 
-    async fn send(self, server: &Server) -> Reply {
+    async fn send(self, server: &Server) -> GrpcReply {
         let mut request =
             Request::builder().method(self.method).uri(format!("http://{}{}", server.grpc, self.path));
         for (name, value) in self.headers {
@@ -69,7 +69,7 @@ impl Call {
         let body = body.collect().await.unwrap();
         let trailers = body.trailers().cloned().unwrap_or_else(|| parts.headers.clone());
         let status = tonic::Status::from_header_map(&trailers);
-        Reply {
+        GrpcReply {
             http: parts.status,
             headers: parts.headers,
             body: body.to_bytes(),

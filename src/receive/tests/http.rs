@@ -18,13 +18,13 @@ fn client() -> Client {
     Client::builder().no_proxy().build().unwrap()
 }
 
-struct Reply {
+struct HttpReply {
     status: StatusCode,
     headers: reqwest::header::HeaderMap,
     body: Bytes,
 }
 
-impl Reply {
+impl HttpReply {
     fn json(&self) -> Value {
         assert_eq!(self.headers["content-type"], JSON);
         serde_json::from_slice(&self.body).unwrap()
@@ -36,14 +36,14 @@ impl Reply {
     }
 }
 
-async fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Reply {
+async fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> HttpReply {
     let mut request = client().post(format!("http://{}{path}", server.http)).body(body);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let answer = request.send().await.unwrap();
     let (status, headers) = (answer.status(), answer.headers().clone());
-    Reply { status, headers, body: answer.bytes().await.unwrap() }
+    HttpReply { status, headers, body: answer.bytes().await.unwrap() }
 }
 
 fn as_protobuf() -> [(&'static str, &'static str); 1] {

@@ -24,7 +24,7 @@ use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::{Content, SpanView, Text};
 use excuse::excuse;
-use turn::{Turn, is_grounded};
+use turn::{UndecidedTurn, is_grounded};
 
 const VALID: &str = "valid";
 const KNOWLEDGE: &str = "missing_knowledge";
@@ -59,12 +59,12 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let said = read(context, text);
     match turn::judge(context, view, &said) {
-        Some(Turn::Untried(finding)) => {
+        Some(UndecidedTurn::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);
             return Some(findings.labelled(context, Unmeasured::NotApplicable, KNOWLEDGE));
         }
-        Some(Turn::NotFinal) => return Some(context.unmeasured(Unmeasured::NotApplicable)),
+        Some(UndecidedTurn::NotFinal) => return Some(context.unmeasured(Unmeasured::NotApplicable)),
         None => {}
     }
     let as_answer = match answer.is_some() {

@@ -226,7 +226,7 @@ impl Memo {
 mod tests {
     use super::*;
 
-    struct Words(usize);
+    struct WordCount(usize);
 
     #[test]
     fn value_is_computed_once_per_text() {
@@ -236,27 +236,27 @@ mod tests {
         for _ in 0..3 {
             let words = memo.of(&text.clone(), |t| {
                 reads += 1;
-                Words(t.split(' ').count())
+                WordCount(t.split(' ').count())
             });
             assert_eq!(words.0, 3);
         }
         assert_eq!(reads, 1);
-        assert_eq!(memo.of(&Text::from("one"), |t| Words(t.split(' ').count())).0, 1);
+        assert_eq!(memo.of(&Text::from("one"), |t| WordCount(t.split(' ').count())).0, 1);
         // The memo keeps the text alive, so that its address is not reused.
         let lone = Text::from("lone");
         let address = lone.as_ptr();
-        memo.of(&lone, |_| Words(1));
+        memo.of(&lone, |_| WordCount(1));
         drop(lone);
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
-        let part = |memo: &Memo, count| memo.of_content(&"one two"[..3], || Words(count)).0;
+        let part = |memo: &Memo, count| memo.of_content(&"one two"[..3], || WordCount(count)).0;
         assert_eq!((part(&memo, 1), part(&memo, 2)), (1, 1));
         let long = "x".repeat(MAX_CONTENT);
-        assert_eq!(memo.of_content(&long, || Words(1)).0, 1);
-        assert_eq!(memo.of_content(&long, || Words(2)).0, 2, "more is not kept");
-        assert_eq!(memo.trace(|| Words(7)).0, 7);
-        assert_eq!(memo.trace(|| Words(8)).0, 7);
-        assert_eq!(memo.send_value(|| Words(9)).0, 9);
+        assert_eq!(memo.of_content(&long, || WordCount(1)).0, 1);
+        assert_eq!(memo.of_content(&long, || WordCount(2)).0, 2, "more is not kept");
+        assert_eq!(memo.trace(|| WordCount(7)).0, 7);
+        assert_eq!(memo.trace(|| WordCount(8)).0, 7);
+        assert_eq!(memo.send_value(|| WordCount(9)).0, 9);
         let next = Memo::new().with_send_values(memo.into_send_values());
-        assert_eq!((next.send_value(|| Words(10)).0, next.trace(|| Words(10)).0), (9, 10));
+        assert_eq!((next.send_value(|| WordCount(10)).0, next.trace(|| WordCount(10)).0), (9, 10));
     }
 }

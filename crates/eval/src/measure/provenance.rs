@@ -60,7 +60,7 @@ pub(crate) struct ArgumentValue {
 pub(crate) struct Provenance {
     /// `argument_values[i]` belongs to `trace.calls[i]`.
     argument_values: Vec<Vec<ArgumentValue>>,
-    words: Words,
+    words: KnownWords,
 }
 
 impl Provenance {
@@ -70,7 +70,7 @@ impl Provenance {
     }
 
     fn of_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
-        let mut words = Words::default();
+        let mut words = KnownWords::default();
         let mut prompts: HashSet<Idx> = HashSet::default();
         let mut listed = Listed::default();
         let mut returned = 0;
@@ -170,14 +170,14 @@ fn place(trace: &AgentTrace, call: &Call) -> Option<usize> {
 
 /// The words of all texts so far, each with its best origin.
 #[derive(Default)]
-struct Words {
+struct KnownWords {
     origins: HashMap<u64, Origin>,
     texts: HashSet<(usize, usize)>,
     /// Not all texts could be read: an unknown word may be in one of them.
     is_full: bool,
 }
 
-impl Words {
+impl KnownWords {
     fn add(&mut self, memo: &Memo, text: &Text, origin: Origin) {
         let address = (text.as_ptr() as usize, text.len());
         if self.is_full || !self.texts.insert(address) {

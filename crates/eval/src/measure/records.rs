@@ -14,7 +14,7 @@ pub(crate) use key_names::{Fact, KeyNames, Name};
 
 use crate::measure::Memo;
 use crate::recognise::Text;
-use reader::Reader;
+use reader::RecordReader;
 
 /// Most bytes of a text that is read.
 const MAX_BYTES: usize = 256 * 1024;
@@ -31,7 +31,7 @@ impl Structure {
 
 /// `None` if the text has no structure.
 fn read(text: &str, names: &KeyNames) -> Option<Records> {
-    (text.len() <= MAX_BYTES).then(|| Reader::read(text, names)).flatten()
+    (text.len() <= MAX_BYTES).then(|| RecordReader::read(text, names)).flatten()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const SLOTS: usize = 64;
 /// Most bytes of a text that is kept.
 const MAX_BYTES: usize = 32 << 10;
 
-struct Entry {
+struct RecurringEntry {
     value_type: TypeId,
     text: Box<str>,
     value: Arc<dyn Any + Send + Sync>,
@@ -26,7 +26,7 @@ struct Entry {
 /// Values by their type and their text.
 pub(crate) struct Recurring {
     state: RandomState,
-    slots: [Mutex<Option<Entry>>; SLOTS],
+    slots: [Mutex<Option<RecurringEntry>>; SLOTS],
 }
 
 impl Recurring {
@@ -36,13 +36,15 @@ impl Recurring {
         let slot = self.slots.get(hash as usize % SLOTS).filter(|_| text.len() <= MAX_BYTES);
         let Some(slot) = slot else { return Arc::new(work()) };
         let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |entry: &&Entry| entry.value_type == TypeId::of::<T>() && *entry.text == *text;
+        let is_known =
+            |entry: &&RecurringEntry| entry.value_type == TypeId::of::<T>() && *entry.text == *text;
         let known = lock().as_ref().filter(is_known).map(|entry| entry.value.clone());
         if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
             return known;
         }
         let value = Arc::new(work());
-        *lock() = Some(Entry { value_type: TypeId::of::<T>(), text: text.into(), value: value.clone() });
+        *lock() =
+            Some(RecurringEntry { value_type: TypeId::of::<T>(), text: text.into(), value: value.clone() });
         value
     }
 }

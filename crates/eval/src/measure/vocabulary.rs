@@ -61,7 +61,7 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-struct Entry {
+struct VocabularyEntry {
     meaning: Meaning,
     word: &'static str,
     /// Letters may follow.
@@ -70,8 +70,8 @@ struct Entry {
     spaced: bool,
 }
 
-struct Words {
-    entries: Vec<Entry>,
+struct VocabularyTable {
+    entries: Vec<VocabularyEntry>,
     automaton: AhoCorasick,
     /// By word, its meanings; without those behind which letters may follow.
     exact: HashMap<&'static str, Vec<Meaning>>,
@@ -79,9 +79,9 @@ struct Words {
     open: Vec<Vec<&'static str>>,
 }
 
-regex!(WORDS: Words = words());
+regex!(WORDS: VocabularyTable = words());
 
-fn words() -> Result<Words, String> {
+fn words() -> Result<VocabularyTable, String> {
     let mut entries = Vec::new();
     for line in VOCABULARY.lines().filter(|line| !line.starts_with('#')) {
         let mut parts = line.splitn(3, ' ');
@@ -91,7 +91,7 @@ fn words() -> Result<Words, String> {
         let spaced = !matches!(language, "zh" | "ja");
         for word in parts.next().unwrap_or_default().split('|') {
             let (word, open) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
-            entries.push(Entry { meaning, word, open, spaced });
+            entries.push(VocabularyEntry { meaning, word, open, spaced });
         }
     }
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(entries.iter().map(|e| e.word));
@@ -104,7 +104,7 @@ fn words() -> Result<Words, String> {
         of.map(|entry| entry.word).collect()
     });
     let open = open.collect();
-    Ok(Words { entries, automaton: automaton.map_err(|e| e.to_string())?, exact, open })
+    Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, exact, open })
 }
 
 /// A word of a meaning, and its bytes in the text.

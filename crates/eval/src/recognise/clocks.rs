@@ -135,12 +135,12 @@ fn address(text: &Text) -> (usize, usize) {
 }
 
 /// A model call before, if the prompt continues its prompt, and the first model call that was given a result.
-type Receipt = (Option<Idx>, Idx);
+type ResultReceipt = (Option<Idx>, Idx);
 
 /// By agent and result, the first model call that was given it: for the first time that it was returned, the
 /// second, and so on.
-fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<Receipt>> {
-    let mut receipts: HashMap<_, Vec<Receipt>> = HashMap::new();
+fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<ResultReceipt>> {
+    let mut receipts: HashMap<_, Vec<ResultReceipt>> = HashMap::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let mut before: Option<Idx> = None;
         for &at in &agent.llms {

@@ -53,7 +53,7 @@ pub(crate) struct EarlierSpans<'a> {
     same: usize,
     present: Vec<ListAttribute<'a>>,
     /// The run at the beginning of `before`, and that of the present span.
-    run: Run<'a>,
+    run: ListRun<'a>,
     present_run: PresentRun<'a>,
     /// The list of the present span's last attribute of one, and the part of its key before the index.
     pub(super) last: Option<(&'a FlattenedList, &'a [u8])>,
@@ -72,14 +72,14 @@ type KnownLeaf<'a> = (&'a FlattenedList, &'a [u8], Option<(u32, LeafKind)>);
 /// The first attributes of a span that belong to lists, if they belong to one list and directly follow each other. The
 /// next prompt begins with those of this one, which is one comparison.
 #[derive(Debug, Default)]
-struct Run<'a> {
+struct ListRun<'a> {
     /// The encoded fields after that of the first attribute.
     encoded: &'a [u8],
     /// One leaf for each attribute.
     leaves: Vec<FlatAttribute<'a>>,
 }
 
-/// A [`Run`] that is being read.
+/// A [`ListRun`] that is being read.
 #[derive(Clone, Copy, Debug, Default)]
 struct PresentRun<'a> {
     list: Option<&'a FlattenedList>,
@@ -109,7 +109,7 @@ impl<'a> EarlierSpans<'a> {
             next: 0,
             same: 0,
             present: Vec::new(),
-            run: Run::default(),
+            run: ListRun::default(),
             present_run: PresentRun::default(),
             last: None,
             keys: [(&[], None); KEYS],

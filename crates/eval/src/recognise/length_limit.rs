@@ -22,20 +22,20 @@ const MAX_CHAR: usize = 4;
 
 /// The unit in which an SDK counts: code points (Python), UTF-16 (Java, JavaScript, .NET) or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unit {
+enum CountingUnit {
     Chars,
     Utf16,
     Bytes,
 }
 
-impl Unit {
-    const ALL: [Unit; 3] = [Unit::Chars, Unit::Utf16, Unit::Bytes];
+impl CountingUnit {
+    const ALL: [CountingUnit; 3] = [CountingUnit::Chars, CountingUnit::Utf16, CountingUnit::Bytes];
 
     fn length(self, text: &str) -> usize {
         match self {
-            Unit::Chars => lengths(text).0,
-            Unit::Utf16 => lengths(text).1,
-            Unit::Bytes => text.len(),
+            CountingUnit::Chars => lengths(text).0,
+            CountingUnit::Utf16 => lengths(text).1,
+            CountingUnit::Bytes => text.len(),
         }
     }
 }
@@ -63,7 +63,7 @@ fn lengths(text: &str) -> (usize, usize) {
 /// The length at which the texts of a service are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LengthLimit {
-    unit: Unit,
+    unit: CountingUnit,
     length: usize,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool
 /// The longest texts of each resource, collected span by span.
 #[derive(Debug, Default)]
 pub(super) struct LongestTexts<'a> {
-    by_resource: HashMap<&'a EnvelopeFields, [Longest<'a>; Unit::ALL.len()]>,
+    by_resource: HashMap<&'a EnvelopeFields, [Longest<'a>; CountingUnit::ALL.len()]>,
 }
 
 /// The longest texts in one unit.
@@ -113,7 +113,7 @@ impl<'a> LongestTexts<'a> {
     pub(super) fn note(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
         let all = self.by_resource.entry(resource).or_default();
         any_text(scan, |text| {
-            for (unit, longest) in Unit::ALL.into_iter().zip(&mut *all) {
+            for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut *all) {
                 longest.note(unit.length(text), text);
             }
             false
@@ -121,8 +121,8 @@ impl<'a> LongestTexts<'a> {
     }
 
     pub(super) fn limits(self) -> LengthLimits {
-        let limit = |all: [Longest<'_>; Unit::ALL.len()]| {
-            let mut units = Unit::ALL.into_iter().zip(all).filter(|(_, longest)| longest.is_limit());
+        let limit = |all: [Longest<'_>; CountingUnit::ALL.len()]| {
+            let mut units = CountingUnit::ALL.into_iter().zip(all).filter(|(_, longest)| longest.is_limit());
             units.next().map(|(unit, longest)| LengthLimit { unit, length: longest.length })
         };
         self.by_resource.into_iter().filter_map(|(of, all)| Some((of.clone(), limit(all)?))).collect()
@@ -197,9 +197,9 @@ mod tests {
     use super::*;
 
     fn limit(texts: &[&str]) -> Option<LengthLimit> {
-        let mut longest = Unit::ALL.map(|_| Longest::default());
+        let mut longest = CountingUnit::ALL.map(|_| Longest::default());
         for text in texts {
-            for (unit, longest) in Unit::ALL.into_iter().zip(&mut longest) {
+            for (unit, longest) in CountingUnit::ALL.into_iter().zip(&mut longest) {
                 longest.note(unit.length(text), text);
             }
         }
@@ -246,8 +246,8 @@ mod tests {
     fn limits_are_counted_in_characters_of_utf_16_and_in_bytes() {
         let prose = "Les élèves étudient la géographie à l’université près de la forêt 😀 ".repeat(9);
         let chars: String = prose.chars().take(256).collect();
-        assert_eq!(limit(&[&chars]).map(|l| l.unit), Some(Unit::Chars));
+        assert_eq!(limit(&[&chars]).map(|l| l.unit), Some(CountingUnit::Chars));
         let units: Vec<u16> = prose.encode_utf16().take(256).collect();
-        assert!(limit(&[&String::from_utf16_lossy(&units)]).is_some_and(|l| l.unit == Unit::Utf16));
+        assert!(limit(&[&String::from_utf16_lossy(&units)]).is_some_and(|l| l.unit == CountingUnit::Utf16));
     }
 }

@@ -43,9 +43,9 @@ impl Small {
 }
 
 /// Calls a function before each fsync, which fails if that does.
-struct Checked(Arc<dyn Fsync>, fn() -> io::Result<()>);
+struct CheckedFsync(Arc<dyn Fsync>, fn() -> io::Result<()>);
 
-impl Fsync for Checked {
+impl Fsync for CheckedFsync {
     fn fsync(&self) -> io::Result<()> {
         (self.1)()?;
         self.0.fsync()
@@ -57,7 +57,7 @@ impl Disk for Small {
         self.folder.list()
     }
     fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>> {
-        Ok(Arc::new(Checked(self.folder.create(segment, size)?, self.sync)))
+        Ok(Arc::new(CheckedFsync(self.folder.create(segment, size)?, self.sync)))
     }
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         assert_ne!(self.delay, std::time::Duration::MAX, "as the test requires");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use loom::sync::Arc;
 use loom::sync::mpsc::{Receiver, Sender, channel};
-use writer_handle::{State, WriterHandle, WriterStep};
+use writer_handle::{HandoverState, WriterHandle, WriterStep};
 
 use crate::record::RetainReason;
 
@@ -160,12 +160,12 @@ mod sync {
 }
 
 /// Says whether the command was executed; dropping it says that it was not.
-struct Reply(Option<Sender<bool>>);
+struct CommandReply(Option<Sender<bool>>);
 
-impl Reply {
-    fn new() -> (Reply, Receiver<bool>) {
+impl CommandReply {
+    fn new() -> (CommandReply, Receiver<bool>) {
         let (sender, receiver) = channel();
-        (Reply(Some(sender)), receiver)
+        (CommandReply(Some(sender)), receiver)
     }
 
     fn executed(mut self) {
@@ -173,27 +173,27 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for CommandReply {
     fn drop(&mut self) {
         let _ = self.0.take().map(|sender| sender.send(false));
     }
 }
 
 enum Command {
-    Submitted(Reply),
-    Enqueued(Reply),
-    Panic(Reply),
-    Close(Reply),
+    Submitted(CommandReply),
+    Enqueued(CommandReply),
+    Panic(CommandReply),
+    Close(CommandReply),
 }
 
 /// In place of the writer: answers what it receives.
 struct Answering {
     commands: sync::mpsc::Receiver<Command>,
-    state: std::sync::Arc<State>,
+    state: std::sync::Arc<HandoverState>,
     released: Sender<()>,
-    discarded: Vec<Reply>,
+    discarded: Vec<CommandReply>,
     written: u64,
-    close: Option<Reply>,
+    close: Option<CommandReply>,
 }
 
 impl WriterStep for Answering {
@@ -215,7 +215,7 @@ impl WriterStep for Answering {
         for releases in self.state.take_released() {
             self.written += 1;
             match releases.is_empty() {
-                true => self.discarded.drain(..).for_each(Reply::executed),
+                true => self.discarded.drain(..).for_each(CommandReply::executed),
                 false => drop(self.released.send(())),
             }
         }
@@ -241,17 +241,17 @@ impl WriterStep for Answering {
 
     fn finish(&mut self) {
         self.step();
-        let _ = self.close.take().map(Reply::executed);
+        let _ = self.close.take().map(CommandReply::executed);
     }
 }
 
 type Handle = Arc<WriterHandle<Command>>;
 
-fn check(preemptions: usize, scenario: fn(Handle, std::sync::Arc<State>, Receiver<()>)) {
+fn check(preemptions: usize, scenario: fn(Handle, std::sync::Arc<HandoverState>, Receiver<()>)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.check(move || {
-        let state = std::sync::Arc::new(State::default());
+        let state = std::sync::Arc::new(HandoverState::default());
         let (released, releases) = channel();
         let shared = std::sync::Arc::clone(&state);
         let (discarded, written, close) = Default::default();
@@ -261,8 +261,8 @@ fn check(preemptions: usize, scenario: fn(Handle, std::sync::Arc<State>, Receive
     });
 }
 
-fn submit(handle: &Handle, command: fn(Reply) -> Command) -> bool {
-    let (reply, executed) = Reply::new();
+fn submit(handle: &Handle, command: fn(CommandReply) -> Command) -> bool {
+    let (reply, executed) = CommandReply::new();
     let sent = handle.submit(command(reply));
     executed.recv().unwrap() && sent
 }
@@ -292,7 +292,7 @@ fn with_a_slow_disk_the_journal_thread_executes_every_command() {
 #[test]
 fn an_enqueued_command_is_executed_without_a_timeout() {
     check(3, |handle, _, _| {
-        let (reply, executed) = Reply::new();
+        let (reply, executed) = CommandReply::new();
         handle.enqueue(Command::Enqueued(reply));
         assert!(executed.recv().unwrap());
     });
@@ -302,7 +302,7 @@ fn an_enqueued_command_is_executed_without_a_timeout() {
 fn an_enqueued_and_a_submitted_command_are_both_executed() {
     check(2, |handle, _, _| {
         on_a_thread(&handle, |handle| assert!(submit(handle, Command::Submitted)));
-        let (reply, executed) = Reply::new();
+        let (reply, executed) = CommandReply::new();
         handle.enqueue(Command::Enqueued(reply));
         assert!(executed.recv().unwrap());
     });
@@ -320,9 +320,9 @@ fn a_release_is_written_without_a_timeout() {
 #[test]
 fn close_executes_what_was_sent_before_and_ends_the_thread() {
     check(2, |handle, _, _| {
-        let (enqueued, executed) = Reply::new();
+        let (enqueued, executed) = CommandReply::new();
         handle.enqueue(Command::Enqueued(enqueued));
-        let (reply, closed) = Reply::new();
+        let (reply, closed) = CommandReply::new();
         assert!(handle.close(Command::Close(reply)));
         assert!(closed.recv().unwrap() && executed.recv().unwrap());
         // The thread ends although the handle is still there.
@@ -336,7 +336,7 @@ fn a_caller_that_submits_during_close_gets_an_answer() {
         on_a_thread(&handle, |handle| {
             submit(handle, Command::Submitted);
         });
-        let (reply, closed) = Reply::new();
+        let (reply, closed) = CommandReply::new();
         assert!(handle.close(Command::Close(reply)));
         assert!(closed.recv().unwrap());
     });
@@ -349,7 +349,7 @@ fn a_panic_ends_the_writer_and_leaves_no_caller_waiting() {
             submit(handle, Command::Submitted);
         });
         assert!(!submit(&handle, Command::Panic));
-        let (reply, closed) = Reply::new();
+        let (reply, closed) = CommandReply::new();
         handle.close(Command::Close(reply));
         assert!(!closed.recv().unwrap());
     });

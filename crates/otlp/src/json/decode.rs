@@ -27,10 +27,10 @@ pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, 
 /// invalid value.
 struct DecodeState {
     out: Vec<u8>,
-    path: Vec<Step>,
+    path: Vec<JsonStep>,
 }
 
-enum Step {
+enum JsonStep {
     Name(&'static str),
     Index(usize),
 }
@@ -40,9 +40,9 @@ impl DecodeState {
         let mut path = String::new();
         for step in &self.path {
             match step {
-                Step::Name(name) if path.is_empty() => path.push_str(name),
-                Step::Name(name) => path.extend([".", name]),
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                JsonStep::Name(name) if path.is_empty() => path.push_str(name),
+                JsonStep::Name(name) => path.extend([".", name]),
+                JsonStep::Index(index) => path.push_str(&format!("[{index}]")),
             }
         }
         path
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Body<'_> {
             match name {
                 Ok(field) => {
                     recognised |= content.is_none_or(|number| number == field.number);
-                    self.target.path.push(Step::Name(field.json));
+                    self.target.path.push(JsonStep::Name(field.json));
                     map.next_value_seed(Seed { target: self.target, field, place: ValuePosition::Field })?;
                     self.target.path.pop();
                 }
@@ -239,7 +239,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let start = if packed { self.target.open(self.field.number) } else { before };
         let place = if packed { ValuePosition::Packed } else { ValuePosition::Element };
         for index in 0.. {
-            self.target.path.push(Step::Index(index));
+            self.target.path.push(JsonStep::Index(index));
             let put = Seed { target: &mut *self.target, field: self.field, place };
             let more = seq.next_element_seed(put)?.is_some();
             self.target.path.pop();

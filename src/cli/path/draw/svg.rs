@@ -2,7 +2,7 @@
 //!
 //! In: a [`Picture`]. Out: an SVG document.
 
-use super::super::picture::{Edge, Picture, State};
+use super::super::picture::{DrawnState, Edge, Picture};
 use super::joined;
 use crate::score::report::html::Html;
 
@@ -98,7 +98,7 @@ impl<'p> Layout<'p> {
     }
 }
 
-fn draw_state(out: &mut Html, state: &State, (x, y): Point) {
+fn draw_state(out: &mut Html, state: &DrawnState, (x, y): Point) {
     let fill = match (state.ended, state.visited) {
         (true, _) => "#b7e1c0",
         (false, true) => "#e6f4ea",

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct BackEndState {
     /// Method and path of each request, with its body and the values of the headers with credentials.
     pub requests: Vec<(String, Value, String)>,
     /// What the back end shows, by identity.
@@ -32,11 +32,11 @@ pub(super) struct State {
     created: usize,
 }
 
-type Answer = fn(&mut State, &Method, &str, &Value) -> (u16, Value);
+type Answer = fn(&mut BackEndState, &Method, &str, &Value) -> (u16, Value);
 
 pub(super) struct BackEnd {
     pub addr: SocketAddr,
-    pub state: Arc<Mutex<State>>,
+    pub state: Arc<Mutex<BackEndState>>,
 }
 
 impl BackEnd {
@@ -49,7 +49,7 @@ impl BackEnd {
             "langsmith" => langsmith,
             _ => panic!("no such back end"),
         };
-        let state: Arc<Mutex<State>> = Arc::default();
+        let state: Arc<Mutex<BackEndState>> = Arc::default();
         let shared = Arc::clone(&state);
         let router = axum::Router::new().fallback(move |request: Request<Body>| {
             let state = Arc::clone(&shared);
@@ -111,7 +111,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn phoenix(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16, Value) {
+fn phoenix(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let (key, digits) = match path {
         "/v1/span_annotations?sync=false" => ("span_id", 16),
         "/v1/trace_annotations?sync=false" => ("trace_id", 32),
@@ -144,7 +144,7 @@ fn phoenix(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16
     (200, json!({ "data": [] }))
 }
 
-fn langfuse(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16, Value) {
+fn langfuse(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let Some(batch) = body["batch"].as_array().filter(|_| method == Method::POST) else {
         return (400, json!("batch is required"));
     };
@@ -177,7 +177,7 @@ fn langfuse(state: &mut State, method: &Method, path: &str, body: &Value) -> (u1
     (207, json!({ "successes": successes, "errors": errors }))
 }
 
-fn mlflow(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16, Value) {
+fn mlflow(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let Some(rest) = path.strip_prefix("/api/3.0/mlflow/traces/tr-") else { return (404, json!("path")) };
     let (trace, rest) = rest.split_at(32);
     assert!(hex(&trace.into(), 32).is_some(), "{path}");
@@ -229,7 +229,7 @@ fn mlflow(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16,
     }
 }
 
-fn datadog(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16, Value) {
+fn datadog(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let data = &body["data"];
     let metrics = data["attributes"]["metrics"].as_array().filter(|_| method == Method::POST);
     let Some(metrics) = metrics.filter(|_| data["type"] == "evaluation_metric") else {
@@ -264,7 +264,7 @@ fn datadog(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16
     (202, json!({ "data": { "attributes": { "metrics": metrics } } }))
 }
 
-fn langsmith(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16, Value) {
+fn langsmith(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let of = path.strip_prefix("/api/v1/feedback");
     let session = state.project.as_ref().map(|(_, id)| id.to_string());
     match (method.as_str(), of) {

@@ -203,7 +203,7 @@ impl World {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ConsumerStep {
     Read(usize),
     Close(u8),
     Acknowledge(usize),
@@ -214,14 +214,14 @@ enum Step {
     Revoke,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ConsumerStep> {
     prop_oneof![
-        12 => (0..STREAMS).prop_map(Step::Read),
-        5 => (0u8..12).prop_map(Step::Close),
-        5 => any::<usize>().prop_map(Step::Acknowledge),
-        3 => Just(Step::Commit),
-        1 => Just(Step::Kill),
-        1 => Just(Step::Revoke),
+        12 => (0..STREAMS).prop_map(ConsumerStep::Read),
+        5 => (0u8..12).prop_map(ConsumerStep::Close),
+        5 => any::<usize>().prop_map(ConsumerStep::Acknowledge),
+        3 => Just(ConsumerStep::Commit),
+        1 => Just(ConsumerStep::Kill),
+        1 => Just(ConsumerStep::Revoke),
     ]
 }
 
@@ -232,7 +232,7 @@ fn topic() -> impl Strategy<Value = Topic> {
     (stream(40), stream(15)).prop_map(|(spans, logs)| [spans, logs])
 }
 
-fn run(topic: Topic, steps: Vec<Step>, budget: usize) -> World {
+fn run(topic: Topic, steps: Vec<ConsumerStep>, budget: usize) -> World {
     let committed = Commit { offsets: [None; STREAMS], metadata: String::new(), again: 0 };
     let mut world = World {
         topic,
@@ -246,12 +246,12 @@ fn run(topic: Topic, steps: Vec<Step>, budget: usize) -> World {
     let mut owner = Owner::assigned(&mut world);
     for step in steps {
         match step {
-            Step::Read(stream) => owner.read(&world, stream),
-            Step::Close(trace) => owner.close(&world, trace),
-            Step::Acknowledge(which) => owner.acknowledge(&mut world, which),
-            Step::Commit => owner.commit(&mut world, budget),
-            Step::Kill => owner = Owner::assigned(&mut world),
-            Step::Revoke => {
+            ConsumerStep::Read(stream) => owner.read(&world, stream),
+            ConsumerStep::Close(trace) => owner.close(&world, trace),
+            ConsumerStep::Acknowledge(which) => owner.acknowledge(&mut world, which),
+            ConsumerStep::Commit => owner.commit(&mut world, budget),
+            ConsumerStep::Kill => owner = Owner::assigned(&mut world),
+            ConsumerStep::Revoke => {
                 while owner.state.exporting() > 0 || !owner.passing.is_empty() {
                     owner.acknowledge(&mut world, 0);
                 }

@@ -18,14 +18,14 @@ use crate::recognise::{SpanView, Text};
 const MAX_SENTENCES: usize = 8;
 
 /// A turn that its words do not decide.
-pub(super) enum Turn {
+pub(super) enum UndecidedTurn {
     /// The turn claims an inability without a try.
     Untried(Finding),
     /// The user answers it, or is asked back.
     NotFinal,
 }
 
-pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &ReadText<'_>) -> Option<Turn> {
+pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &ReadText<'_>) -> Option<UndecidedTurn> {
     let sentences = said.languages().flat_map(|language| said.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
@@ -35,11 +35,11 @@ pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &ReadText<'_>)
              instruction forbids it",
             tool.trim()
         );
-        return Some(Turn::Untried(Defect::GiveUp.finding(rationale, sentence)));
+        return Some(UndecidedTurn::Untried(Defect::GiveUp.finding(rationale, sentence)));
     }
     let replied = Replies::of(context.trace, context.memo).to(context.at).is_some();
     let asks_back = || said.ends_with_question() && is_in_dialogue(view);
-    (replied || asks_back()).then_some(Turn::NotFinal)
+    (replied || asks_back()).then_some(UndecidedTurn::NotFinal)
 }
 
 /// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to

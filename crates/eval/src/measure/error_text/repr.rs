@@ -14,11 +14,11 @@ pub(super) fn parse(text: &str) -> Option<Value> {
     if !might_be(text) {
         return None;
     }
-    let mut reader = Reader { rest: text.trim() };
+    let mut reader = ReprReader { rest: text.trim() };
     let value = match reader.fields_without_name() {
         Some(fields) => fields,
         None => {
-            reader = Reader { rest: text.trim() };
+            reader = ReprReader { rest: text.trim() };
             reader.value(MAX_DEPTH)?
         }
     };
@@ -36,11 +36,11 @@ pub(super) fn might_be(text: &str) -> bool {
     }
 }
 
-struct Reader<'t> {
+struct ReprReader<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> ReprReader<'t> {
     fn skip_space(&mut self) {
         self.rest = self.rest.trim_start();
     }

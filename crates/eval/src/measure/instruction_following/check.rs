@@ -1,6 +1,6 @@
 //! Checks an output against one rule.
 
-use super::prompt::{OutputRule, Unit};
+use super::prompt::{LengthUnit, OutputRule};
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::{head, tail};
 
@@ -133,16 +133,16 @@ fn not_json(text: &str) -> Option<String> {
     })
 }
 
-fn too_long(text: &str, limit: usize, unit: Unit) -> Option<Violation> {
+fn too_long(text: &str, limit: usize, unit: LengthUnit) -> Option<Violation> {
     let (count, allowed, name) = match unit {
-        Unit::Words => {
+        LengthUnit::Words => {
             let words = text.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count();
             // Small limits have no tolerance: words of a short text are counted alike.
             let allowed = if limit <= 3 { limit } else { (limit as f64 * WORD_TOLERANCE) as usize };
             (words, allowed, "words")
         }
-        Unit::Sentences => (sentences(text), limit, "sentences"),
-        Unit::Characters => (text.chars().count(), limit, "characters"),
+        LengthUnit::Sentences => (sentences(text), limit, "sentences"),
+        LengthUnit::Characters => (text.chars().count(), limit, "characters"),
     };
     let expected = format!("at most {limit} {name}; there are {count}");
     unless(count <= allowed, Defect::LengthLimit, expected, tail(text, 80))

@@ -48,7 +48,7 @@ pub(crate) enum OutputRule {
     OnlyNumber,
     /// Contains a number.
     HasNumber,
-    AtMost(usize, Unit),
+    AtMost(usize, LengthUnit),
     /// Has exactly this number of bullet points.
     Bullets(usize),
     NoFence,
@@ -67,7 +67,7 @@ pub(crate) enum OutputRule {
 
 /// The unit of a length limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum LengthUnit {
     Words,
     Sentences,
     Characters,
@@ -308,9 +308,9 @@ fn number(text: &str) -> Option<usize> {
 
 fn limit(c: &Captures<'_>) -> Option<OutputRule> {
     let unit = match c.name("u")?.as_str().to_ascii_lowercase().as_bytes().first()? {
-        b'w' => Unit::Words,
-        b's' => Unit::Sentences,
-        _ => Unit::Characters,
+        b'w' => LengthUnit::Words,
+        b's' => LengthUnit::Sentences,
+        _ => LengthUnit::Characters,
     };
     Some(OutputRule::AtMost(number(c.name("n")?.as_str())?, unit))
 }

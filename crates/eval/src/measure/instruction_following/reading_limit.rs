@@ -50,14 +50,14 @@ const MAX_AMOUNTS: usize = 32;
 const MAX_CALLS: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
-struct Limit {
+struct ReadingLimit {
     amount: usize,
     /// The unit as it is written.
     unit: String,
     sentence: String,
 }
 
-struct CachedLimit(Option<Limit>);
+struct CachedLimit(Option<ReadingLimit>);
 
 /// `None` without a limit, or without a call or result that it is about; else the violation, if any.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
@@ -77,7 +77,7 @@ pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Opt
     Some(limit.exceeded(longest).map(|finding| finding.citing_at(context.trace, next)))
 }
 
-impl Limit {
+impl ReadingLimit {
     /// Whether the limit is about calls of this tool.
     fn is_about(&self, tool: &str) -> bool {
         let sentence = self.sentence.to_lowercase();
@@ -116,7 +116,7 @@ impl Limit {
     }
 
     fn finding(&self, what: &str, quote: &str) -> Finding {
-        let Limit { amount, unit, sentence } = self;
+        let ReadingLimit { amount, unit, sentence } = self;
         let rationale =
             format!("expected at most {amount} {unit} at a time, as the prompt says: \"{sentence}\"; {what}");
         Defect::ReadTooMuch.finding(rationale, quote)
@@ -148,13 +148,13 @@ fn longest_list(value: &Value) -> Option<usize> {
 }
 
 /// The first limit in the system or user messages.
-fn limit(context: &Context<'_>, view: &SpanView) -> Option<Limit> {
+fn limit(context: &Context<'_>, view: &SpanView) -> Option<ReadingLimit> {
     let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
     texts.find_map(|text| context.memo.of(text, |t| CachedLimit(read_limit(t))).0.clone())
 }
 
-fn read_limit(text: &str) -> Option<Limit> {
+fn read_limit(text: &str) -> Option<ReadingLimit> {
     let text = clip(text, MAX_TEXT);
     AMOUNT.captures_iter(text).take(MAX_AMOUNTS).find_map(|found| {
         let whole = found.get(0)?;
@@ -163,7 +163,7 @@ fn read_limit(text: &str) -> Option<Limit> {
         let at = sentence.find(whole.as_str())?;
         let (before, after) = (sentence.get(..at)?, sentence.get(at + whole.len()..)?);
         let limits = RATE.is_match(after) || BOUND.is_match(before);
-        (limits && !NOT_MEANT.is_match(sentence)).then(|| Limit {
+        (limits && !NOT_MEANT.is_match(sentence)).then(|| ReadingLimit {
             amount,
             unit: found.get(2).map_or("", |m| m.as_str()).to_lowercase(),
             sentence: head(sentence.trim(), 200).to_owned(),

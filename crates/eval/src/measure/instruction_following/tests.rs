@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::prompt::{Unit, system_message, user_instructions};
+use super::prompt::{LengthUnit, system_message, user_instructions};
 use super::*;
 use crate::measure::Value;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
@@ -37,9 +37,9 @@ fn instructions_about_the_output_are_read() {
         ("Answer with only 'yes' or 'no'.", OutputRule::OnlyYesOrNo),
         ("Reply with just a number.", OutputRule::OnlyNumber),
         ("Answer with a number and the unit.", OutputRule::HasNumber),
-        ("Answer in at most 50 words.", OutputRule::AtMost(50, Unit::Words)),
-        ("Summarize the text in one sentence.", OutputRule::AtMost(1, Unit::Sentences)),
-        ("Keep your reply under 280 characters.", OutputRule::AtMost(280, Unit::Characters)),
+        ("Answer in at most 50 words.", OutputRule::AtMost(50, LengthUnit::Words)),
+        ("Summarize the text in one sentence.", OutputRule::AtMost(1, LengthUnit::Sentences)),
+        ("Keep your reply under 280 characters.", OutputRule::AtMost(280, LengthUnit::Characters)),
         ("Do not wrap the output in code fences.", OutputRule::NoFence),
         ("Never use the word \"synergy\".", OutputRule::Forbidden("synergy".into())),
         ("Only call one tool at a time.", OutputRule::OneCall),

@@ -204,7 +204,7 @@ fn by_words(text: &str) -> Detected {
     let scores = scores.get_mut(..table.codes.len()).unwrap_or_default();
     let mut highest = 0.0_f32;
     let mut lower = String::with_capacity(MAX_WORD);
-    let mut words = Words { text, at: 0 };
+    let mut words = WordReader { text, at: 0 };
     while words.next_in_lower_case(table, &mut lower) {
         let Some(languages) = table.words.get(lower.as_str()) else { continue };
         let weight = 1.0 / languages.len() as f32;
@@ -282,12 +282,12 @@ const CLASSES: [u8; 256] = {
 };
 
 /// The words of a text.
-struct Words<'t> {
+struct WordReader<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl Words<'_> {
+impl WordReader<'_> {
     /// The next word of letters that can be a function word, up to any word that has other characters.
     fn next_plain(&mut self, table: &Table) -> Option<Range<usize>> {
         let bytes = self.text.as_bytes();

@@ -113,7 +113,7 @@ impl Split {
         self.words.reserve(within.len() + within.len() / 4 + 16);
         let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
         let start = self.words.len();
-        let mut words = Words { text: std::mem::take(&mut self.words), start, spaced };
+        let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, spaced };
         loop {
             words.begin();
             let from = splitter.at;
@@ -203,7 +203,7 @@ enum End {
 
 impl Splitter<'_, '_> {
     /// Reads up to the end of a sentence, after its punctuation; `None` at the end of the text.
-    fn read(&mut self, words: &mut Words) -> Option<End> {
+    fn read(&mut self, words: &mut SentenceWords) -> Option<End> {
         let from = self.at;
         let mut before = ' ';
         loop {
@@ -292,7 +292,7 @@ impl Splitter<'_, '_> {
     }
 
     /// Skips a fenced block or inline code after its first backtick.
-    fn skip_code(&mut self, rest: &str, words: &mut Words) {
+    fn skip_code(&mut self, rest: &str, words: &mut SentenceWords) {
         let (fence, within) = match rest.starts_with("```") {
             true => ("```", rest),
             false => ("`", rest.split('\n').next().unwrap_or_default()),
@@ -308,7 +308,7 @@ impl Splitter<'_, '_> {
     }
 
     /// Skips a quotation in single quotes. Unlike an apostrophe, its end is followed by no letter.
-    fn skip_single_quotation(&mut self, after: &str, words: &mut Words) {
+    fn skip_single_quotation(&mut self, after: &str, words: &mut SentenceWords) {
         let within = quotable(after);
         let ends = |at: usize| !within.get(at..).is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
         let mut quotes = within.match_indices(['\'', '\u{2019}']).map(|(at, quote)| at + quote.len());
@@ -319,7 +319,7 @@ impl Splitter<'_, '_> {
     }
 
     /// Skips a quotation. It ends the sentence if its own punctuation does.
-    fn skip_quotation(&mut self, after: &str, closing: char, words: &mut Words) -> Option<End> {
+    fn skip_quotation(&mut self, after: &str, closing: char, words: &mut SentenceWords) -> Option<End> {
         let Some(length) = quotation(after, closing) else {
             words.end_word();
             return None;
@@ -377,14 +377,14 @@ fn is_word(c: char) -> bool {
 }
 
 /// The words of the sentence that is read, after those of the sentences before it.
-struct Words {
+struct SentenceWords {
     text: String,
     /// Where the sentence begins.
     start: usize,
     spaced: bool,
 }
 
-impl Words {
+impl SentenceWords {
     /// Begins a sentence at `start`.
     fn begin(&mut self) {
         self.text.truncate(self.start);

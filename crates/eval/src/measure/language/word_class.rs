@@ -204,7 +204,7 @@ pub(super) enum Entries {
 
 /// The surroundings that an entry must have in a text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Form {
+struct EntryForm {
     /// Without its signs.
     word: String,
     /// Letters may follow.
@@ -217,8 +217,8 @@ struct Form {
 }
 
 #[derive(Debug)]
-struct Entry {
-    form: Form,
+struct ClassEntry {
+    form: EntryForm,
     classes: WordClasses,
     value: u8,
     /// The entry is also there in lower case.
@@ -228,7 +228,7 @@ struct Entry {
 /// The closed classes of a language.
 #[derive(Debug)]
 pub(crate) struct Table {
-    entries: Vec<Entry>,
+    entries: Vec<ClassEntry>,
     spellings: Occurrences,
     /// By spelling, its entry, which may have several.
     entry: Vec<usize>,
@@ -243,7 +243,7 @@ impl Table {
     /// # Errors
     /// The file has an unknown class, or too many entries for an automaton.
     pub(super) fn new(file: &ClassesFile, spaced: bool) -> Result<Table, String> {
-        let mut forms: BTreeMap<Form, (WordClasses, u8)> = BTreeMap::new();
+        let mut forms: BTreeMap<EntryForm, (WordClasses, u8)> = BTreeMap::new();
         for (name, entries) in file {
             let class = WordClass::ALL.iter().find(|class| class.as_str() == name);
             let classes = match class {
@@ -257,7 +257,7 @@ impl Table {
             };
             for (value, list) in (first..).zip(lists) {
                 for entry in list.split('|') {
-                    let (of, known) = forms.entry(Form::of(entry)).or_default();
+                    let (of, known) = forms.entry(EntryForm::of(entry)).or_default();
                     (*of, *known) = (of.with(classes), value.max(*known));
                 }
             }
@@ -271,15 +271,13 @@ impl Table {
         let is_plain = |word: &str| forms.keys().any(|form| !form.as_written && form.word == word);
         let has_lower: Vec<bool> =
             forms.keys().map(|form| form.as_written && is_plain(&form.word.to_lowercase())).collect();
-        let entries = forms.into_iter().zip(has_lower).map(|((form, (classes, value)), has_lower)| Entry {
-            form,
-            classes,
-            value,
-            has_lower,
-        });
-        let entries: Vec<Entry> = entries.collect();
+        let entries = forms
+            .into_iter()
+            .zip(has_lower)
+            .map(|((form, (classes, value)), has_lower)| ClassEntry { form, classes, value, has_lower });
+        let entries: Vec<ClassEntry> = entries.collect();
         // Abbreviations of two letters are words as well: "So.", "Do.".
-        let name = |entry: &Entry| entry.form.word.trim_end_matches('.').to_lowercase();
+        let name = |entry: &ClassEntry| entry.form.word.trim_end_matches('.').to_lowercase();
         let is_short = |word: &str| word.ends_with('.') && word.chars().count() < 4;
         let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
@@ -298,7 +296,7 @@ impl Table {
 
     /// The words of closed classes in `text`.
     pub(crate) fn places(&self, text: &str) -> Places {
-        let mut found: Vec<(Range<usize>, usize, &Entry)> = Vec::new();
+        let mut found: Vec<(Range<usize>, usize, &ClassEntry)> = Vec::new();
         self.spellings.find_each(text, |spelling, at| {
             let entry = self.entry.get(spelling).and_then(|nth| self.entries.get(*nth));
             let held = entry.and_then(|entry| Some((entry, entry.form.end(text, at.clone(), self.spaced)?)));
@@ -358,7 +356,7 @@ impl Table {
     }
 }
 
-impl Entry {
+impl ClassEntry {
     /// The word of the entry, if it is a single one without a dot.
     fn single(&self) -> Option<&str> {
         Some(&*self.form.word).filter(|word| !word.contains([' ', '.']))
@@ -372,15 +370,15 @@ impl Entry {
     }
 }
 
-impl Form {
-    fn of(entry: &str) -> Form {
+impl EntryForm {
+    fn of(entry: &str) -> EntryForm {
         let (word, is_name) = without(entry, str::strip_prefix, "+");
         let (word, begins_clause) = without(word, str::strip_prefix, "^");
         let (word, as_written) = without(word, str::strip_prefix, "=");
         let (word, before_number) = without(word, str::strip_suffix, " <n>");
         let (word, open) = without(word, str::strip_suffix, "*");
         let word = if as_written { word.to_owned() } else { word.to_lowercase() };
-        Form { word, open, before_number, begins_clause, as_written, is_name }
+        EntryForm { word, open, before_number, begins_clause, as_written, is_name }
     }
 
     /// How many conditions it has in addition to its letters.

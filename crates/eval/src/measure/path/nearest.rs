@@ -35,7 +35,7 @@ pub(super) struct Edge {
 
 /// A node; edges lead to it from earlier ones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct GraphNode {
     pub incoming: Vec<Edge>,
     /// A reference may end here.
     pub is_end: bool,
@@ -46,7 +46,7 @@ pub(super) struct Node {
 /// References as the paths from the first node to end nodes.
 #[derive(Clone, Debug)]
 pub(super) struct References {
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     /// Outgoing edges of each node.
     leaving: Vec<usize>,
 }
@@ -81,7 +81,7 @@ fn cell(cost: i64, length: i64) -> i64 {
 }
 
 /// The cells of one node: positions `first..first + cells.len()` in the path.
-struct Row {
+struct CostRow {
     first: usize,
     cells: Vec<i64>,
 }
@@ -114,7 +114,7 @@ struct EditWeights {
 impl References {
     /// A graph of one node, where every reference begins.
     pub(super) fn new() -> References {
-        References { nodes: vec![Node::default()], leaving: vec![0] }
+        References { nodes: vec![GraphNode::default()], leaving: vec![0] }
     }
 
     /// Adds a node with edges from earlier ones; returns its index.
@@ -128,7 +128,7 @@ impl References {
                 *leaving += 1;
             }
         }
-        self.nodes.push(Node { incoming, is_end: false, depth });
+        self.nodes.push(GraphNode { incoming, is_end: false, depth });
         self.leaving.push(0);
         self.nodes.len() - 1
     }
@@ -207,7 +207,7 @@ impl References {
     }
 
     fn cells(&self, path: usize, band: usize) -> usize {
-        let of = |i: usize, node: &Node| {
+        let of = |i: usize, node: &GraphNode| {
             let (first, last) = self.band_of(i, path, band);
             (last + 1).saturating_sub(first).saturating_mul(node.incoming.len().max(1))
         };
@@ -218,7 +218,7 @@ impl References {
     fn pass(&self, path: &[Code], band: usize, ratio: Ratio) -> Option<(i64, NearestReference)> {
         let weights = ratio.weights();
         let mut leaving = self.leaving.clone();
-        let mut rows: Vec<Option<Row>> = Vec::with_capacity(self.nodes.len());
+        let mut rows: Vec<Option<CostRow>> = Vec::with_capacity(self.nodes.len());
         let mut spare: Vec<Vec<i64>> = Vec::new();
         let mut best = UNREACHED / 2;
         for (i, node) in self.nodes.iter().enumerate() {
@@ -229,7 +229,7 @@ impl References {
             if let (0, Some(begin)) = (i, cells.first_mut()) {
                 *begin = 0;
             }
-            let mut row = Row { first, cells };
+            let mut row = CostRow { first, cells };
             for edge in &node.incoming {
                 let from = rows.get_mut(edge.from);
                 if let Some(before) = from.as_ref().and_then(|row| row.as_ref()) {
@@ -258,13 +258,19 @@ impl References {
     }
 }
 
-impl Row {
+impl CostRow {
     fn at(&self, position: usize) -> Option<i64> {
         self.cells.get(position.checked_sub(self.first)?).copied()
     }
 
     /// Relaxes one incoming edge.
-    fn relax(&mut self, before: &Row, label: &Label, path: &[Code], EditWeights { edit, gain }: EditWeights) {
+    fn relax(
+        &mut self,
+        before: &CostRow,
+        label: &Label,
+        path: &[Code],
+        EditWeights { edit, gain }: EditWeights,
+    ) {
         let (met, other) = (cell(-gain, 1), cell(edit - gain, 1));
         let cost = |is_met: bool| if is_met { met } else { other };
         match label {
@@ -283,7 +289,7 @@ impl Row {
 
     /// Takes the minimum with the cells `by` positions earlier in the row `before`; `cost` is
     /// called with the token before each cell's position.
-    fn shift(&mut self, before: &Row, by: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
+    fn shift(&mut self, before: &CostRow, by: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
         let start = self.first.max(before.first + by);
         let Some(own) = self.cells.get_mut(start - self.first..) else { return };
         let from = before.cells.get(start - by - before.first..).unwrap_or(&[]);

@@ -92,7 +92,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
 }
 
 /// A call, or a plan that is written as the arguments of one.
-struct Step<'a> {
+struct FlaggedStep<'a> {
     wrote: Option<Idx>,
     at: Idx,
     name: &'a str,
@@ -105,7 +105,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     let planned = agent.plans.iter().take(MAX_STEPS).filter(|(_, plan)| plan.text.starts_with('{'));
     let planned = planned.filter_map(|(at, plan)| {
         let flags = flags(&json_keys::parse(&plan.text)?);
-        Some(Step { wrote: Some(*at), at: *at, name: "the plan", text: &plan.text, flags })
+        Some(FlaggedStep { wrote: Some(*at), at: *at, name: "the plan", text: &plan.text, flags })
     });
     let results = OnceCell::new();
     let called = agent.calls.iter().take(MAX_STEPS).filter_map(|&c| {
@@ -119,14 +119,14 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         {
             return None;
         }
-        Some(Step { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
+        Some(FlaggedStep { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
     });
-    let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
+    let steps: Vec<FlaggedStep<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
     // The position of a property, and what excludes it or leaves it open, is read in English.
     if steps.is_empty() || Language::detected(task, None, memo) != Some(Language::English) {
         return None;
     }
-    let request = Request::of(task);
+    let request = RequestTokens::of(task);
     let flags: usize = steps.iter().map(|step| step.flags.len()).sum();
     if !memo.budget.spend(request.0.len() * flags) {
         return None;
@@ -136,7 +136,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         let (key, value) = step.flags.iter().find(contradicts)?;
         Some((step, key, *value))
     })?;
-    let corrects = |other: &Step<'_>| {
+    let corrects = |other: &FlaggedStep<'_>| {
         other.name == step.name && other.flags.iter().any(|(k, v)| k == key && *v != value)
     };
     if steps.iter().any(corrects) {
@@ -205,10 +205,10 @@ fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call
 }
 
 /// The words of a request in lower case, each with whether a mark follows it.
-struct Request(Vec<(String, bool)>);
+struct RequestTokens(Vec<(String, bool)>);
 
-impl Request {
-    fn of(task: &str) -> Request {
+impl RequestTokens {
+    fn of(task: &str) -> RequestTokens {
         let word = |piece: &str| {
             let bare = piece.trim_matches(|c: char| !c.is_alphanumeric());
             let marked = piece.trim_start_matches(|c: char| !c.is_alphanumeric()).len() > bare.len();
@@ -216,7 +216,7 @@ impl Request {
         };
         let lower = task.to_lowercase();
         // "pet-friendly" and "non-stop" are two words of a name.
-        Request(lower.split([' ', '\n', '\t', '-']).filter(|p| !p.is_empty()).map(word).collect())
+        RequestTokens(lower.split([' ', '\n', '\t', '-']).filter(|p| !p.is_empty()).map(word).collect())
     }
 
     /// The value that the request demands of the flag `key`, if it demands one.
@@ -269,7 +269,7 @@ mod tests {
     use crate::recognise::RecordedPlan;
 
     fn wants(task: &str, key: &str) -> Option<bool> {
-        Request::of(task).wants(key)
+        RequestTokens::of(task).wants(key)
     }
 
     #[test]

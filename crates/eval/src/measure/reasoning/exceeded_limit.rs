@@ -55,7 +55,7 @@ const SOMETIMES: WordClasses = classes!(Condition Exception);
 const APPROVED: WordClasses = classes!(Confirmation Barrier);
 
 #[derive(Clone, PartialEq, Debug)]
-enum Unit {
+enum LimitUnit {
     Money,
     Percent,
     /// The stem of the noun after the number.
@@ -63,9 +63,9 @@ enum Unit {
 }
 
 #[derive(Debug)]
-struct Limit {
+struct StatedLimit {
     most: f64,
-    unit: Unit,
+    unit: LimitUnit,
     /// The stems of its sentence, and the actions of those that are verbs.
     about: Vec<String>,
     actions: Vec<Action>,
@@ -75,9 +75,9 @@ struct Limit {
 }
 
 /// The limits of instructions, read once per trace.
-struct Limits(Vec<Limit>);
+struct Limits(Vec<StatedLimit>);
 
-fn limits(text: &str, memo: &Memo) -> Option<Vec<Limit>> {
+fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
     numbers::has_digit(text).then_some(())?;
     let language = Language::detected(text, None, memo)?;
     let words = language.places(text, memo);
@@ -98,7 +98,7 @@ struct Sentence<'t> {
 }
 
 impl Sentence<'_> {
-    fn limits(&self) -> Vec<Limit> {
+    fn limits(&self) -> Vec<StatedLimit> {
         let is_sometimes = |place: &Place| {
             place.classes.has_any(SOMETIMES)
                 || place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
@@ -124,7 +124,7 @@ impl Sentence<'_> {
             let sentence = self.text.trim().to_owned();
             let of_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
             let (about, actions) = (about.clone(), actions.clone());
-            Some(Limit { most: n.value, unit, about, actions, of_share, sentence })
+            Some(StatedLimit { most: n.value, unit, about, actions, of_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
     }
@@ -157,7 +157,7 @@ impl Sentence<'_> {
         Some(found.value)
     }
 
-    fn unit_of(&self, n: &Number) -> Option<Unit> {
+    fn unit_of(&self, n: &Number) -> Option<LimitUnit> {
         let before = self.text.get(..n.start)?.trim_end();
         let after = self.text.get(n.end..)?.trim_start();
         let sign_before = before.chars().next_back().map(String::from);
@@ -168,14 +168,14 @@ impl Sentence<'_> {
             [sign_before, word_before, Some(word.to_owned()), sign.map(String::from)].into_iter().flatten();
         let begins = || !self.language.is_spaced() && currency::all().any(|name| after.starts_with(name));
         if beside.any(|word| is_money(&word)) || begins() {
-            return Some(Unit::Money);
+            return Some(LimitUnit::Money);
         }
         let at = self.start + self.text.len() - after.len();
         let is_share = |place: &Place| place.at.start == at && place.classes.has(WordClass::Share);
         if sign == Some('%') || self.words.iter().any(is_share) {
-            return Some(Unit::Percent);
+            return Some(LimitUnit::Percent);
         }
-        (!word.is_empty()).then(|| Unit::Of(stems(word).next().unwrap_or_else(|| lowercase(word))))
+        (!word.is_empty()).then(|| LimitUnit::Of(stems(word).next().unwrap_or_else(|| lowercase(word))))
     }
 }
 
@@ -203,7 +203,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
 }
 
 /// The finding on a call whose amount is above every limit that is about it.
-fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[Limit]) -> Option<(Idx, Finding)> {
+fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
     let words = identifier_words(&call.name);
     if ToolPurpose::of_call(trace, memo, call).is_query() || is_of_kind("prepares", &words) {
@@ -222,7 +222,7 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[Limit]) -> Option<(Idx,
 }
 
 /// Whether a call is in another currency than the limit, or passes an approval.
-fn is_lifted(call: &Call, limit: &Limit) -> bool {
+fn is_lifted(call: &Call, limit: &StatedLimit) -> bool {
     let arguments = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
     arguments.take(MAX_ARGUMENTS).any(|(key, value)| {
         let words = identifier_words(key);
@@ -231,7 +231,7 @@ fn is_lifted(call: &Call, limit: &Limit) -> bool {
             let word = lowercase(word);
             currency::of(&word).map_or(word, str::to_owned)
         };
-        let is_currency = limit.unit == Unit::Money && words.iter().any(|word| word == "currency");
+        let is_currency = limit.unit == LimitUnit::Money && words.iter().any(|word| word == "currency");
         let is_sign = |c: char| c.is_whitespace() || c.is_ascii_digit() || matches!(c, ',' | '.');
         let is_same = |own: &str| limit.sentence.split(is_sign).any(|word| of(word) == of(own));
         let is_other = is_currency && value.as_str().is_some_and(|own| !is_same(own));
@@ -241,7 +241,7 @@ fn is_lifted(call: &Call, limit: &Limit) -> bool {
 
 /// Whether a limit is about what a tool does: its sentence has the action, where that is one of its own, or else
 /// what it is done to.
-fn is_about(words: &[String], limit: &Limit) -> bool {
+fn is_about(words: &[String], limit: &StatedLimit) -> bool {
     use Action::{Cancel, Delete, Pay, Refund, Return, Send, Transfer};
     let has = |word: &str| {
         let alike = |known: &String| {
@@ -250,7 +250,7 @@ fn is_about(words: &[String], limit: &Limit) -> bool {
         };
         limit.about.iter().any(alike)
     };
-    if limit.unit == Unit::Percent && limit.of_share && names::has(words, WordClass::Share) {
+    if limit.unit == LimitUnit::Percent && limit.of_share && names::has(words, WordClass::Share) {
         return true;
     }
     let own = |word: &&String| {
@@ -267,15 +267,15 @@ fn is_about(words: &[String], limit: &Limit) -> bool {
 }
 
 /// Whether such a name is that of an amount in this unit.
-fn is_of(words: &[String], unit: &Unit) -> bool {
+fn is_of(words: &[String], unit: &LimitUnit) -> bool {
     let is_share = names::has(words, WordClass::Share);
     match unit {
-        Unit::Money => {
+        LimitUnit::Money => {
             let is_amount = names::has(words, WordClass::Amount);
             (is_amount || words.iter().any(|word| currency::of(word).is_some())) && !is_share
         }
-        Unit::Percent => is_share,
-        Unit::Of(noun) => words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun)),
+        LimitUnit::Percent => is_share,
+        LimitUnit::Of(noun) => words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun)),
     }
 }
 
@@ -284,7 +284,7 @@ fn scale(words: &[String]) -> f64 {
 }
 
 /// The amount of a call in this unit, as it is written and as a number.
-fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f64)> {
+fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(String, f64)> {
     let arguments = call.parsed.as_deref()?.as_object()?;
     let passed = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let words = identifier_words(key);
@@ -296,7 +296,7 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f6
         return Some(only.clone());
     }
     // Without an amount among its arguments, the result says what was moved.
-    let result = call.result.as_ref().filter(|_| passed.is_empty() && *unit == Unit::Money)?;
+    let result = call.result.as_ref().filter(|_| passed.is_empty() && *unit == LimitUnit::Money)?;
     let parsed = Structure::of(result, conduct.memo)?;
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
     // `order_total` of a refund is the amount of the order.
@@ -310,7 +310,7 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &Unit) -> Option<(String, f6
 }
 
 /// The field of the only amount, and its value.
-fn only_amount<'f>(fields: impl Iterator<Item = &'f Field>, unit: &Unit) -> Option<(&'f Field, f64)> {
+fn only_amount<'f>(fields: impl Iterator<Item = &'f Field>, unit: &LimitUnit) -> Option<(&'f Field, f64)> {
     let of_unit = fields.filter(|field| is_of(&field.name, unit));
     let mut amounts = of_unit.filter_map(|field| Some((field, field.number()? * scale(&field.name))));
     amounts.next().filter(|_| amounts.next().is_none())
@@ -331,7 +331,7 @@ fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f6
         let records = &structure.0.as_ref()?.records;
         conduct.memo.budget.spend(1 + records.len()).then_some(())?;
         let mut named = records.iter().filter(|record| record.fields.iter().any(|of| of.shown() == id));
-        let (field, number) = only_amount(named.next()?.fields.iter(), &Unit::Money)?;
+        let (field, number) = only_amount(named.next()?.fields.iter(), &LimitUnit::Money)?;
         Some((format!("{id}, of which a result gives {}", field_of("the", field)), number))
     })
 }

@@ -41,13 +41,13 @@ const EXCLUDE: WordClasses =
     classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
 
 /// What the user said.
-struct Request {
+struct RequestText {
     words: String,
     text: String,
     language: Option<Language>,
 }
 
-impl Request {
+impl RequestText {
     /// Whether the request asks for a value: it has its words, and none before them excludes it.
     fn names(&self, value: &str) -> bool {
         let is_spaced = value.is_ascii() || value.chars().all(|c| !is_unspaced(c));
@@ -99,7 +99,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             let request = request.get_or_insert_with(|| {
                 let text = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
                 let language = Language::detected(&text, None, memo);
-                Request { words: words_of(&text), text, language }
+                RequestText { words: words_of(&text), text, language }
             });
             let fields: usize = rows.iter().map(|row| row.fields.len()).sum();
             if !memo.budget.spend(fields * (1 + bytes / BYTES_PER_STEP)) {
@@ -197,7 +197,7 @@ where
 /// The value that the request names of another row than the chosen one, and the chosen one's value in its place; if
 /// that row has all that the request names of the chosen one.
 fn better<'r>(
-    request: &Request,
+    request: &RequestText,
     chosen: &'r Record,
     rows: &[&'r Record],
 ) -> Option<(&'r Field, Option<&'r Field>)> {

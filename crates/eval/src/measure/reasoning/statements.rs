@@ -194,15 +194,15 @@ fn push_word(out: &mut String, word: &str) {
 }
 
 /// The words of a text, read once per trace.
-pub(super) struct Words(String);
+pub(super) struct LowercaseWords(String);
 
-impl Words {
-    pub(super) fn of(text: &str, memo: &Memo) -> Rc<Words> {
-        memo.of_content(text, || Words(words_of(text)))
+impl LowercaseWords {
+    pub(super) fn of(text: &str, memo: &Memo) -> Rc<LowercaseWords> {
+        memo.of_content(text, || LowercaseWords(words_of(text)))
     }
 }
 
-impl Deref for Words {
+impl Deref for LowercaseWords {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0

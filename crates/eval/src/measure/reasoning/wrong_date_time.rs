@@ -80,7 +80,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if task.len() > 2 * MAX_TASK {
         return None;
     }
-    let request = Request { trace, memo, agent, task, proposed, calls };
+    let request = DateRequest { trace, memo, agent, task, proposed, calls };
     let other = || match language? {
         Language::English => request.of_another_moment(),
         language => request.of_another_weekday(language),
@@ -91,7 +91,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
-struct Request<'a> {
+struct DateRequest<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     agent: &'a Agent,
@@ -127,7 +127,7 @@ impl RequestedDay {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> DateRequest<'a> {
     fn of_another_moment(&self) -> Option<SwappedEnds<'a>> {
         if !may_name_moment(self.task) {
             return None;

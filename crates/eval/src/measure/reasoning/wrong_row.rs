@@ -21,7 +21,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use super::statements::{Words, contains_words, words_of};
+use super::statements::{LowercaseWords, contains_words, words_of};
 use super::{dates, local_dates};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
@@ -75,7 +75,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     actions.peek()?;
     // Most actions pass no value of a row, and then the request is not read.
     let request = OnceCell::new();
-    let request = || request.get_or_init(|| Request::of(conduct, task, &calls)).as_ref();
+    let request = || request.get_or_init(|| RowRequest::of(conduct, task, &calls)).as_ref();
     actions.find_map(|call| {
         let (meant, passed) = other_row(&calls, call, memo, request)?;
         if Language::detected(task, None, memo).is_none_or(|language| !language.is_spaced()) {
@@ -103,7 +103,7 @@ fn speaks_of_others(task: &str, language: Language, memo: &Memo) -> bool {
     })
 }
 
-struct Request<'a> {
+struct RowRequest<'a> {
     task: &'a str,
     language: Language,
     /// The words of the task and of the user's replies, and those of the replies alone.
@@ -112,7 +112,7 @@ struct Request<'a> {
     /// The words of the texts that the user replied to.
     turns: Vec<String>,
     /// The words of the answer.
-    answer: Rc<Words>,
+    answer: Rc<LowercaseWords>,
     calls: &'a [&'a Call],
     memo: &'a Memo,
 }
@@ -122,7 +122,7 @@ fn other_row<'r>(
     calls: &[&Call],
     call: &Call,
     memo: &Memo,
-    request: impl Fn() -> Option<&'r Request<'r>>,
+    request: impl Fn() -> Option<&'r RowRequest<'r>>,
 ) -> Option<(String, String)> {
     let passed = values(call);
     let earlier = calls.iter().filter(|other| other.start < call.start && other.result.is_some());
@@ -161,15 +161,15 @@ fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
     having.next().filter(|_| having.next().is_none()).copied()
 }
 
-impl<'a> Request<'a> {
+impl<'a> RowRequest<'a> {
     /// `None` if the request is about something else, or too long.
-    fn of(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<Request<'a>> {
+    fn of(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<RowRequest<'a>> {
         let Conduct { trace, memo, agent, .. } = *conduct;
         let replies = Replies::of(trace, memo);
         let replied: Vec<(Idx, &Text)> =
             agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
         let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
-        let asked = Words::of(task, memo).to_string() + &answers.concat();
+        let asked = LowercaseWords::of(task, memo).to_string() + &answers.concat();
         let language = Language::detected(task, None, memo).unwrap_or(Language::English);
         let is_of_others = speaks_of_others(task, language, memo)
             || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
@@ -179,8 +179,8 @@ impl<'a> Request<'a> {
         let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
         let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
         memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4).then_some(())?;
-        let answer = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
-        Some(Request { task, language, asked, answers, turns, answer, calls, memo })
+        let answer = LowercaseWords::of(agent.answer.as_deref().unwrap_or_default(), memo);
+        Some(RowRequest { task, language, asked, answers, turns, answer, calls, memo })
     }
 
     /// The same of a row that has the value, which the call passes after a lookup.

@@ -34,7 +34,7 @@ const MANY_FIELDS: usize = 16;
 type Member<'a> = (Cow<'a, str>, Node<'a>);
 
 /// Reads one result.
-pub(super) struct Reader<'n> {
+pub(super) struct RecordReader<'n> {
     records: Records,
     names: &'n KeyNames,
     /// The keys of the objects that are being read, by the addresses of their names.
@@ -54,14 +54,19 @@ struct Place<'v> {
     nested: usize,
 }
 
-impl<'n> Reader<'n> {
+impl<'n> RecordReader<'n> {
     /// `None` if the text has no structure.
     pub(super) fn read(text: &str, names: &'n KeyNames) -> Option<Records> {
-        let mut reader =
-            Reader { records: Records::default(), names, keys: Vec::new(), recurs: false, from_tree: false };
+        let mut reader = RecordReader {
+            records: Records::default(),
+            names,
+            keys: Vec::new(),
+            recurs: false,
+            from_tree: false,
+        };
         let mut is_read = reader.read_whole(text);
         if reader.recurs {
-            reader = Reader { records: Records::default(), from_tree: true, ..reader };
+            reader = RecordReader { records: Records::default(), from_tree: true, ..reader };
             is_read = reader.read_whole(text);
         }
         is_read.then_some(reader.records)
@@ -257,82 +262,82 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
 }
 
 /// False if the text is no JSON, or if a key may recur.
-fn read_parsing(text: &str, reader: &mut Reader<'_>, place: Place<'_>) -> bool {
+fn read_parsing(text: &str, reader: &mut RecordReader<'_>, place: Place<'_>) -> bool {
     let mut json = serde_json::Deserializer::from_str(text);
     Value { reader, place, first: None }.deserialize(&mut json).is_ok() && json.end().is_ok()
 }
 
 /// What a value is for the list that contains it.
-enum Item {
+enum ListItem {
     Number(f64),
     Other,
 }
 
 /// Adds one value of JSON to the records. Depth is bounded by the parser.
 struct Value<'r, 'n, 'v, 'de> {
-    reader: &'r mut Reader<'n>,
+    reader: &'r mut RecordReader<'n>,
     place: Place<'v>,
     /// Where a list is put that is not to be added yet: the first one of a list, whose form depends on the others.
     first: Option<&'r mut Option<Node<'de>>>,
 }
 
 impl Value<'_, '_, '_, '_> {
-    fn add_number(self, number: f64, written: impl FnOnce() -> String) -> Item {
+    fn add_number(self, number: f64, written: impl FnOnce() -> String) -> ListItem {
         self.reader.add_number(number, written, self.place);
-        Item::Number(number)
+        ListItem::Number(number)
     }
 
-    fn add_text<E: Error>(self, text: &str, may_have_lines: bool) -> Result<Item, E> {
+    fn add_text<E: Error>(self, text: &str, may_have_lines: bool) -> Result<ListItem, E> {
         self.reader.add_text(text, may_have_lines, self.place);
         unless_recurring(self.reader)
     }
 }
 
-fn unless_recurring<E: Error>(reader: &Reader<'_>) -> Result<Item, E> {
-    if reader.recurs { Err(E::custom("a key recurs")) } else { Ok(Item::Other) }
+fn unless_recurring<E: Error>(reader: &RecordReader<'_>) -> Result<ListItem, E> {
+    if reader.recurs { Err(E::custom("a key recurs")) } else { Ok(ListItem::Other) }
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_, 'de> {
-    type Value = Item;
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Item, D::Error> {
+    type Value = ListItem;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<ListItem, D::Error> {
         d.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
-    type Value = Item;
+    type Value = ListItem;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
-    fn visit_unit<E>(self) -> Result<Item, E> {
-        Ok(Item::Other)
+    fn visit_unit<E>(self) -> Result<ListItem, E> {
+        Ok(ListItem::Other)
     }
-    fn visit_bool<E>(self, is: bool) -> Result<Item, E> {
+    fn visit_bool<E>(self, is: bool) -> Result<ListItem, E> {
         self.reader.add_flag(is, self.place);
-        Ok(Item::Other)
+        Ok(ListItem::Other)
     }
-    fn visit_i64<E>(self, n: i64) -> Result<Item, E> {
+    fn visit_i64<E>(self, n: i64) -> Result<ListItem, E> {
         Ok(self.add_number(n as f64, || n.to_string()))
     }
-    fn visit_u64<E>(self, n: u64) -> Result<Item, E> {
+    fn visit_u64<E>(self, n: u64) -> Result<ListItem, E> {
         Ok(self.add_number(n as f64, || n.to_string()))
     }
-    fn visit_f64<E>(self, n: f64) -> Result<Item, E> {
+    fn visit_f64<E>(self, n: f64) -> Result<ListItem, E> {
         Ok(self.add_number(n, || Node::Float(n).to_json()))
     }
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Item, E> {
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<ListItem, E> {
         // It has no escapes, and so no ends of lines.
         self.add_text(text, false)
     }
-    fn visit_str<E: Error>(self, text: &str) -> Result<Item, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<ListItem, E> {
         self.add_text(text, true)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Item, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ListItem, A::Error> {
         let Value { reader, place, first } = self;
         if let Some(first) = first {
             *first = Some(Node::List(rest(&mut seq)?));
-            return Ok(Item::Other);
+            return Ok(ListItem::Other);
         }
         let place = Place { list: reader.records.add_list(place.name, 0, false), ..place };
         let (mut numbers, mut len, mut row) = (Vec::new(), 0, None);
@@ -340,7 +345,7 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
             let first = (len == 0).then_some(&mut row);
             let Some(item) = seq.next_element_seed(Value { reader, place, first })? else { break };
             len += 1;
-            if let Item::Number(number) = item {
+            if let ListItem::Number(number) = item {
                 numbers.push(number);
             }
             if let Some(row) = row.take() {
@@ -353,10 +358,10 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
             aggregate(&mut reader.records.of_lists, &numbers);
         }
         reader.records.complete_list(place.list, len, numbers.len() == len);
-        Ok(Item::Other)
+        Ok(ListItem::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Item, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ListItem, A::Error> {
         let Value { reader, place, .. } = self;
         let fields = reader.records.records.last().map_or(0, |record| record.fields.len());
         let at = reader.add_object(place, fields.clamp(FEW_FIELDS, MANY_FIELDS));
@@ -376,7 +381,7 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
             map.next_value_seed(Value { reader, place, first: None })?;
         }
         reader.keys.truncate(from);
-        Ok(Item::Other)
+        Ok(ListItem::Other)
     }
 }
 
@@ -471,10 +476,11 @@ mod tests {
             let names = KeyNames::default();
             let expected = {
                 let (records, keys) = (Records::default(), Vec::new());
-                let mut reader = Reader { records, names: &names, keys, recurs: false, from_tree: true };
+                let mut reader =
+                    RecordReader { records, names: &names, keys, recurs: false, from_tree: true };
                 reader.read_whole(&text).then_some(reader.records)
             };
-            let found = Reader::read(&text, &names);
+            let found = RecordReader::read(&text, &names);
             let shown = |of: &Option<Records>| {
                 let of = of.as_ref();
                 of.map(|of| format!("{:?} {:?} {:?} {}", of.records, of.lists, of.of_lists, of.fields))
@@ -491,6 +497,6 @@ mod tests {
         for _ in 0..MAX_NESTED + 1 {
             text = format!("{}{}{}", "[".repeat(120), serde_json::Value::String(text), "]".repeat(120));
         }
-        assert!(Reader::read(&text, &KeyNames::default()).is_some());
+        assert!(RecordReader::read(&text, &KeyNames::default()).is_some());
     }
 }

@@ -26,13 +26,13 @@ pub(super) const ROOT: u32 = 2;
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SchemaNode>,
     problem: Option<String>,
 }
 
 /// One schema or subschema.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SchemaNode {
     pub(super) rules: Vec<SchemaRule>,
     /// OpenAPI's keyword for "or null", which generators of schemas use.
     pub(super) nullable: bool,
@@ -207,7 +207,7 @@ impl Schema {
 
 struct Compiler<'d> {
     document: &'d Value,
-    nodes: Vec<Node>,
+    nodes: Vec<SchemaNode>,
     todo: Vec<(u32, &'d Value)>,
     /// By the address of the value in the document.
     known: HashMap<*const Value, u32>,
@@ -226,7 +226,7 @@ impl<'d> Compiler<'d> {
             self.unusable(|| format!("it has more than {MAX_NODES} subschemas"));
             return UNCLEAR;
         }
-        self.nodes.push(Node { rules, ..Node::default() });
+        self.nodes.push(SchemaNode { rules, ..SchemaNode::default() });
         self.nodes.len() as u32 - 1
     }
 

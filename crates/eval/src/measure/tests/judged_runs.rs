@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::value_runs::{Run, trace};
+use super::value_runs::{ValueRun, trace};
 use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::{Answer, Measurement, Opinion, Settings, Unmeasured, Usage, catalog};
 use crate::propagate::{Policies, Policy, propagate};
@@ -22,7 +22,7 @@ const METRICS: [&str; 2] = ["gpa.goal_fulfillment", "gpa.logical_consistency"];
 
 #[derive(Deserialize)]
 struct JudgedRun {
-    run: Run,
+    run: ValueRun,
     /// By metric.
     answers: BTreeMap<String, Value>,
 }
@@ -121,7 +121,7 @@ fn score_judged_runs() {
 #[test]
 #[ignore = "writes the questions about the runs of the file RUNS to the folder QUESTIONS"]
 fn write_questions() {
-    let runs: Vec<Run> =
+    let runs: Vec<ValueRun> =
         serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
     let folder = std::env::var("QUESTIONS").unwrap();
     for (at, run) in runs.iter().enumerate() {

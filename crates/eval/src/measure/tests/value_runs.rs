@@ -16,7 +16,7 @@ use crate::recognise::AgentTrace;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Run {
+pub(super) struct ValueRun {
     pub(super) name: String,
     task: String,
     #[serde(default)]
@@ -39,18 +39,18 @@ pub(super) struct Run {
 enum RunStep {
     /// The name of a tool, its arguments and its result.
     Call(String, Value, Value),
-    Turn(Turn),
+    Turn(RunTurn),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Turn {
+enum RunTurn {
     User(String),
     Says(String),
     Retrieves(String),
 }
 
-fn script(run: &Run) -> Script {
+fn script(run: &ValueRun) -> Script {
     let tools: Vec<&str> = run.tools.iter().map(String::as_str).collect();
     let asked = Script::new(&run.task).tools(&tools);
     let asked = run.system.iter().fold(asked, |script, text| script.system(text));
@@ -61,15 +61,15 @@ fn script(run: &Run) -> Script {
         RunStep::Call(name, arguments, result) => {
             script.calls("", &[(name, &arguments.to_string())]).returns(&result.to_string())
         }
-        RunStep::Turn(Turn::User(text)) => script.user(text),
-        RunStep::Turn(Turn::Says(text)) => script.says(text),
-        RunStep::Turn(Turn::Retrieves(text)) => script.retrieves(text),
+        RunStep::Turn(RunTurn::User(text)) => script.user(text),
+        RunStep::Turn(RunTurn::Says(text)) => script.says(text),
+        RunStep::Turn(RunTurn::Retrieves(text)) => script.retrieves(text),
     });
     taken.answers(&run.answer)
 }
 
 /// The trace of a run.
-pub(super) fn trace(run: &Run) -> AgentTrace {
+pub(super) fn trace(run: &ValueRun) -> AgentTrace {
     let mut trace = script(run).build();
     for span in &mut trace.tree.spans {
         (span.start, span.end) = (span.start + run.time, span.end + run.time);
@@ -81,7 +81,7 @@ pub(super) fn trace(run: &Run) -> AgentTrace {
 #[test]
 fn runs_have_the_verdicts_of_their_users() {
     let file = std::env::var("RUNS").ok().map(|f| std::fs::read_to_string(f).unwrap());
-    let runs: Vec<Run> =
+    let runs: Vec<ValueRun> =
         serde_json::from_str(file.as_deref().unwrap_or(include_str!("value_runs.json"))).unwrap();
     let policies = Policies { default: Policy::OutcomeRelevant, ..Policies::default() };
     let mut wrong = Vec::new();

@@ -20,7 +20,7 @@ use crate::recognise::{AgentTrace, Call, Role};
 
 /// The findings on the calls of a trace that were checked, by the addresses of the calls.
 #[derive(Default)]
-struct Checked(RefCell<HashMap<usize, Vec<Finding>>>);
+struct CheckedCalls(RefCell<HashMap<usize, Vec<Finding>>>);
 
 /// Defects of the call as the model wrote it; none if no model call requested it. They are asked for by the span of the
 /// model and by that of the tool.
@@ -28,7 +28,7 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     if call.llm.is_none() {
         return Vec::new();
     }
-    let checked = context.memo.shared::<Checked>();
+    let checked = context.memo.shared::<CheckedCalls>();
     let key = std::ptr::from_ref(call) as usize;
     if let Some(known) = checked.0.borrow().get(&key) {
         return known.clone();

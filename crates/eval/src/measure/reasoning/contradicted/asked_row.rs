@@ -7,7 +7,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use super::misattributed_values::unstructured;
-use super::named_rows::{Row, RowName, tables};
+use super::named_rows::{NamedRow, RowName, tables};
 use super::row_scope::{compares, mentions};
 use super::universal_claims::excepts;
 use crate::measure::language::{WordClasses, classes, classes_in};
@@ -49,7 +49,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(steps + exchange.sources.fields()) {
             return;
         }
-        let is_named = |row: &&Row<'_>| row.names.iter().any(|name| name.is_in(exchange.task, asked));
+        let is_named = |row: &&NamedRow<'_>| row.names.iter().any(|name| name.is_in(exchange.task, asked));
         let mut named = table.iter().filter(is_named);
         let (Some(row), None) = (named.next(), named.next()) else { continue };
         if table.iter().any(|row| exchange.clauses.iter().any(|clause| row.is_named_in(clause))) {
@@ -109,8 +109,8 @@ fn has_number(field: &Field, n: &Number) -> bool {
 /// A field of the row asked for, in the column of a figure of another row, and the sentence with this figure.
 fn of_another<'t, 'a>(
     exchange: &Exchange<'a>,
-    table: &[Row<'t>],
-    row: &Row<'t>,
+    table: &[NamedRow<'t>],
+    row: &NamedRow<'t>,
     figures: &[Figure<'a>],
 ) -> Option<(&'t Field, &'a str)> {
     // By figure, the only row that has it.

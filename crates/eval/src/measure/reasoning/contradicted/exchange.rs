@@ -11,7 +11,7 @@ use crate::measure::defects::Defect;
 use crate::measure::language::Language;
 use crate::measure::numbers::with_joined_groups;
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::statements::{Clause, Prose, Words, contains_words};
+use crate::measure::reasoning::statements::{Clause, LowercaseWords, Prose, contains_words};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Call, Text};
@@ -27,7 +27,7 @@ pub(super) struct Exchange<'a> {
     /// The prose has a digit; without one, no check of numbers, dates and identifiers applies.
     pub(super) has_digits: bool,
     /// The words of the request, see [`Exchange::asked`].
-    pub(super) asked: OnceCell<Rc<Words>>,
+    pub(super) asked: OnceCell<Rc<LowercaseWords>>,
     pub(super) clauses: Vec<Clause<'a>>,
     pub(super) sources: Sources<'a>,
     /// The year in which the answer was given, if the clock of the sender was set.
@@ -43,7 +43,7 @@ pub(super) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// The words of the request.
     pub(super) fn asked(&self) -> &str {
-        self.asked.get_or_init(|| Words::of(self.task, self.memo))
+        self.asked.get_or_init(|| LowercaseWords::of(self.task, self.memo))
     }
 
     /// The prose with "1 284,00" as one number, at the same bytes. In English a space separates numbers.

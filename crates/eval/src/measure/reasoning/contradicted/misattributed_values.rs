@@ -7,7 +7,7 @@
 //! several things ([`super::named_rows`]).
 
 use super::exchange::{Exchange, Outcome};
-use super::named_rows::{Row, RowName, tables};
+use super::named_rows::{NamedRow, RowName, tables};
 use super::predicates::follows_verb;
 use super::row_scope::{Named, inherited, is_value, measures, mentions};
 use super::row_values::{Statement, has_value, is_state};
@@ -38,7 +38,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(exchange.clauses.len() * table.len()) {
             return;
         }
-        let with_names: Vec<(usize, &Row<'_>)> =
+        let with_names: Vec<(usize, &NamedRow<'_>)> =
             table.iter().enumerate().filter(|(_, row)| !row.names.is_empty()).collect();
         let named = exchange.clauses.iter().map(|clause| {
             let mut rows = with_names.iter().filter(|(_, row)| row.is_named_in(clause));
@@ -74,7 +74,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 struct Comparison<'e, 'a> {
     exchange: &'e Exchange<'a>,
-    table: &'e [Row<'e>],
+    table: &'e [NamedRow<'e>],
     /// The rows that each clause of the answer names.
     named: Vec<Named>,
     /// By clause that names no row, the one that it is about.
@@ -155,7 +155,7 @@ impl<'e> Comparison<'e, '_> {
     }
 
     /// Whether the answer gives the row's own value, other than to another row.
-    fn gives_own(&self, row: &Row<'_>, at: usize, cell: &Field) -> bool {
+    fn gives_own(&self, row: &NamedRow<'_>, at: usize, cell: &Field) -> bool {
         let named = self.named.iter().zip(&self.inherited);
         self.exchange.clauses.iter().zip(named).any(|(clause, (named, inherited))| {
             let is_other = |row: &usize| *row != at;
@@ -179,7 +179,7 @@ impl<'e> Comparison<'e, '_> {
     }
 
     /// Whether a number, a date or a time follows from those of the row and of the request.
-    fn is_derived(&self, cell: &Field, row: &Row<'_>) -> bool {
+    fn is_derived(&self, cell: &Field, row: &NamedRow<'_>) -> bool {
         let Some(value) = cell.number() else {
             let mut moments = Moments::default();
             row.cells
@@ -206,7 +206,7 @@ pub(super) fn unstructured<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item =
 
 /// Whether a clause that has the value means it. A common word may apply to anything: it is meant next to the name of
 /// its column, as a state after a verb or close before the name of the row, or as a name with its capital.
-fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
+fn is_meant(clause: &Clause<'_>, cell: &Field, row: &NamedRow<'_>) -> bool {
     let shown = cell.shown();
     let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
     let is_name = || {
@@ -218,7 +218,7 @@ fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
 }
 
 /// Whether a clause states a state of a row: "W-1001 is open", "the open order W-1001".
-fn is_predicate(clause: &Clause<'_>, state: &str, row: &Row<'_>) -> bool {
+fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
     const BETWEEN: usize = 2;
     let is_close = |name: &RowName| {
         let before = clause.words.split_once(name.words.as_str()).map_or("", |(before, _)| before);

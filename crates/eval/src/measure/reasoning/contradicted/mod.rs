@@ -171,7 +171,7 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     let turns = agent.llms.iter().rev().filter(|at| Some(**at) != last && replies.to(**at).is_some());
     let turns = turns.take(MAX_TURNS).filter_map(|at| {
         let text = trace.views.get(*at)?.output_text().into_owned();
-        compare(trace, memo, attempts, Turn { agent: i, at: Some(*at), text, is_answer: false })
+        compare(trace, memo, attempts, WrittenTurn { agent: i, at: Some(*at), text, is_answer: false })
     });
     let mut compared: Vec<Compared> = turns.collect();
     // The same statement is one contradiction, of the turn that made it first.
@@ -182,21 +182,22 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     for (nth, turn) in compared.iter_mut().enumerate() {
         turn.findings.retain(|f| first.get(&f.rationale) == Some(&nth));
     }
-    let last = answer
-        .and_then(|text| compare(trace, memo, attempts, Turn { agent: i, at: last, text, is_answer: true }));
+    let last = answer.and_then(|text| {
+        compare(trace, memo, attempts, WrittenTurn { agent: i, at: last, text, is_answer: true })
+    });
     compared.into_iter().chain(last).collect()
 }
 
 /// A text that a model wrote for its reader.
-struct Turn {
+struct WrittenTurn {
     agent: usize,
     at: Option<Idx>,
     text: String,
     is_answer: bool,
 }
 
-fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn) -> Option<Compared> {
-    let Turn { agent: i, at, text: answer, is_answer } = turn;
+fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: WrittenTurn) -> Option<Compared> {
+    let WrittenTurn { agent: i, at, text: answer, is_answer } = turn;
     let calls = agent_index::calls_beneath(trace, memo, i);
     if calls.is_empty() {
         return None;

@@ -58,7 +58,7 @@ impl RowName {
 }
 
 /// One row of a table.
-pub(super) struct Row<'a> {
+pub(super) struct NamedRow<'a> {
     pub(super) source: &'a Source<'a>,
     /// The index of the row among the records of the source.
     pub(super) at: usize,
@@ -69,9 +69,9 @@ pub(super) struct Row<'a> {
     pub(super) cells: Vec<&'a Field>,
 }
 
-impl<'a> Row<'a> {
-    fn new(source: &'a Source<'a>, at: usize, record: &'a Record) -> Row<'a> {
-        Row { source, at, record, names: Vec::new(), cells: Vec::new() }
+impl<'a> NamedRow<'a> {
+    fn new(source: &'a Source<'a>, at: usize, record: &'a Record) -> NamedRow<'a> {
+        NamedRow { source, at, record, names: Vec::new(), cells: Vec::new() }
     }
 
     fn add(&mut self, fields: &'a [Field]) {
@@ -104,9 +104,9 @@ impl<'a> Row<'a> {
 }
 
 /// The tables of the results of which the words may name rows; `None` beyond the work budget.
-pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<Row<'e>>>> {
+pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<NamedRow<'e>>>> {
     let said = &WordSet::new(said);
-    let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
+    let mut tables: Vec<Vec<NamedRow<'e>>> = Vec::new();
     let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
@@ -129,7 +129,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
 
 /// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
 /// read.
-fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) -> Vec<Vec<Row<'e>>> {
+fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) -> Vec<Vec<NamedRow<'e>>> {
     let mut named = vec![false; parsed.lists.len()];
     let has_child_names = parsed.may_have_key(names_child);
     for record in &parsed.records {
@@ -152,7 +152,7 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) ->
         return Vec::new();
     }
     // By list, its rows by their place among the records.
-    let mut lists: BTreeMap<usize, BTreeMap<usize, Row<'e>>> = BTreeMap::new();
+    let mut lists: BTreeMap<usize, BTreeMap<usize, NamedRow<'e>>> = BTreeMap::new();
     for (at, record) in parsed.records.iter().enumerate() {
         let mut above = Some(at);
         for _ in 0..MAX_LEVELS {
@@ -163,7 +163,7 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) ->
             if let Some(rows) = list.map(|list| lists.entry(list).or_default())
                 && (rows.len() < MAX_ROWS || rows.contains_key(&place))
             {
-                rows.entry(place).or_insert_with(|| Row::new(source, place, holder)).add(&record.fields);
+                rows.entry(place).or_insert_with(|| NamedRow::new(source, place, holder)).add(&record.fields);
             }
             above = holder.parent;
         }
@@ -172,20 +172,20 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) ->
 }
 
 /// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
-fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &WordSet<'_>) -> Option<Vec<Row<'e>>> {
+fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &WordSet<'_>) -> Option<Vec<NamedRow<'e>>> {
     let first = |(_, parsed): &(&'e Source<'_>, &'e Records)| parsed.records.first();
     let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, said));
     if results.len() < 2 || !results.iter().any(may_be_named) {
         return None;
     }
     let rows = results.iter().filter_map(|(source, parsed)| {
-        let mut row = Row::new(source, 0, parsed.records.first()?);
+        let mut row = NamedRow::new(source, 0, parsed.records.first()?);
         parsed.records.iter().for_each(|record| row.add(&record.fields));
         Some(row)
     });
-    let mut rows: Vec<Row<'e>> = rows.collect();
+    let mut rows: Vec<NamedRow<'e>> = rows.collect();
     name(&mut rows, said, is_named_by_key);
-    let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
+    let mut latest: Vec<NamedRow<'e>> = Vec::with_capacity(rows.len());
     for row in rows.into_iter().rev() {
         if latest.iter().all(|later| !is_same_thing(later.record, row.record)) {
             latest.push(row);
@@ -299,13 +299,14 @@ fn names_child(name: &Name) -> bool {
 }
 
 /// Gives rows the names of what they contain.
-fn name_by_children(rows: &mut [Row<'_>], said: &WordSet<'_>) {
+fn name_by_children(rows: &mut [NamedRow<'_>], said: &WordSet<'_>) {
     let Some(first) = rows.first() else { return };
     let columns: BTreeSet<&[String]> = first.child_names().map(|field| &**field.name).collect();
     for column in columns {
-        let of = |row: &Row<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
+        let of =
+            |row: &NamedRow<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
         // What several rows contain names none of them.
-        let of_column = rows.iter().flat_map(Row::child_names).filter(|field| **field.name == *column);
+        let of_column = rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
         let all: Vec<&str> = of_column.map(Field::shown).collect();
         if !rows.iter().all(of) || all.iter().collect::<HashSet<_>>().len() < all.len() {
             continue;
@@ -343,7 +344,7 @@ fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
 }
 
 /// Gives the rows that the words may name the names that distinguish them.
-fn name(rows: &mut [Row<'_>], said: &WordSet<'_>, is_column: impl Fn(usize, &Field) -> bool) {
+fn name(rows: &mut [NamedRow<'_>], said: &WordSet<'_>, is_column: impl Fn(usize, &Field) -> bool) {
     let Some(first) = rows.first().map(|row| row.record) else { return };
     for column in columns(first, is_column) {
         let cells: Vec<&Field> = rows.iter().filter_map(|row| cell(row.record, column)).collect();

@@ -8,7 +8,7 @@ use super::clause_subject;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, has_state_key, with_consequences};
 use super::sources::{Source, names_of};
-use super::universal_claims::{self, Row};
+use super::universal_claims::{self, TestedRow};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::statements::{contains_words, words_of};
@@ -268,9 +268,9 @@ fn exception<'f, 'a>(
     claimed: bool,
     sentence: &str,
 ) -> Option<&'f Fact<'a>> {
-    let rows: Vec<Row<'_>> = facts
+    let rows: Vec<TestedRow<'_>> = facts
         .iter()
-        .map(|fact| Row { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
+        .map(|fact| TestedRow { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
         .collect();
     let at = universal_claims::exception(exchange, &rows, claimed, sentence)?;
     facts.get(at).copied()

@@ -50,10 +50,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 outcome.examined = true;
                 let row = |at: &(usize, &'_ Record, String)| said(&at.2);
                 let holds: Vec<bool> = rows.iter().map(row).collect();
-                let compared: Vec<Row<'_>> = rows
+                let compared: Vec<TestedRow<'_>> = rows
                     .iter()
                     .zip(holds)
-                    .map(|((at, record, _), holds)| Row { source, at: *at, record, holds })
+                    .map(|((at, record, _), holds)| TestedRow { source, at: *at, record, holds })
                     .collect();
                 let other = exception(exchange, &compared, true, clause.sentence).and_then(|at| rows.get(at));
                 if let Some((_, record, state)) = other {
@@ -68,7 +68,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// A row for which a predicate holds or does not.
-pub(super) struct Row<'e> {
+pub(super) struct TestedRow<'e> {
     pub source: &'e Source<'e>,
     /// The index of the row among the records of the source.
     pub at: usize,
@@ -131,7 +131,7 @@ pub(super) fn asks_of_all(asked: &str) -> bool {
 /// The row for which a claim about all does not hold.
 pub(super) fn exception(
     exchange: &Exchange<'_>,
-    rows: &[Row<'_>],
+    rows: &[TestedRow<'_>],
     claimed: bool,
     sentence: &str,
 ) -> Option<usize> {
@@ -144,12 +144,12 @@ pub(super) fn exception(
     if !is_one_list || rows.len() != len || exchange.clauses.iter().any(excepts) {
         return None;
     }
-    let is_named = |row: &&Row<'_>| {
+    let is_named = |row: &&TestedRow<'_>| {
         let mut names = names_of(row.record);
         names.any(|name| exchange.clauses.iter().any(|clause| clause.has(&name)))
     };
     // An answer that gives the state of a row has stated the exception.
-    let is_told = |row: &Row<'_>| {
+    let is_told = |row: &TestedRow<'_>| {
         let states =
             row.record.fields.iter().filter(|f| f.name.last().is_some_and(|word| is_state_key(word)));
         let mut states = states.filter_map(Field::text).map(|text| text.replace('_', " "));
@@ -161,13 +161,13 @@ pub(super) fn exception(
     exchange.spends(rows.len() * exchange.clauses.len()).then_some(())?;
     let named: Vec<bool> = rows.iter().map(|row| is_named(&row)).collect();
     let is_whole = named.iter().all(|is| !is) && is_about_whole(exchange, rows, len, sentence);
-    let differs = |(row, named): &(&Row<'_>, &bool)| row.holds != claimed && (is_whole || **named);
-    let is_current = |row: &Row<'_>| row.source.is_current(row.at);
+    let differs = |(row, named): &(&TestedRow<'_>, &bool)| row.holds != claimed && (is_whole || **named);
+    let is_current = |row: &TestedRow<'_>| row.source.is_current(row.at);
     rows.iter().zip(&named).position(|pair| differs(&pair) && is_current(pair.0))
 }
 
 /// Whether "all" means the whole list.
-fn is_about_whole(exchange: &Exchange<'_>, rows: &[Row<'_>], len: usize, sentence: &str) -> bool {
+fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, sentence: &str) -> bool {
     let asked = exchange.asked();
     let fields = || rows.iter().flat_map(|row| &row.record.fields);
     // A value that some rows have and others have not may be a condition of the request.
@@ -184,7 +184,8 @@ fn is_about_whole(exchange: &Exchange<'_>, rows: &[Row<'_>], len: usize, sentenc
         .filter(|c| std::ptr::eq(c.sentence, sentence))
         .find_map(|c| subject(c, asked));
     let noun = noun.unwrap_or_default().trim_end_matches('s');
-    let of_kind = |row: &&Row<'_>| row.record.fields.iter().filter_map(Field::text).any(|t| t.contains(noun));
+    let of_kind =
+        |row: &&TestedRow<'_>| row.record.fields.iter().filter_map(Field::text).any(|t| t.contains(noun));
     let kind = rows.iter().filter(of_kind).count();
     let is_part = noun.len() > 2 && (1..len).contains(&kind);
     // So may those that the answer counts.
