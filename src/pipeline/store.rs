@@ -92,12 +92,12 @@ pub(super) enum ExportedBefore {
 /// | stage | what depends on it | decided by |
 /// |---|---|---|
 /// | all, at shutdown | whether open traces remain for the next start | [`Store::keeps_unfinished_traces`] |
-/// | admission, health | requests are refused while it is full; a failed one ends the process | [`Store::is_full`], [`Store::has_failed`] |
+/// | admission, health | a full or failed storage | [`Store::is_full`], [`Store::has_failed`] |
 /// | schedule | how many traces one write stores | [`Store::max_batch`], [`Store::max_batches`] |
-/// | shard | due traces close after each trace of a request: they release the records up to then | a record of [`Store::admit`] |
-/// | ingest | what was exported or forwarded before is left out | [`Store::exported_before`], [`Store::has_passed`] |
-/// | ingest | a stored request waits for no inbox or queue, and is not refused for its signal | [`ReceivedRecord`] |
-/// | shard, schedule, delivery | traces whose records another process has are dropped | [`Store::revoked`], [`Store::has_lapsed`] |
+/// | shard | due traces close after each trace of a request, and release their records | a record of [`Store::admit`] |
+/// | ingest | exported and forwarded spans are left out | [`Store::exported_before`], [`Store::has_passed`] |
+/// | ingest | a stored request waits for no queue, and no signal is refused | [`ReceivedRecord`] |
+/// | shard, schedule, delivery | traces of another process are dropped | [`Store::revoked`], [`Store::has_lapsed`] |
 /// | shard | whether spans of a closed trace are late | [`Store::is_late`] |
 /// | service, at shutdown | what is open of stored requests is dropped | [`Store::end_received`] |
 ///

@@ -47,7 +47,8 @@ const ALWAYS: &str = r#"(?x)^(?:
   | (?i: (?: (?:tool|api|http|internal|server|validation|runtime|fatal|unexpected|execution|python|search|
              network|connection|input|parse|parsing|request|timeout|syntax|type|value|client|database|sql|
              file|io|unknown|call|function|invocation|os|shell|command|code)[\ _-]? ){0,3}
-         error (?: \s* \(?(?:code|status)?\s*\#?\d{3,5}\)? )? \s* (?: :(?:[^:]|$) | !\s ) )
+         (?: error | fehler | erreur | errore | erro | 错误 | エラー )
+         (?: \s* \(?(?:code|status)?\s*\#?\d{3,5}\)? )? \s* (?: [:：](?:[^:]|$) | !\s ) )
   | (?i: error \s* \n )
   | (?i: error(?:ed)? \s+ (?: \d{3}\b | executing | when | while | during | occurred | calling | running | invoking
          | fetching | loading | reading | opening | accessing | connecting | parsing | processing | retrieving

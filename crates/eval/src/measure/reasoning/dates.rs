@@ -11,6 +11,11 @@ regex!(
     r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? {1,2}(?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?:\d{2}:\d{2}:\d{2} (?:[a-z]{3,4} )?)?(?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))(?:T|\b)"
 );
 
+regex!(
+    WITHOUT_YEAR,
+    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)\b"
+);
+
 /// A date of a text.
 pub(super) struct Date {
     /// Bytes in the text.
@@ -43,6 +48,15 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
     })
 }
 
+/// The months and days of a text with the name of the month in English, with a year or without one.
+pub(super) fn without_year(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    WITHOUT_YEAR.captures_iter(text).filter_map(|found| {
+        let month = found.name("m1").or_else(|| found.name("m2"))?.as_str().to_ascii_lowercase();
+        let day = found.name("d1").or_else(|| found.name("d2"))?.as_str().parse().ok()?;
+        Some((names::month_of(&month)?, day))
+    })
+}
+
 /// Whether the text after a number begins with the name of a month in any language, so that the number is a day of it:
 /// "9 December", "9. Dezember", "9 de diciembre".
 pub(super) fn begins_with_month(text: Option<&str>) -> bool {
@@ -55,6 +69,12 @@ pub(super) fn month_behind(text: Option<&str>) -> Option<usize> {
     let mut words = words.skip_while(|word| ["de", "di"].contains(word));
     let word = words.next().filter(|word| word.len() > 2)?;
     names::month_of(&lowercase(word))
+}
+
+/// The year of a day, or at its beginning and end perhaps the next one.
+pub(super) fn year_of_day(day: i64) -> i64 {
+    const DAYS: f64 = 365.2425;
+    (day as f64 / DAYS) as i64
 }
 
 /// The year of a time in nanoseconds since 1970, if the clock was set.

@@ -10,7 +10,6 @@ use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
 use super::arithmetic::{converts, named_units, near, tolerance_of, within};
-use super::dates;
 use super::time_arithmetic::{self, Moments};
 use crate::measure::Memo;
 use crate::measure::numbers::{self, Number};
@@ -381,40 +380,6 @@ impl<'a> Evidence<'a> {
 
     fn contains(&self, value: f64, tolerance: f64) -> bool {
         within(&self.values, value - tolerance, value + tolerance)
-    }
-
-    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days, weeks,
-    /// months or years of the texts away; a term of months may end the day before.
-    pub(crate) fn derives_date(&mut self, day: i64) -> bool {
-        self.merge_new_values();
-        let mut left = MAX_DATED;
-        let texts = self.texts.iter().take_while(|text| {
-            left = left.saturating_sub(text.len());
-            left > 0
-        });
-        let known: Vec<dates::Date> = texts.flat_map(|text| dates::all(text)).collect();
-        if !self.spend(MAX_DATED.saturating_sub(left) / 16 + known.len()) {
-            return true;
-        }
-        let has = |n: i64| within(&self.operands, n as f64, n as f64);
-        let is_days_away = |date: &dates::Date| {
-            let by = (day - date.day).abs();
-            by <= 1 || has(by) || by % 7 == 0 && has(by / 7)
-        };
-        let is_known = known.iter().any(is_days_away);
-        is_known || !self.read_moments() || self.is_end_of_term(day, &known)
-    }
-
-    /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
-    fn is_end_of_term(&self, day: i64, known: &[dates::Date]) -> bool {
-        let terms = self.moments.0.terms();
-        let pairs = known.len() * terms.clone().count();
-        pairs <= MAX_TERMS
-            && self.spend(pairs)
-            && known.iter().any(|date| {
-                let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
-                terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
-            })
     }
 
     /// Reads the dates and times of the texts; false if the work budget is exceeded.

@@ -1,7 +1,8 @@
-//! Whether a number follows from those of the evidence by simple arithmetic.
+//! Whether a number or a date follows from those of the evidence by simple arithmetic.
 
-use super::{Evidence, MAX_AGGREGATES, MAX_MODEL_NUMBERS, MAX_TOTALLED};
+use super::{Evidence, MAX_AGGREGATES, MAX_DATED, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
 use crate::measure::reasoning::arithmetic::{PRECISE, near, pair_gives, product_gives, triple_gives, within};
+use crate::measure::reasoning::dates;
 
 /// Most numbers of which any two are combined.
 const PAIRS_AMONG: usize = 400;
@@ -80,6 +81,49 @@ impl Evidence<'_> {
         let tolerance = if matches > FEW_MATCHES { value * EXACT } else { tolerance };
         self.spend(pairs)
             && self.rows.iter().any(|row| row.iter().any(|a| pair_gives(row, *a, value, tolerance, true)))
+    }
+
+    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days, weeks,
+    /// months or years of the texts away; a term of months may end the day before.
+    pub(crate) fn derives_date(&mut self, day: i64) -> bool {
+        self.merge_new_values();
+        let mut left = MAX_DATED;
+        let texts = self.texts.iter().take_while(|text| {
+            left = left.saturating_sub(text.len());
+            left > 0
+        });
+        let (mut known, mut without_year): (Vec<dates::Date>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+        for text in texts {
+            known.extend(dates::all(text));
+            without_year.extend(dates::without_year(text));
+        }
+        if !self.spend(MAX_DATED.saturating_sub(left) / 16 + known.len() + without_year.len()) {
+            return true;
+        }
+        let has = |n: i64| within(&self.operands, n as f64, n as f64);
+        let is_days_away = |from: i64| {
+            let by = (day - from).abs();
+            by <= 1 || has(by) || by % 7 == 0 && has(by / 7)
+        };
+        // A day without a year is one of a year near that of the date.
+        let year = dates::year_of_day(day);
+        let of_years = |(month, of_month): &(usize, usize)| {
+            (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *of_month)))
+        };
+        let is_known = known.iter().any(|date| is_days_away(date.day)) || without_year.iter().any(of_years);
+        is_known || !self.read_moments() || self.is_end_of_term(day, &known)
+    }
+
+    /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
+    fn is_end_of_term(&self, day: i64, known: &[dates::Date]) -> bool {
+        let terms = self.moments.0.terms();
+        let pairs = known.len() * terms.clone().count();
+        pairs <= MAX_TERMS
+            && self.spend(pairs)
+            && known.iter().any(|date| {
+                let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
+                terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
+            })
     }
 
     /// Whether the value is a rate of the texts (0.19) of two stated amounts together, or with it on top.
