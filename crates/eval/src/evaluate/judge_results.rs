@@ -7,7 +7,7 @@ use crate::measure::{Answer, Measurement, Usage};
 /// The answers of judges about a trace.
 #[derive(Debug, Default)]
 pub struct JudgeResults {
-    /// As [`Questions::finish`](crate::Questions::finish) returns them.
+    /// As [`Questions::finish`](crate::questions::Questions::finish) returns them.
     pub measurements: Vec<Measurement>,
     /// As [`OutcomeAsk::read`] returns it, if that question was asked and answered.
     pub outcome: Option<RunOutcome>,
