@@ -29,22 +29,11 @@ fn script(run: &Json) -> AgentTrace {
 }
 
 fn found(trace: &AgentTrace) -> Vec<(Defect, String)> {
-    let (settings, memo) = (Settings::default(), Memo::new());
     let llms = trace.agents.iter().flat_map(|agent| agent.llms.iter().copied());
-    llms.filter_map(|at| {
-        measure(&Context {
-            row: row("reasoning_integrity"),
-            trace,
-            at,
-            settings: &settings,
-            memo: &memo,
-            rule_measurements: &[],
-        })
-    })
-    .filter_map(|measured| measured.outcome.ok())
-    .flat_map(|measured| measured.findings)
-    .filter_map(|finding| Some((finding.defect?, finding.rationale)))
-    .collect()
+    llms.filter_map(|at| on(trace, at).ok())
+        .flat_map(|measured| measured.findings)
+        .filter_map(|finding| Some((finding.defect?, finding.rationale)))
+        .collect()
 }
 
 #[test]
