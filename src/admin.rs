@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use verdict_config::settings;
 
 use crate::receive::config::Endpoint;
-use crate::receive::listen::{Limits, Listener, ListenerMetrics};
+use crate::receive::listen::{Listener, ListenerLimits, ListenerMetrics};
 use crate::telemetry::{Telemetry, TextFormat};
 
 /// Limit on connections: there are few probes and scrapes.
@@ -102,7 +102,7 @@ pub(crate) async fn serve(
     readiness: Arc<Readiness>,
     stop: CancellationToken,
 ) {
-    let limits = Limits {
+    let limits = ListenerLimits {
         connections: CONNECTIONS,
         streams: CONNECTIONS,
         header_bytes: 16 << 10,

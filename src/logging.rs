@@ -34,8 +34,8 @@ pub enum Format {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a level nor a list of `target=level`.
-    #[error("log level {level:?}: {why}")]
-    Level { level: String, why: String },
+    #[error("log level {level:?}: {reason}")]
+    Level { level: String, reason: String },
     /// There is a subscriber already.
     #[error("logging is initialised already")]
     Again,
@@ -55,7 +55,7 @@ const LIBRARIES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=wa
 /// # Errors
 /// The text is neither.
 pub fn filter(level: &str) -> Result<EnvFilter, Error> {
-    let invalid = |level: &str, why: String| Error::Level { level: level.to_owned(), why };
+    let invalid = |level: &str, reason: String| Error::Level { level: level.to_owned(), reason };
     let libraries = EnvFilter::builder().parse(LIBRARIES).map_err(|e| invalid(LIBRARIES, e.to_string()))?;
     level.split(',').map(str::trim).filter(|part| !part.is_empty()).try_fold(libraries, |filter, part| {
         let directive = part.parse().map_err(|e| invalid(level, format!("{part:?}: {e}")))?;

@@ -47,7 +47,7 @@ impl ByteLimit {
     /// A reservation of 0 bytes of a holder with a limit of its own.
     pub(crate) fn reserve_for(&self, holder: &ByteLimit) -> FairReservation {
         let exhausted = Arc::clone(&self.exhausted);
-        FairReservation { all: self.reserve(0), own: holder.reserve(0), exhausted }
+        FairReservation { all: self.reserve(0), holder: holder.reserve(0), exhausted }
     }
 }
 
@@ -95,7 +95,7 @@ impl Drop for Reservation {
 pub(crate) struct FairReservation {
     all: Reservation,
     /// The same bytes, reserved in the limit of the holder.
-    own: Reservation,
+    holder: Reservation,
     /// When the shared limit was last exhausted.
     exhausted: Arc<Mutex<Option<Instant>>>,
 }
@@ -106,11 +106,11 @@ impl FairReservation {
     /// reservation may have any size.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let before = self.all.bytes;
-        let (within, has_little) = (self.all.resize(bytes), self.own.resize(bytes));
+        let (within, has_little) = (self.all.resize(bytes), self.holder.resize(bytes));
         let Reservation { total, limit, bytes } = &self.all;
         let has_room = within && (has_little || !is_scarce(total, *limit));
         let admitted = *bytes <= before || self.all.is_only() || has_room;
-        if !admitted && self.own.is_within_limit() {
+        if !admitted && self.holder.is_within_limit() {
             *self.exhausted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         admitted
@@ -135,12 +135,12 @@ mod tests {
         const MINUTE: Duration = Duration::from_secs(60);
         let all = ByteLimit::new(1000);
         let [greedy, other] = [ByteLimit::new(250), ByteLimit::new(250)];
-        let mut held = Vec::new();
+        let mut reservations = Vec::new();
         // One holder takes all that it can get, and is refused again and again.
         for _ in 0..100 {
             let mut reservation = all.reserve_for(&greedy);
             if reservation.resize(50) {
-                held.push(reservation);
+                reservations.push(reservation);
             }
         }
         assert!((700..=800).contains(&all.reserved()), "{}", all.reserved());

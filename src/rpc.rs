@@ -11,7 +11,7 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// `google.rpc.Status`: the body of an error response.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Status {
+pub(crate) struct RpcStatus {
     /// A gRPC status code.
     #[prost(int32, tag = "1")]
     pub(crate) code: i32,
@@ -21,24 +21,24 @@ pub(crate) struct Status {
     pub(crate) details: Vec<Any>,
 }
 
-impl Status {
+impl RpcStatus {
     /// A status whose details hold the retry delay, if there is one.
-    pub(crate) fn new(code: i32, message: String, retry: Option<time::Duration>) -> Status {
+    pub(crate) fn new(code: i32, message: String, retry: Option<time::Duration>) -> RpcStatus {
         let details = retry.map(|retry| {
-            let delay = Duration {
+            let delay = ProtoDuration {
                 seconds: i64::try_from(retry.as_secs()).unwrap_or(i64::MAX),
                 nanos: i32::try_from(retry.subsec_nanos()).unwrap_or(0),
             };
             let info = RetryInfo { retry_delay: Some(delay) };
             Any { type_url: Bytes::from_static(RETRY_INFO.as_bytes()), value: info.encode_to_vec().into() }
         });
-        Status { code, message: message.into(), details: details.into_iter().collect() }
+        RpcStatus { code, message: message.into(), details: details.into_iter().collect() }
     }
 
     /// The delay of a `RetryInfo` among the details; negative parts count as 0.
     pub(crate) fn retry_delay(&self) -> Option<time::Duration> {
         let info = self.details.iter().find(|any| any.type_url.ends_with(b"/google.rpc.RetryInfo"))?;
-        let Duration { seconds, nanos } =
+        let ProtoDuration { seconds, nanos } =
             RetryInfo::decode(&*info.value).ok()?.retry_delay.unwrap_or_default();
         let nanos = u32::try_from(nanos).unwrap_or(0).min(999_999_999);
         Some(time::Duration::new(u64::try_from(seconds).unwrap_or(0), nanos))
@@ -58,12 +58,12 @@ pub(crate) struct Any {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RetryInfo {
     #[prost(message, optional, tag = "1")]
-    pub(crate) retry_delay: Option<Duration>,
+    pub(crate) retry_delay: Option<ProtoDuration>,
 }
 
 /// `google.protobuf.Duration`
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Duration {
+pub(crate) struct ProtoDuration {
     #[prost(int64, tag = "1")]
     pub(crate) seconds: i64,
     #[prost(int32, tag = "2")]
@@ -98,7 +98,7 @@ mod tests {
             fields("rpc.Any", any.encode_to_vec()),
             [("type_url".into(), bytes("type")), ("value".into(), bytes("value"))]
         );
-        let status = Status { code: 14, message: "text".into(), details: vec![Any::default()] };
+        let status = RpcStatus { code: 14, message: "text".into(), details: vec![Any::default()] };
         assert_eq!(
             fields("rpc.Status", status.encode_to_vec()),
             [
@@ -107,12 +107,12 @@ mod tests {
                 ("details".into(), Value::List(vec![message("rpc.Any")]))
             ]
         );
-        let info = RetryInfo { retry_delay: Some(Duration::default()) };
+        let info = RetryInfo { retry_delay: Some(ProtoDuration::default()) };
         assert_eq!(
             fields("rpc.RetryInfo", info.encode_to_vec()),
             [("retry_delay".into(), message("rpc.Duration"))]
         );
-        let delay = Duration { seconds: 1, nanos: 2 };
+        let delay = ProtoDuration { seconds: 1, nanos: 2 };
         assert_eq!(
             fields("rpc.Duration", delay.encode_to_vec()),
             [("seconds".into(), Value::I64(1)), ("nanos".into(), Value::I32(2))]
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn retry_delay_is_read_among_details_that_are_not_utf8() {
         let delay = time::Duration::from_millis(2500);
-        let mut status = Status::new(14, "full".to_owned(), Some(delay));
+        let mut status = RpcStatus::new(14, "full".to_owned(), Some(delay));
         status.message = Bytes::from_static(b"\xff");
         status.details.insert(0, Any { type_url: Bytes::from_static(b"\xff"), value: Bytes::new() });
-        assert_eq!(Status::decode(&*status.encode_to_vec()).unwrap().retry_delay(), Some(delay));
-        assert_eq!(Status::new(14, String::new(), None).retry_delay(), None);
+        assert_eq!(RpcStatus::decode(&*status.encode_to_vec()).unwrap().retry_delay(), Some(delay));
+        assert_eq!(RpcStatus::new(14, String::new(), None).retry_delay(), None);
     }
 }

@@ -30,7 +30,7 @@ const LENGTH: usize = size_of::<u32>();
 
 /// The bytes of consecutive spans.
 #[derive(Debug)]
-struct Block {
+struct CompressedBlock {
     spans: usize,
     /// The lengths of the messages, and then the messages; `None` for a span that is not compressed.
     compressed: Option<Box<[u8]>>,
@@ -41,7 +41,7 @@ struct Block {
 /// The bytes of the first spans of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Compressed {
-    blocks: Vec<Block>,
+    blocks: Vec<CompressedBlock>,
     /// Spans of all blocks.
     spans: usize,
 }
@@ -57,11 +57,11 @@ impl Compressed {
         span < self.spans
     }
 
-    /// Compresses spans of about `most` bytes that are in no block yet, and returns how many bytes were compressed:
-    /// fewer if no more are left.
-    pub(super) fn compress(&mut self, spans: &mut [Span], most: usize) -> usize {
+    /// Compresses spans of about `target_bytes` bytes that are in no block yet, and returns how many bytes were
+    /// compressed: fewer if no more are left.
+    pub(super) fn compress(&mut self, spans: &mut [Span], target_bytes: usize) -> usize {
         let mut done = 0;
-        while done < most
+        while done < target_bytes
             && let Some(size) = self.add_block(spans)
         {
             done += size;
@@ -83,7 +83,7 @@ impl Compressed {
             count += 1;
         }
         if count == 0 && !waiting.is_empty() {
-            self.blocks.push(Block { spans: 1, compressed: None, size: 0 });
+            self.blocks.push(CompressedBlock { spans: 1, compressed: None, size: 0 });
             self.spans += 1;
             return Some(0);
         }
@@ -104,7 +104,11 @@ impl Compressed {
         if before > 0 {
             self.blocks.pop();
         }
-        self.blocks.push(Block { spans: before + count, compressed: Some(compressed), size: raw.len() });
+        self.blocks.push(CompressedBlock {
+            spans: before + count,
+            compressed: Some(compressed),
+            size: raw.len(),
+        });
         self.spans += count;
         added.iter_mut().for_each(|span| span.bytes = Bytes::new());
         Some(raw.len())
@@ -150,7 +154,7 @@ impl Compressed {
     }
 }
 
-impl Block {
+impl CompressedBlock {
     fn read(&self) -> Result<Vec<u8>, Damaged> {
         let compressed = self.compressed.as_deref().unwrap_or_default();
         let raw = zstd::bulk::decompress(compressed, self.size).map_err(|_| Damaged)?;
@@ -190,10 +194,13 @@ mod tests {
             work += compressed.compress(&mut spans, usize::MAX);
         }
         let all: usize = (1..=60).map(|calls| calls * 1_000).sum();
-        let kept: usize =
+        let compressed_bytes: usize =
             compressed.blocks.iter().filter_map(|block| Some(block.compressed.as_ref()?.len())).sum();
         let waiting: usize = spans.iter().map(|span| span.bytes.len()).sum();
-        assert!(kept * 8 < all && waiting * GROWTH < all, "{kept} and {waiting} of {all}");
+        assert!(
+            compressed_bytes * 8 < all && waiting * GROWTH < all,
+            "{compressed_bytes} and {waiting} of {all}"
+        );
         assert!(work < (GROWTH + 2) * all, "{work}");
     }
 

@@ -50,7 +50,7 @@ settings! {
 
 /// The times of one trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Times {
+pub(super) struct CloseTimes {
     pub quiet: Duration,
     pub idle: Duration,
     pub remote_idle: Duration,
@@ -58,10 +58,12 @@ pub(super) struct Times {
 }
 
 impl Close {
-    pub(super) fn times(&self, service: Option<&str>) -> Times {
-        let over = service.and_then(|s| self.by_service.get(s));
-        let pick = |of: fn(&Override) -> Option<Period>, base: Period| *over.and_then(of).unwrap_or(base);
-        Times {
+    pub(super) fn times(&self, service: Option<&str>) -> CloseTimes {
+        let service_override = service.and_then(|s| self.by_service.get(s));
+        let pick = |field: fn(&Override) -> Option<Period>, base: Period| {
+            *service_override.and_then(field).unwrap_or(base)
+        };
+        CloseTimes {
             quiet: pick(|o| o.quiet, self.quiet),
             idle: pick(|o| o.idle, self.idle),
             remote_idle: pick(|o| o.remote_idle, self.remote_idle),

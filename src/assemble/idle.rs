@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use verdict_otlp::trace::{ById, TraceId};
 
 use super::compressed;
-use super::open::{Activity, Open, SPAN_OVERHEAD};
+use super::open::{Activity, BufferedTrace, SPAN_OVERHEAD};
 
 /// A trace with new spans within this time is not closed early: its next spans would be late.
 const BUSY: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(super) struct IdleTraces {
 
 impl IdleTraces {
     /// To be called when a trace has received spans or logs.
-    pub(super) fn note_spans(&mut self, trace: TraceId, open: &mut Open) {
+    pub(super) fn note_spans(&mut self, trace: TraceId, open: &mut BufferedTrace) {
         match std::mem::replace(&mut open.activity, Activity::Busy) {
             Activity::Busy => return,
             Activity::Idle(size) => _ = self.by_size.remove(&(size, trace)),
@@ -37,7 +37,7 @@ impl IdleTraces {
     }
 
     /// Moves the traces that have become idle.
-    pub(super) fn update(&mut self, all: &mut ById<TraceId, Open>, now: Instant) {
+    pub(super) fn update(&mut self, all: &mut ById<TraceId, BufferedTrace>, now: Instant) {
         while let Some(&(_, trace)) = self.busy.front().filter(|(at, _)| *at <= now) {
             self.busy.pop_front();
             count_examined();
@@ -68,11 +68,15 @@ impl IdleTraces {
     }
 
     /// The next trace that has had no spans for [`compressed::IDLE`]. Each is returned once until it is busy again.
-    pub(super) fn next_waiting(&mut self, all: &ById<TraceId, Open>, now: Instant) -> Option<TraceId> {
+    pub(super) fn next_waiting(
+        &mut self,
+        all: &ById<TraceId, BufferedTrace>,
+        now: Instant,
+    ) -> Option<TraceId> {
         let waiting = self.waiting.as_mut()?;
         while let Some(&(_, trace)) = waiting.front().filter(|(at, _)| *at <= now) {
             waiting.pop_front();
-            let is_idle = |open: &Open| {
+            let is_idle = |open: &BufferedTrace| {
                 matches!(open.activity, Activity::Idle(_)) && open.last + compressed::IDLE <= now
             };
             if all.get(&trace).is_some_and(is_idle) {
@@ -94,7 +98,7 @@ impl IdleTraces {
     }
 
     /// To be called when a trace closes.
-    pub(super) fn remove(&mut self, trace: TraceId, open: &Open) {
+    pub(super) fn remove(&mut self, trace: TraceId, open: &BufferedTrace) {
         if let Activity::Idle(size) = open.activity {
             self.by_size.remove(&(size, trace));
         }

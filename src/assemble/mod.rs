@@ -21,7 +21,7 @@ mod tests;
 
 pub use config::{Close, Override};
 use idle::IdleTraces;
-use open::{Added, Open, listed};
+use open::{Added, BufferedTrace, listed};
 pub(crate) use open::{SPAN_OVERHEAD, envelope_bytes};
 
 /// Time without new spans before a preview: SDKs send batches that belong together closely.
@@ -29,9 +29,9 @@ const PREVIEW_QUIET: Duration = Duration::from_millis(200);
 
 /// How [`Assembler::add`] counted the spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SpanTally {
     /// Added to an open trace, or forwarded as late.
-    pub kept: usize,
+    pub accepted: usize,
     /// Exact resends within an open trace, dropped.
     pub duplicates: usize,
     /// Kept spans that arrived after their trace had closed.
@@ -63,7 +63,7 @@ pub struct OpenSummary<'a> {
 #[derive(Debug, Default)]
 pub struct Assembler {
     close: Close,
-    open: ById<TraceId, Open>,
+    open: ById<TraceId, BufferedTrace>,
     /// Every open trace once, at a time not later than its deadline. When a deadline is extended the
     /// entry stays, and is updated at its time.
     filed: BTreeSet<(Instant, TraceId)>,
@@ -107,31 +107,31 @@ impl Assembler {
         size: usize,
         service: impl FnOnce(&Span) -> Option<String>,
         now: Instant,
-    ) -> Tally {
+    ) -> SpanTally {
         let mut spans = spans.into_iter().peekable();
         let count = spans.size_hint().0;
-        let Some(first) = spans.peek() else { return Tally::default() };
+        let Some(first) = spans.peek() else { return SpanTally::default() };
         if let Some(&before) = self.closed.get(&trace) {
             return self.late(trace, spans.collect(), size, before);
         }
-        let mut tally = Tally::default();
+        let mut tally = SpanTally::default();
         let close = &self.close;
         let open = self.open.entry(trace).or_insert_with(|| {
             // Most configurations have no override, and reading a resource costs more than adding a span.
             let service = if close.by_service.is_empty() { None } else { service(first) };
-            Open::new(now, close.times(service.as_deref()), count)
+            BufferedTrace::new(now, close.times(service.as_deref()), count)
         });
         let before = open.bytes;
         for span in spans {
             match open.add(span, now) {
-                Added::New => tally.kept += 1,
+                Added::New => tally.accepted += 1,
                 Added::Duplicate => tally.duplicates += 1,
             }
         }
-        if tally.kept > 0 {
+        if tally.accepted > 0 {
             open.bytes += size;
             self.bytes += open.bytes - before;
-            self.spans += tally.kept;
+            self.spans += tally.accepted;
             if let Some(grown) = self.grown.as_mut().filter(|_| open.grown.is_none() && open.has_grown()) {
                 open.grown = Some(now);
                 grown.insert((now, trace));
@@ -147,7 +147,8 @@ impl Assembler {
         if self.closed.contains_key(&trace) {
             return;
         }
-        let open = self.open.entry(trace).or_insert_with(|| Open::new(now, self.close.times(None), 0));
+        let open =
+            self.open.entry(trace).or_insert_with(|| BufferedTrace::new(now, self.close.times(None), 0));
         self.bytes += log.record.len();
         open.attach(log, now);
         self.update_deadline(trace);
@@ -173,9 +174,9 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Snapshots of at most `most` open traces that have grown by a quarter since their last preview and
+    /// Snapshots of at most `max_traces` open traces that have grown by a quarter since their last preview and
     /// had no new spans for a moment.
-    pub fn traces_to_preview(&mut self, now: Instant, most: usize) -> Vec<ClosedTrace> {
+    pub fn traces_to_preview(&mut self, now: Instant, max_traces: usize) -> Vec<ClosedTrace> {
         let open = &mut self.open;
         let grown = self.grown.get_or_insert_with(|| {
             let all = open.iter_mut().filter(|(_, open)| open.has_grown());
@@ -183,7 +184,7 @@ impl Assembler {
         });
         let is_quiet = |last: Instant| now.saturating_duration_since(last) >= PREVIEW_QUIET;
         let mut out = Vec::new();
-        while out.len() < most
+        while out.len() < max_traces
             && let Some(&(at, trace)) = grown.first().filter(|(at, _)| is_quiet(*at))
         {
             grown.remove(&(at, trace));
@@ -212,14 +213,14 @@ impl Assembler {
         self.open.get(&trace).map(|open| snapshot_of(trace, open))
     }
 
-    /// At most `most` open traces, those with the latest spans first. Of very many, only a part is looked at.
-    pub fn latest(&self, most: usize, now: Instant) -> Vec<OpenSummary<'_>> {
+    /// At most `max_traces` open traces, those with the latest spans first. Of very many, only a part is looked at.
+    pub fn latest(&self, max_traces: usize, now: Instant) -> Vec<OpenSummary<'_>> {
         /// A request of a page must not delay the traces of the shard.
         const EXAMINED: usize = 10_000;
-        let mut latest: Vec<(Instant, TraceId, &Open)> =
+        let mut latest: Vec<(Instant, TraceId, &BufferedTrace)> =
             self.open.iter().take(EXAMINED).map(|(trace, open)| (open.last, *trace, open)).collect();
         latest.sort_by_key(|(last, trace, _)| (std::cmp::Reverse(*last), *trace));
-        latest.truncate(most);
+        latest.truncate(max_traces);
         let mut out = Vec::with_capacity(latest.len());
         for (last, trace, open) in latest {
             let (closes, reason) = open.deadline();
@@ -289,17 +290,17 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Compresses the spans of traces that have waited for some time and do not close soon, of about `most` bytes.
-    /// [`Assembler::next_deadline`] is now if more are left.
-    pub fn compress_idle(&mut self, most: usize, now: Instant) {
+    /// Compresses the spans of traces that have waited for some time and do not close soon, of about `target_bytes`
+    /// bytes. [`Assembler::next_deadline`] is now if more are left.
+    pub fn compress_idle(&mut self, target_bytes: usize, now: Instant) {
         let mut done = 0;
         while let Some(trace) = self.idle.next_waiting(&self.open, now) {
             let Some(open) = self.open.get_mut(&trace) else { continue };
             if open.deadline().0.saturating_duration_since(now) <= compressed::CLOSES_SOON {
                 continue;
             }
-            done += open.compress(most.saturating_sub(done));
-            if done >= most {
+            done += open.compress(target_bytes.saturating_sub(done));
+            if done >= target_bytes {
                 // It may have more.
                 return self.idle.return_to_waiting(trace, now);
             }
@@ -350,8 +351,8 @@ impl Assembler {
         self.open.len()
     }
 
-    fn late(&mut self, trace: TraceId, spans: Vec<Span>, size: usize, before: PriorVerdict) -> Tally {
-        let kept = spans.len();
+    fn late(&mut self, trace: TraceId, spans: Vec<Span>, size: usize, before: PriorVerdict) -> SpanTally {
+        let accepted = spans.len();
         let bytes = size + envelope_bytes(&spans);
         self.ready.push(ClosedTrace {
             trace,
@@ -362,7 +363,7 @@ impl Assembler {
             incomplete: true,
             before: Some(before),
         });
-        Tally { kept, duplicates: 0, late: kept }
+        SpanTally { accepted, duplicates: 0, late: accepted }
     }
 
     /// Closes a trace that has reached a cap; otherwise updates its entry in `filed` if its deadline is
@@ -386,7 +387,7 @@ impl Assembler {
         self.filed.insert((deadline, trace));
     }
 
-    fn remove(&mut self, trace: TraceId) -> Option<Open> {
+    fn remove(&mut self, trace: TraceId) -> Option<BufferedTrace> {
         let open = self.open.remove(&trace)?;
         if let Some(filed) = open.filed {
             self.filed.remove(&(filed, trace));
@@ -414,7 +415,7 @@ impl Assembler {
     }
 }
 
-fn snapshot_of(trace: TraceId, open: &Open) -> ClosedTrace {
+fn snapshot_of(trace: TraceId, open: &BufferedTrace) -> ClosedTrace {
     let (spans, logs) = (open.read_spans(), open.logs.clone());
     let (_, reason) = open.deadline();
     ClosedTrace { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }

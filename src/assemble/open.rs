@@ -10,7 +10,7 @@ use verdict_otlp::Fields;
 use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
 
 use super::compressed::Compressed;
-use super::config::Times;
+use super::config::CloseTimes;
 
 /// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
 /// ids. Rounded up from the measurement in `tests/bench`.
@@ -52,17 +52,17 @@ pub(super) enum Activity {
 struct EnvelopeBytes {
     last: usize,
     /// Addresses of envelopes and of resources. The spans of the trace own them, so none is used twice.
-    known: foldhash::HashSet<usize>,
+    counted_addresses: foldhash::HashSet<usize>,
 }
 
 impl EnvelopeBytes {
     /// Bytes of what has not been counted yet of an envelope. The trace must own the envelope from now on.
     fn count(&mut self, envelope: &Arc<Envelope>) -> usize {
         let address = Arc::as_ptr(envelope).addr();
-        if std::mem::replace(&mut self.last, address) == address || !self.known.insert(address) {
+        if std::mem::replace(&mut self.last, address) == address || !self.counted_addresses.insert(address) {
             return 0;
         }
-        let is_new = self.known.insert(envelope.resource.as_ptr().addr());
+        let is_new = self.counted_addresses.insert(envelope.resource.as_ptr().addr());
         envelope.scope.len() + if is_new { envelope.resource.len() } else { 0 }
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn envelope_bytes(spans: &[Span]) -> usize {
 }
 
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct BufferedTrace {
     /// Without the bytes of those that are in `compressed`.
     pub spans: Vec<Span>,
     compressed: Compressed,
@@ -91,7 +91,7 @@ pub(super) struct Open {
     /// The time of its entry in `Assembler::grown`.
     pub grown: Option<Instant>,
     pub activity: Activity,
-    times: Times,
+    times: CloseTimes,
     ids: ById<SpanId, IdState>,
     /// Spans beyond the first of their id. A set, so that a sender that repeats one id many times costs
     /// no more than others.
@@ -104,7 +104,7 @@ pub(super) struct Open {
     ended_root: bool,
 }
 
-/// The result of [`Open::add`].
+/// The result of [`BufferedTrace::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     New,
@@ -112,11 +112,11 @@ pub(super) enum Added {
     Duplicate,
 }
 
-impl Open {
+impl BufferedTrace {
     /// An empty trace whose first request has `first` spans.
-    pub(super) fn new(now: Instant, times: Times, first: usize) -> Open {
+    pub(super) fn new(now: Instant, times: CloseTimes, first: usize) -> BufferedTrace {
         let capacity = first.saturating_mul(EXPECTED).min(MAX_INITIAL);
-        Open {
+        BufferedTrace {
             spans: Vec::with_capacity(capacity),
             compressed: Compressed::default(),
             name: None,
@@ -145,11 +145,11 @@ impl Open {
             Entry::Vacant(new) => {
                 new.insert(present);
             }
-            Entry::Occupied(mut known) => match *known.get() {
+            Entry::Occupied(mut id_entry) => match *id_entry.get() {
                 IdState::Missing { remote } => {
                     self.missing -= 1;
                     self.missing_remote -= usize::from(remote);
-                    known.insert(present);
+                    id_entry.insert(present);
                 }
                 IdState::Present(first) => {
                     if self.compressed.has(first as usize) {
@@ -193,12 +193,12 @@ impl Open {
         self.logs.push(log);
     }
 
-    /// Compresses the bytes of about `most` bytes of spans, and returns how many were compressed.
-    pub(super) fn compress(&mut self, most: usize) -> usize {
+    /// Compresses the bytes of about `target_bytes` bytes of spans, and returns how many were compressed.
+    pub(super) fn compress(&mut self, target_bytes: usize) -> usize {
         if let Some(name) = listed(&self.spans).filter(|span| !span.bytes.is_empty()).map(name_of) {
             self.name = Some(name.into());
         }
-        self.compressed.compress(&mut self.spans, most)
+        self.compressed.compress(&mut self.spans, target_bytes)
     }
 
     /// The name of the span by which the trace is listed.

@@ -13,10 +13,10 @@ use super::*;
 const T: TraceId = TraceId([7; 16]);
 
 pub(super) fn span(id: u8, parent: u8) -> Span {
-    let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
+    let span_id = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
     Span {
-        id: of(id),
-        parent: of(parent),
+        id: span_id(id),
+        parent: span_id(parent),
         start: u64::from(id),
         end: 100,
         status: Status::Unset,
@@ -43,10 +43,10 @@ impl Bench {
         Bench { assembler: Assembler::new(close), start: Instant::now() }
     }
 
-    fn add(&mut self, at: u64, spans: impl IntoIterator<Item = Span>) -> Tally {
+    fn add(&mut self, at: u64, spans: impl IntoIterator<Item = Span>) -> SpanTally {
         let spans: Vec<Span> = spans.into_iter().collect();
-        let held = spans.iter().map(|s| s.bytes.len()).sum();
-        self.assembler.add(T, spans, held, |_| Some("shop".to_owned()), self.start + secs(at))
+        let size = spans.iter().map(|s| s.bytes.len()).sum();
+        self.assembler.add(T, spans, size, |_| Some("shop".to_owned()), self.start + secs(at))
     }
 
     fn poll(&mut self, at: u64) -> Vec<(CloseReason, usize, bool)> {
@@ -70,7 +70,7 @@ fn complete_trace_closes_after_quiet_time() {
 fn a_second_batch_within_quiet_is_not_late() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(1, 0)]);
-    assert_eq!(bench.add(5, [span(2, 1)]), Tally { kept: 1, duplicates: 0, late: 0 });
+    assert_eq!(bench.add(5, [span(2, 1)]), SpanTally { accepted: 1, duplicates: 0, late: 0 });
     assert_eq!(bench.poll(10), []);
     assert_eq!(bench.poll(15), [(CloseReason::Complete, 2, false)]);
 }
@@ -138,8 +138,8 @@ fn exact_resends_are_dropped_and_spans_with_equal_ids_are_kept() {
     let mut bench = Bench::new(Close::default());
     let mut twin = span(2, 1);
     twin.bytes = Bytes::from_static(b"other");
-    assert_eq!(bench.add(0, [span(2, 1), span(2, 1)]), Tally { kept: 1, duplicates: 1, late: 0 });
-    assert_eq!(bench.add(1, [twin.clone(), twin]), Tally { kept: 1, duplicates: 1, late: 0 });
+    assert_eq!(bench.add(0, [span(2, 1), span(2, 1)]), SpanTally { accepted: 1, duplicates: 1, late: 0 });
+    assert_eq!(bench.add(1, [twin.clone(), twin]), SpanTally { accepted: 1, duplicates: 1, late: 0 });
     bench.add(2, [span(1, 0)]);
     assert_eq!(bench.poll(12), [(CloseReason::Complete, 3, false)]);
 }
@@ -151,7 +151,7 @@ fn late_spans_are_forwarded_with_the_previous_verdict() {
     assert_eq!(bench.poll(10).len(), 1);
     let verdict = PriorVerdict { passed: Some(true), revision: 1 };
     bench.assembler.remember(T, verdict);
-    assert_eq!(bench.add(11, [span(2, 1)]), Tally { kept: 1, duplicates: 0, late: 1 });
+    assert_eq!(bench.add(11, [span(2, 1)]), SpanTally { accepted: 1, duplicates: 0, late: 1 });
     let closed = bench.assembler.poll(bench.start + secs(11));
     assert_eq!((closed[0].reason, closed[0].before), (CloseReason::Late, Some(verdict)));
 }
@@ -200,9 +200,9 @@ fn logs_without_spans_expire() {
 fn memory_pressure_closes_the_largest_idle_traces_first() {
     let mut assembler = Assembler::new(Close::default());
     let now = Instant::now();
-    for (n, held) in [(1u8, 10), (2, 500), (3, 100), (4, 9000)] {
+    for (n, size) in [(1u8, 10), (2, 500), (3, 100), (4, 9000)] {
         let at = if n == 4 { now + secs(60) } else { now };
-        assembler.add(TraceId([n; 16]), [span(2, 1)], held, |_| None, at);
+        assembler.add(TraceId([n; 16]), [span(2, 1)], size, |_| None, at);
     }
     let closed = assembler.close_early(500 + SPAN_OVERHEAD + 50, now + secs(60));
     let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
@@ -270,8 +270,8 @@ fn closed_trace_reports_its_charged_bytes() {
     let mut bench = Bench::new(Close::default());
     let huge = Arc::new(Envelope { resource: vec![0; 1000].into(), ..Envelope::default() });
     let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
-    let (start, held) = (bench.start, 500);
-    bench.assembler.add(T, [under(2), under(3)], held, |_| None, start);
+    let (start, size) = (bench.start, 500);
+    bench.assembler.add(T, [under(2), under(3)], size, |_| None, start);
     let log = Attached { span: SpanId([2; 8]), record: Bytes::from(vec![0; 10_000]) };
     bench.assembler.attach(T, log, start);
     let open = bench.assembler.bytes();
@@ -280,7 +280,7 @@ fn closed_trace_reports_its_charged_bytes() {
     let closed: Vec<usize> = bench.assembler.poll(start + secs(300)).iter().map(|c| c.bytes).collect();
     assert_eq!((glimpse, closed), (Some(open), vec![open]));
     // Late spans are charged with their shared allocation and their envelopes.
-    bench.assembler.add(T, [under(4)], held, |_| None, start + secs(301));
+    bench.assembler.add(T, [under(4)], size, |_| None, start + secs(301));
     let late: Vec<usize> = bench.assembler.poll(start + secs(301)).iter().map(|c| c.bytes).collect();
     assert_eq!((late, bench.assembler.bytes()), (vec![500 + 1000], 0));
 }
@@ -302,7 +302,7 @@ fn equal_bytes_under_another_resource_are_another_span() {
     let other = Arc::new(Envelope { resource: b"other".to_vec().into(), ..Envelope::default() });
     let elsewhere = Span { envelope: other, ..span(1, 0) };
     let sent = [span(1, 0), elsewhere.clone(), span(1, 0), elsewhere];
-    assert_eq!(bench.add(0, sent), Tally { kept: 2, duplicates: 2, late: 0 });
+    assert_eq!(bench.add(0, sent), SpanTally { accepted: 2, duplicates: 2, late: 0 });
 }
 
 #[test]
@@ -324,7 +324,10 @@ fn large_resource_of_many_scopes_is_charged_once_and_not_compared_by_content() {
         Span { envelope: Arc::new(Envelope { resource: copy.clone(), scope }), ..span.clone() }
     });
     let sent: Vec<Span> = spans.iter().cloned().chain(again).collect();
-    assert_eq!(bench.add(0, sent), Tally { kept: SCOPES as usize, duplicates: SCOPES as usize, late: 0 });
+    assert_eq!(
+        bench.add(0, sent),
+        SpanTally { accepted: SCOPES as usize, duplicates: SCOPES as usize, late: 0 }
+    );
     let work = work::counted() - before;
     assert!(work <= (1 << 20) + 64 * u64::from(SCOPES), "{work} bytes hashed or compared");
     assert_eq!(bench.assembler.bytes(), (1 << 20) + SCOPES as usize * (4 + 2 * 2));
@@ -385,9 +388,9 @@ fn previews_take_a_few_of_many_traces_and_none_twice() {
     for n in 1..=4 {
         // The first has new spans all the time.
         assembler.add(id(1), [span(2 + n, 1)], 10, |_| None, start + secs(1));
-        let taken = assembler.traces_to_preview(start + secs(1), 2);
-        assert_eq!(taken.len(), 2);
-        seen.extend(taken.iter().map(|closed| closed.trace));
+        let previews = assembler.traces_to_preview(start + secs(1), 2);
+        assert_eq!(previews.len(), 2);
+        seen.extend(previews.iter().map(|closed| closed.trace));
     }
     assert_eq!((seen.len(), seen.contains(&id(1))), (8, false));
     assert_eq!(assembler.traces_to_preview(start + secs(2), 9).len(), 1);
@@ -414,11 +417,11 @@ fn waiting_trace(close: Close) -> (Bench, Vec<Bytes>, u64) {
 impl Bench {
     fn compress(&mut self, at: u64) -> usize {
         self.assembler.compress_idle(1 << 20, self.start + secs(at));
-        self.held()
+        self.uncompressed_bytes()
     }
 
     /// Bytes of the open trace's spans that are not compressed.
-    fn held(&self) -> usize {
+    fn uncompressed_bytes(&self) -> usize {
         self.assembler
             .open
             .get(&T)
@@ -432,7 +435,7 @@ impl Bench {
 #[test]
 fn a_waiting_trace_is_compressed_and_closes_with_the_same_bytes() {
     let (mut bench, expected, at) = waiting_trace(Close::default());
-    let (charged, of) =
+    let (charged, span_bytes) =
         (bench.assembler.bytes(), |spans: Vec<Span>| spans.into_iter().map(|s| s.bytes).collect());
     let all: usize = expected.iter().map(Bytes::len).sum();
     assert_eq!(bench.compress(at - 2), all);
@@ -440,11 +443,11 @@ fn a_waiting_trace_is_compressed_and_closes_with_the_same_bytes() {
     assert_eq!(bench.assembler.bytes(), charged);
     let listed = bench.assembler.latest(1, bench.start + secs(at));
     assert_eq!((listed[0].name.as_str(), listed[0].spans), ("chat", 2));
-    let snapshot: Vec<Bytes> = of(bench.assembler.snapshot(T).unwrap().spans);
+    let snapshot: Vec<Bytes> = span_bytes(bench.assembler.snapshot(T).unwrap().spans);
     assert_eq!(snapshot, expected);
-    assert_eq!(bench.held(), 0);
+    assert_eq!(bench.uncompressed_bytes(), 0);
     bench.add(at, [span(1, 0)]);
-    let closed: Vec<Bytes> = of(bench.assembler.poll(bench.start + secs(at + 10)).remove(0).spans);
+    let closed: Vec<Bytes> = span_bytes(bench.assembler.poll(bench.start + secs(at + 10)).remove(0).spans);
     assert_eq!(closed[..2], expected[..]);
     assert_eq!((closed[2].as_ref(), bench.assembler.bytes()), (&[1, 0][..], 0));
 }
@@ -455,7 +458,7 @@ fn a_resend_of_a_compressed_span_is_dropped() {
     bench.compress(at);
     let resent = Span { bytes: expected[1].clone(), ..span(3, 1) };
     assert_eq!(bench.add(at, [resent]).duplicates, 1);
-    assert_eq!(bench.add(at, [span(3, 1)]).kept, 1);
+    assert_eq!(bench.add(at, [span(3, 1)]).accepted, 1);
     assert_eq!(
         bench.assembler.snapshot(T).unwrap().spans.iter().map(|s| s.bytes.clone()).collect::<Vec<_>>()[..2],
         expected[..]
@@ -481,7 +484,7 @@ fn compression_goes_on_with_the_next_poll_and_is_due_until_it_is_done() {
     let now = bench.start + secs(at);
     assert!(bench.assembler.next_deadline() < Some(now));
     bench.assembler.compress_idle(1, now);
-    assert_eq!((bench.held(), bench.assembler.next_deadline()), (0, Some(now)));
+    assert_eq!((bench.uncompressed_bytes(), bench.assembler.next_deadline()), (0, Some(now)));
     bench.assembler.compress_idle(1, now);
     assert!(bench.assembler.next_deadline() > Some(now));
     assert_eq!(bench.assembler.close_all(CloseReason::Shutdown)[0].spans[1].bytes, expected[1]);

@@ -23,7 +23,7 @@ const MAX_TEXT: u64 = 256 << 20;
 
 /// Why a command ends with something other than 0.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum CommandFailure {
     #[error("the configuration cannot be used:\n{0}")]
     Config(Invalid),
     #[error("{0}")]
@@ -40,31 +40,31 @@ pub(super) enum Failure {
     ClosedPipe,
 }
 
-impl Failure {
+impl CommandFailure {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Failure::Config(_) | Failure::Input(_) | Failure::Usage(_) => WRONG,
-            Failure::Run(_) | Failure::ThresholdMet => FAILED,
-            Failure::ClosedPipe => 0,
+            CommandFailure::Config(_) | CommandFailure::Input(_) | CommandFailure::Usage(_) => WRONG,
+            CommandFailure::Run(_) | CommandFailure::ThresholdMet => FAILED,
+            CommandFailure::ClosedPipe => 0,
         }
     }
 
     /// A failed write to standard output.
-    pub(super) fn stdout(error: &std::io::Error) -> Failure {
+    pub(super) fn stdout(error: &std::io::Error) -> CommandFailure {
         match error.kind() {
-            ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Run(format!("standard output: {error}")),
+            ErrorKind::BrokenPipe => CommandFailure::ClosedPipe,
+            _ => CommandFailure::Run(format!("standard output: {error}")),
         }
     }
 
     /// A file that cannot be read or has the wrong form.
-    pub(super) fn file(path: &Path, error: impl std::fmt::Display) -> Failure {
-        Failure::Usage(format!("{}: {error}", path.display()))
+    pub(super) fn file(path: &Path, error: impl std::fmt::Display) -> CommandFailure {
+        CommandFailure::Usage(format!("{}: {error}", path.display()))
     }
 
     /// Failed work, without further context.
-    pub(super) fn run(error: impl std::fmt::Display) -> Failure {
-        Failure::Run(error.to_string())
+    pub(super) fn run(error: impl std::fmt::Display) -> CommandFailure {
+        CommandFailure::Run(error.to_string())
     }
 }
 
@@ -80,14 +80,14 @@ pub(super) struct ConfigFiles {
 }
 
 impl ConfigFiles {
-    pub(super) fn load(&self) -> Result<Config, Failure> {
-        crate::config::load(&self.files).map_err(Failure::Config)
+    pub(super) fn load(&self) -> Result<Config, CommandFailure> {
+        crate::config::load(&self.files).map_err(CommandFailure::Config)
     }
 }
 
 /// The option `--output` of commands that print figures.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Output {
+pub(super) enum FiguresFormat {
     /// A table for people
     #[default]
     Table,
@@ -95,52 +95,52 @@ pub(super) enum Output {
     Json,
 }
 
-impl Output {
+impl FiguresFormat {
     /// Prints `result` as JSON or as what `table` renders.
     pub(super) fn print(
         self,
         result: &impl Serialize,
         table: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let text = match self {
-            Output::Table => table(),
-            Output::Json => to_json(result)?,
+            FiguresFormat::Table => table(),
+            FiguresFormat::Json => to_json(result)?,
         };
         write_stdout(text.as_bytes())
     }
 }
 
 /// Indented JSON that ends with a newline.
-pub(super) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
-    Ok(serde_json::to_string_pretty(value).map_err(Failure::run)? + "\n")
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, CommandFailure> {
+    Ok(serde_json::to_string_pretty(value).map_err(CommandFailure::run)? + "\n")
 }
 
 /// The text of a file; `-` is standard input.
-pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+pub(super) fn read_text(path: &Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = match path.as_os_str() == "-" {
         true => std::io::stdin().lock().take(MAX_TEXT).read_to_string(&mut text).map(|_| text),
         false => crate::bounded_file::read_bounded(path, MAX_TEXT),
     };
-    read.map_err(|e| Failure::file(path, e))
+    read.map_err(|e| CommandFailure::file(path, e))
 }
 
 /// One worker per core and at least two, because a blocking disk can occupy one.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
-    built.map_err(|e| Failure::Run(format!("cannot start the runtime: {e}")))
+    built.map_err(|e| CommandFailure::Run(format!("cannot start the runtime: {e}")))
 }
 
 /// Writes a command's result to standard output.
-pub(super) fn write_stdout(bytes: &[u8]) -> Result<(), Failure> {
+pub(super) fn write_stdout(bytes: &[u8]) -> Result<(), CommandFailure> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| Failure::stdout(&e))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| CommandFailure::stdout(&e))
 }
 
 /// Writes a file that an option names.
-pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|e| Failure::Run(format!("{}: {e}", path.display())))
+pub(super) fn write_file(path: &Path, text: &str) -> Result<(), CommandFailure> {
+    std::fs::write(path, text).map_err(|e| CommandFailure::Run(format!("{}: {e}", path.display())))
 }
 
 /// Writes a line to standard error. A closed standard error does not stop the command.

@@ -14,7 +14,7 @@ use verdict_eval::questions::Answer;
 use super::judge::options::JudgeOptions;
 use super::judge::run::JudgeRun;
 use super::judge::session::JudgeSession;
-use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, read_text};
 
 pub(super) const LONG: &str = "\
 Compare two or three answers to one query, or to many.
@@ -67,7 +67,7 @@ pub(super) struct Compare {
     judge: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: FiguresFormat,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
@@ -77,14 +77,14 @@ pub(super) struct Compare {
 /// A query with its answers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Task {
+struct ComparedQuery {
     query: String,
     answers: Vec<String>,
 }
 
 /// A comparison, and whether both orders lead to the same decision.
 #[derive(Serialize)]
-struct Compared {
+struct QueryComparison {
     #[serde(flatten)]
     comparison: ResponseComparison,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,16 +96,16 @@ struct Compared {
 struct Rated {
     #[serde(flatten)]
     rates: WinRates,
-    comparisons: Vec<Option<Compared>>,
+    comparisons: Vec<Option<QueryComparison>>,
 }
 
-pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
+pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
     let config = args.config.load()?;
     let tasks = match &args.queries {
         Some(path) => tasks(path)?,
         None => {
             let answers = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
-            vec![Task { query: args.query.clone().unwrap_or_default(), answers }]
+            vec![ComparedQuery { query: args.query.clone().unwrap_or_default(), answers }]
         }
     };
     let count = tasks.first().map_or(0, |task| task.answers.len());
@@ -126,7 +126,7 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
         let rates = comparison::win_rates(count, &rates);
         if rates.unanswered == rates.queries {
             run.finish()?;
-            return Err(Failure::Run("the judge answered no query".to_owned()));
+            return Err(CommandFailure::Run("the judge answered no query".to_owned()));
         }
         let rated = Rated { rates, comparisons: compared.into_iter().map(Result::ok).collect() };
         return run.print(args.output, &rated, || rates_table(&rated.rates));
@@ -139,21 +139,22 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
                 .map_or("", |_| "the orders lead to different decisions\n");
             table(&compared.comparison) + same
         }),
-        Some(Err(why)) => {
+        Some(Err(reason)) => {
             run.finish()?;
-            Err(Failure::Run(format!("the judge did not answer: {}", why.as_str())))
+            Err(CommandFailure::Run(format!("the judge did not answer: {}", reason.as_str())))
         }
-        None => Err(Failure::Usage("nothing is to be compared".to_owned())),
+        None => Err(CommandFailure::Usage("nothing is to be compared".to_owned())),
     }
 }
 
 /// The queries of a file, all with the same number of answers.
-fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
+fn tasks(path: &Path) -> Result<Vec<ComparedQuery>, CommandFailure> {
     let text = read_text(path)?;
-    let mut tasks: Vec<Task> = Vec::new();
+    let mut tasks: Vec<ComparedQuery> = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let problem = |why: String| Failure::Usage(format!("{}:{}: {why}", path.display(), n + 1));
-        let task: Task = serde_json::from_str(line).map_err(|e| problem(e.to_string()))?;
+        let problem =
+            |reason: String| CommandFailure::Usage(format!("{}:{}: {reason}", path.display(), n + 1));
+        let task: ComparedQuery = serde_json::from_str(line).map_err(|e| problem(e.to_string()))?;
         let count = tasks.first().map_or(task.answers.len(), |first| first.answers.len());
         if !(2..=NAMES.len()).contains(&task.answers.len()) || task.answers.len() != count {
             return Err(problem("expected two or three answers, as many in every line".to_owned()));
@@ -161,13 +162,17 @@ fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
         tasks.push(task);
     }
     if tasks.is_empty() {
-        return Err(Failure::file(path, "the file has no queries"));
+        return Err(CommandFailure::file(path, "the file has no queries"));
     }
     Ok(tasks)
 }
 
 /// Asks about all `tasks` at once.
-fn ask(tasks: &[Task], judge: &JudgeSession, one_order: bool) -> Vec<Result<Compared, Unmeasured>> {
+fn ask(
+    tasks: &[ComparedQuery],
+    judge: &JudgeSession,
+    one_order: bool,
+) -> Vec<Result<QueryComparison, Unmeasured>> {
     let orders = if one_order { 1 } else { 2 };
     let questions = tasks.iter().flat_map(|task| {
         let shown: Vec<String> = task.answers.iter().map(|answer| judge.clean(answer)).collect();
@@ -182,7 +187,7 @@ fn ask(tasks: &[Task], judge: &JudgeSession, one_order: bool) -> Vec<Result<Comp
 }
 
 /// The comparison of one query from the answers in each order.
-fn combined(count: usize, answers: &[Answer]) -> Result<Compared, Unmeasured> {
+fn combined(count: usize, answers: &[Answer]) -> Result<QueryComparison, Unmeasured> {
     let of_order = |answer: &Answer| -> Vec<ResponseComparison> {
         let opinions = answer.opinions.as_deref().unwrap_or_default();
         opinions.iter().filter_map(|o| comparison::read_keyed(&answer.key, count, &o.value)).collect()
@@ -192,7 +197,7 @@ fn combined(count: usize, answers: &[Answer]) -> Result<Compared, Unmeasured> {
         orders.iter().filter_map(|all| Some(comparison::combine(all.clone())?.decision)).collect();
     let consistent = (decisions.len() > 1).then(|| decisions.iter().all(|one| *one == decisions[0]));
     match comparison::combine(orders.concat()) {
-        Some(comparison) => Ok(Compared { comparison, consistent }),
+        Some(comparison) => Ok(QueryComparison { comparison, consistent }),
         None => Err(answers
             .iter()
             .find_map(|a| a.opinions.as_ref().err().copied())

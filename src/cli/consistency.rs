@@ -15,11 +15,11 @@ use verdict_judge::config::JudgeConfig;
 use super::judge::options::JudgeOptions;
 use super::judge::run::JudgeRun;
 use super::judge::session::JudgeSession;
-use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, write_stderr};
 use crate::cli::recording;
-use crate::cli::table::{Table, figure, optional_figure};
+use crate::cli::table::{TextTable, figure, optional_figure};
 use crate::config::Config;
-use crate::score::consistency::{self, Consistency, Rating, SpanKey};
+use crate::score::consistency::{self, Consistency, SpanKey, SpanRating};
 use crate::score::likeness;
 
 /// The dialect of endpoints that embed texts.
@@ -49,7 +49,7 @@ Examples:
   otel-verdict consistency recordings/ --config judges.yaml --dry-run";
 
 #[derive(Args, Debug)]
-pub(super) struct Repeat {
+pub(super) struct ConsistencyArgs {
     /// Files and folders to read; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -61,21 +61,21 @@ pub(super) struct Repeat {
     embeddings: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: FiguresFormat,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
     config: ConfigFiles,
 }
 
-type Figures = BTreeMap<String, Option<Consistency>>;
+type MetricConsistency = BTreeMap<String, Option<Consistency>>;
 
-pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
+pub(super) fn consistency(args: &ConsistencyArgs) -> Result<(), CommandFailure> {
     let config = args.config.load()?;
     if config.verdict.evaluation.named_judges().next().is_none() {
-        let why =
+        let message =
             "no metric names a judge (verdict.metrics.judges): rules give the same answers in every run";
-        return Err(Failure::Usage(why.to_owned()));
+        return Err(CommandFailure::Usage(message.to_owned()));
     }
     let run = JudgeRun::start(&args.judges, &config, true)?;
     let embeddings = embedding_judge(&run, &config, args.embeddings.as_deref())?;
@@ -88,7 +88,7 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
         ));
     };
     let mut warned = deterministic.is_empty();
-    let mut runs: Vec<BTreeMap<(String, SpanKey), Rating>> = vec![BTreeMap::new(); args.runs as usize];
+    let mut runs: Vec<BTreeMap<(String, SpanKey), SpanRating>> = vec![BTreeMap::new(); args.runs as usize];
     let mut services: BTreeSet<Text> = BTreeSet::new();
     recording::repeat(&config, &args.paths, args.runs, &run, |number, judged| {
         // With the first answers: the input can be read, and the other runs are still to come.
@@ -96,8 +96,8 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
             warning();
         }
         services.extend(verdict_eval::services(&judged.trace).iter().cloned());
-        if let Some(own) = runs.get_mut(number as usize) {
-            own.extend(consistency::ratings(&judged.trace, &judged.measurements));
+        if let Some(run_ratings) = runs.get_mut(number as usize) {
+            run_ratings.extend(consistency::ratings(&judged.trace, &judged.measurements));
         }
     })?;
     let places = consistency::by_metric(&runs);
@@ -106,10 +106,12 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     }
     if places.is_empty() {
         run.finish()?;
-        return Err(Failure::Run("no judge measured anything in the input".to_owned()));
+        return Err(CommandFailure::Run("no judge measured anything in the input".to_owned()));
     }
-    let of = |(metric, places): (&String, &Vec<Vec<Rating>>)| (metric.clone(), Consistency::of(places));
-    let mut figures: Figures = places.iter().map(of).collect();
+    let summary = |(metric, places): (&String, &Vec<Vec<SpanRating>>)| {
+        (metric.clone(), Consistency::from_ratings(places))
+    };
+    let mut figures: MetricConsistency = places.iter().map(summary).collect();
     if let Some(judge) = &embeddings {
         compare_rationales(judge, &services.into_iter().collect(), &places, &mut figures);
     }
@@ -127,20 +129,20 @@ fn embedding_judge(
     run: &JudgeRun,
     config: &Config,
     named: Option<&str>,
-) -> Result<Option<JudgeSession>, Failure> {
+) -> Result<Option<JudgeSession>, CommandFailure> {
     let of_dialect = config.judges.iter().filter(|(_, judge)| judge.dialect == EMBEDDINGS);
-    let known: Vec<&str> = of_dialect.map(|(name, _)| name.as_str()).collect();
-    let chosen = match (named, known.as_slice()) {
+    let judge_names: Vec<&str> = of_dialect.map(|(name, _)| name.as_str()).collect();
+    let chosen = match (named, judge_names.as_slice()) {
         (Some(name), _) if config.judges.get(name).is_some_and(|judge| judge.dialect != EMBEDDINGS) => {
-            let why = format!("--embeddings: judge '{name}' is not of dialect '{EMBEDDINGS}'");
-            return Err(Failure::Usage(why));
+            let message = format!("--embeddings: judge '{name}' is not of dialect '{EMBEDDINGS}'");
+            return Err(CommandFailure::Usage(message));
         }
         (Some(name), _) => name,
         (None, []) => return Ok(None),
         (None, [only]) => only,
         (None, several) => {
-            let why = format!("several judges are of dialect '{EMBEDDINGS}' ({})", several.join(", "));
-            return Err(Failure::Usage(format!("{why}; choose one with --embeddings")));
+            let message = format!("several judges are of dialect '{EMBEDDINGS}' ({})", several.join(", "));
+            return Err(CommandFailure::Usage(format!("{message}; choose one with --embeddings")));
         }
     };
     JudgeSession::new(run, config, &[chosen.to_owned()]).map(Some)
@@ -156,8 +158,8 @@ fn deterministic_judges(config: &Config) -> Vec<&str> {
 fn compare_rationales(
     judge: &JudgeSession,
     services: &Arc<[Text]>,
-    places: &BTreeMap<String, Vec<Vec<Rating>>>,
-    figures: &mut Figures,
+    places: &BTreeMap<String, Vec<Vec<SpanRating>>>,
+    figures: &mut MetricConsistency,
 ) {
     let (metrics, questions): (Vec<String>, Vec<_>) =
         likeness::questions(places, |text| judge.clean(text)).into_iter().unzip();
@@ -167,16 +169,16 @@ fn compare_rationales(
         write_stderr(&format!("{failed} of {} comparisons of rationales failed", answers.len()));
     }
     for (metric, mean) in likeness::means(&metrics, &answers) {
-        if let Some(Some(own)) = figures.get_mut(&metric) {
-            own.embedding_similarity = Some(mean);
+        if let Some(Some(metric_figures)) = figures.get_mut(&metric) {
+            metric_figures.embedding_similarity = Some(mean);
         }
     }
 }
 
-fn table(figures: &Figures, runs: u32, likeness: &str) -> String {
+fn table(figures: &MetricConsistency, runs: u32, likeness: &str) -> String {
     let head =
         ["metric", "places", "ratings", "alpha interval", "alpha ordinal", "mean sd", "+-", "likeness"];
-    let mut t = Table::new(head);
+    let mut t = TextTable::new(head);
     for (metric, figures) in figures {
         let Some(c) = figures else {
             t.row([metric.clone(), "no span was rated twice".to_owned()]);
@@ -184,8 +186,8 @@ fn table(figures: &Figures, runs: u32, likeness: &str) -> String {
         };
         let alpha =
             c.alpha_interval.map_or_else(|| optional_figure(None), |alpha| figure(alpha, c.alpha_range));
-        let alike = c.embedding_similarity.or(c.similarity);
-        let rest = [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, alike].map(optional_figure);
+        let similarity = c.embedding_similarity.or(c.similarity);
+        let rest = [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, similarity].map(optional_figure);
         let counts = [c.places, c.ratings].map(|n| n.to_string());
         t.row([metric.clone()].into_iter().chain(counts).chain([alpha]).chain(rest));
     }

@@ -16,12 +16,12 @@ use verdict_eval::trace::Recogniser;
 use verdict_otlp::Signal;
 use verdict_otlp::request::{Group, Interner, split};
 use verdict_otlp::trace::TraceId;
-use verdict_otlp::write::{self, Item};
+use verdict_otlp::write::{self, TelemetryItem};
 
-use crate::cli::command::{Failure, runtime, write_stderr, write_stdout};
+use crate::cli::command::{CommandFailure, runtime, write_stderr, write_stdout};
 use crate::config::Config;
 use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
-use crate::export::console::{self, Style};
+use crate::export::console::{self, TreeStyle};
 use crate::export::direct::DirectClient;
 use crate::page::config::PageConfig;
 use crate::pipeline::service::Service;
@@ -117,41 +117,43 @@ pub(super) struct Demo {
     page: bool,
 }
 
-pub(super) fn demo(args: &Demo) -> Result<(), Failure> {
+pub(super) fn demo(args: &Demo) -> Result<(), CommandFailure> {
     runtime()?.block_on(async {
         let (service, config) = match tokio::time::timeout(TIMEOUT, Box::pin(show(args.page))).await {
             Ok(shown) => shown?,
-            Err(_) => return Err(Failure::Run(format!("the demo did not end within {TIMEOUT:?}"))),
+            Err(_) => return Err(CommandFailure::Run(format!("the demo did not end within {TIMEOUT:?}"))),
         };
         if let Some(page) = service.page {
             write_stderr(&format!("The live page is at http://{page}/ until you press Ctrl-C."));
-            tokio::signal::ctrl_c().await.map_err(Failure::run)?;
+            tokio::signal::ctrl_c().await.map_err(CommandFailure::run)?;
         }
         match service.stop(*config.service.shutdown_timeout).await {
             0 => Ok(()),
-            dropped => Err(Failure::Run(format!("{dropped} items were dropped"))),
+            dropped => Err(CommandFailure::Run(format!("{dropped} items were dropped"))),
         }
     })
 }
 
 /// Starts the service, on another port if the default one of the page is in use.
-async fn start(mut config: Config) -> Result<(Service, Config), Failure> {
+async fn start(mut config: Config) -> Result<(Service, Config), CommandFailure> {
     match Service::start(&config).await {
         Ok(service) => Ok((service, config)),
         Err(error) => {
-            let Some(page) = &mut config.page else { return Err(Failure::run(error)) };
+            let Some(page) = &mut config.page else { return Err(CommandFailure::run(error)) };
             page.endpoint = Endpoint::loopback(0);
-            let service = Service::start(&config).await.map_err(Failure::run)?;
+            let service = Service::start(&config).await.map_err(CommandFailure::run)?;
             Ok((service, config))
         }
     }
 }
 
-async fn show(page: bool) -> Result<(Service, Config), Failure> {
+async fn show(page: bool) -> Result<(Service, Config), CommandFailure> {
     let sink = Sink::start().await?;
     let config = Config { page: page.then(PageConfig::default), ..config(sink.endpoint.clone())? };
     let (service, config) = Box::pin(start(config)).await?;
-    let Some(grpc) = service.grpc else { return Err(Failure::Run("nothing listens for gRPC".to_owned())) };
+    let Some(grpc) = service.grpc else {
+        return Err(CommandFailure::Run("nothing listens for gRPC".to_owned()));
+    };
     write_stderr(&format!("processor on {grpc}, sink on {}", sink.endpoint));
 
     let client = OtlpGrpc {
@@ -160,13 +162,13 @@ async fn show(page: bool) -> Result<(Service, Config), Failure> {
         timeout: Period(TIMEOUT),
         ..OtlpGrpc::default()
     };
-    let client = DirectClient::grpc(&client).map_err(Failure::run)?;
+    let client = DirectClient::grpc(&client).map_err(CommandFailure::run)?;
     let mut expected = 0;
     for (signal, body) in RUNS.iter().flat_map(|run| run.requests) {
         let sent = client.send(*signal, &Bytes::from_static(body)).await;
-        let (rejected, why) = sent.map_err(Failure::run)?;
+        let (rejected, message) = sent.map_err(CommandFailure::run)?;
         if rejected > 0 {
-            return Err(Failure::Run(format!("{rejected} items rejected: {why}")));
+            return Err(CommandFailure::Run(format!("{rejected} items rejected: {message}")));
         }
         if *signal == Signal::Traces {
             expected += groups(body).iter().map(|group| group.spans.len()).sum::<usize>();
@@ -180,7 +182,7 @@ async fn show(page: bool) -> Result<(Service, Config), Failure> {
     let received = std::mem::take(&mut *sink.stored.lock());
     let arrived = received.iter().map(|group| group.spans.len()).sum::<usize>();
     if arrived != expected {
-        return Err(Failure::Run(format!("{expected} spans were sent, {arrived} arrived")));
+        return Err(CommandFailure::Run(format!("{expected} spans were sent, {arrived} arrived")));
     }
     print(&received, &config)?;
     write_stderr(&format!(
@@ -195,8 +197,8 @@ fn groups(body: &[u8]) -> Vec<Group> {
     split(body, "verdict.", &Interner::default()).map(|split| split.groups).unwrap_or_default()
 }
 
-fn config(sink: String) -> Result<Config, Failure> {
-    let free = || Endpoint::new("127.0.0.1:0").map_err(Failure::run);
+fn config(sink: String) -> Result<Config, CommandFailure> {
+    let free = || Endpoint::new("127.0.0.1:0").map_err(CommandFailure::run);
     let mut config = Config::default();
     let protocols = &mut config.receivers.otlp.protocols;
     protocols.http = None;
@@ -218,19 +220,20 @@ fn config(sink: String) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
-    let recogniser = Recogniser::new(&config.verdict.evaluation.recognise).map_err(Failure::run)?;
+fn print(received: &[Group], config: &Config) -> Result<(), CommandFailure> {
+    let recogniser = Recogniser::new(&config.verdict.evaluation.recognise).map_err(CommandFailure::run)?;
     let emission = config.verdict.evaluation.emission();
     let recognise = |tree| RenderedTrace::new(&recogniser, tree, &emission);
-    let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
+    let style = TreeStyle::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();
     for run in &RUNS {
         out.push_str(&format!("== {}: {}\n\n", run.name, run.description));
         let sent = run.requests.iter().filter(|(signal, _)| *signal == Signal::Traces);
         let traces: Vec<TraceId> = sent.flat_map(|(_, body)| groups(body)).map(|group| group.trace).collect();
         let spans = received.iter().filter(|group| traces.contains(&group.trace)).flat_map(|g| &g.spans);
-        let items: Vec<Item<'_>> =
-            spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
+        let items: Vec<TelemetryItem<'_>> = spans
+            .map(|span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
+            .collect();
         let pieces: Vec<Bytes> = write::requests(&items, usize::MAX).into_iter().map(|p| p.bytes).collect();
         out.push_str(&console::render(&pieces, &recognise, &style));
         out.push('\n');
@@ -273,13 +276,13 @@ impl Intake for StoredSpans {
 }
 
 impl Sink {
-    async fn start() -> Result<Sink, Failure> {
+    async fn start() -> Result<Sink, CommandFailure> {
         let mut config = OtlpConfig::default();
         config.protocols.http = None;
         if let Some(grpc) = &mut config.protocols.grpc {
-            grpc.endpoint = Endpoint::new("127.0.0.1:0").map_err(Failure::run)?;
+            grpc.endpoint = Endpoint::new("127.0.0.1:0").map_err(CommandFailure::run)?;
         }
-        let bound = receive::bind(&config).await.map_err(Failure::run)?;
+        let bound = receive::bind(&config).await.map_err(CommandFailure::run)?;
         let endpoint = bound.grpc_addr().map(|addr| addr.to_string()).unwrap_or_default();
         let stored = Arc::new(StoredSpans::default());
         let intake: Arc<dyn Intake> = Arc::clone(&stored) as Arc<dyn Intake>;

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use verdict_eval::Emit;
 
-use super::output::{Output, Printer, Totals};
+use super::output::{EvalFormat, Printer, Totals};
 use super::recording::{self, OtherFiles};
-use crate::cli::command::{ConfigFiles, Failure, write_stderr};
+use crate::cli::command::{CommandFailure, ConfigFiles, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::report;
@@ -78,7 +78,7 @@ pub(super) struct Eval {
     paths: Vec<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: EvalFormat,
     /// Exit with 1 if any trace has this result; 'unmeasured' includes 'fail'
     #[arg(long, value_enum, value_name = "RESULT")]
     fail_on: Option<FailOn>,
@@ -107,8 +107,8 @@ enum FailOn {
 
 impl FailOn {
     fn met(self, totals: Totals) -> bool {
-        let unmeasured = self == FailOn::Unmeasured && totals.of(ResultLabel::Unmeasured) > 0;
-        unmeasured || totals.of(ResultLabel::Fail) > 0
+        let unmeasured = self == FailOn::Unmeasured && totals.count(ResultLabel::Unmeasured) > 0;
+        unmeasured || totals.count(ResultLabel::Fail) > 0
     }
 }
 
@@ -142,7 +142,7 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a share from 0 to 1, or 0% to 100%".to_owned())
 }
 
-pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
+pub(super) fn eval(args: &Eval) -> Result<(), CommandFailure> {
     let mut config = args.config.load()?;
     // The output is annotated spans, also where `run` would write verdicts elsewhere.
     if !config.verdict.evaluation.emit.contains(&Emit::Attributes) {
@@ -164,14 +164,14 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     }
     printer.finish()?;
     if traces == 0 {
-        return Err(Failure::Usage("the input contains no spans".to_owned()));
+        return Err(CommandFailure::Usage("the input contains no spans".to_owned()));
     }
     let totals = printer.totals;
     if !run.is_dry() {
         write_stderr(&totals.to_string());
     }
     run.finish()?;
-    let exceeded = args.fail_on_rate.zip(totals.fail_rate()).is_some_and(|(most, rate)| rate > most);
+    let exceeded = args.fail_on_rate.zip(totals.fail_rate()).is_some_and(|(max_rate, rate)| rate > max_rate);
     let met = args.fail_on.is_some_and(|fail_on| fail_on.met(totals));
-    if met || exceeded { Err(Failure::ThresholdMet) } else { Ok(()) }
+    if met || exceeded { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
 }

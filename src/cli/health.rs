@@ -8,7 +8,7 @@ use clap::Args;
 use reqwest::Url;
 use verdict_client::{Tls, reasons};
 
-use super::command::{ConfigFiles, Failure, runtime, write_stdout};
+use super::command::{CommandFailure, ConfigFiles, runtime, write_stdout};
 use crate::receive::config::Endpoint;
 
 pub(super) const LONG: &str = "\
@@ -29,7 +29,7 @@ Exit codes:
   2  wrong configuration or usage";
 
 #[derive(Args, Debug)]
-pub(super) struct Health {
+pub(super) struct HealthArgs {
     /// Address of the admin endpoint, instead of the configuration's
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "files")]
     endpoint: Option<String>,
@@ -43,22 +43,23 @@ pub(super) struct Health {
     config: ConfigFiles,
 }
 
-pub(super) fn health(args: &Health) -> Result<(), Failure> {
+pub(super) fn health(args: &HealthArgs) -> Result<(), CommandFailure> {
     let endpoint = match &args.endpoint {
-        Some(text) => Endpoint::new(text).map_err(|e| Failure::Usage(e.to_string()))?,
+        Some(text) => Endpoint::new(text).map_err(|e| CommandFailure::Usage(e.to_string()))?,
         None => args.config.load()?.admin.endpoint,
     };
     let path = if args.live { "livez" } else { "readyz" };
     let url = format!("http://{}/{path}", connectable(endpoint.as_str()));
-    let url = Url::parse(&url).map_err(|e| Failure::Usage(format!("{url}: {e}")))?;
-    let client = verdict_client::client(&[&url], &Tls::default(), args.timeout, 0).map_err(Failure::run)?;
+    let url = Url::parse(&url).map_err(|e| CommandFailure::Usage(format!("{url}: {e}")))?;
+    let client =
+        verdict_client::client(&[&url], &Tls::default(), args.timeout, 0).map_err(CommandFailure::run)?;
     runtime()?.block_on(async {
-        let failed = |error: reqwest::Error| Failure::Run(format!("{url}: {}", reasons(&error)));
+        let failed = |error: reqwest::Error| CommandFailure::Run(format!("{url}: {}", reasons(&error)));
         let response = client.get(url.clone()).send().await.map_err(failed)?;
         let status = response.status();
         let text = response.text().await.map_err(failed)?;
         if !status.is_success() {
-            return Err(Failure::Run(format!("{url}: {status}: {}", text.trim().replace('\n', ", "))));
+            return Err(CommandFailure::Run(format!("{url}: {status}: {}", text.trim().replace('\n', ", "))));
         }
         write_stdout(format!("{}\n", text.trim()).as_bytes())
     })

@@ -38,7 +38,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use command::{ConfigFiles, Failure, write_stderr, write_stdout};
+use command::{CommandFailure, ConfigFiles, write_stderr, write_stdout};
 
 /// Verdicts on AI agents inside the OpenTelemetry pipeline.
 ///
@@ -75,7 +75,7 @@ Start with 'otel-verdict demo'; then 'otel-verdict run', and point an agent's OT
 enum Command {
     /// Receive OTLP, judge, and send on
     #[command(long_about = run::LONG, after_long_help = run::EXAMPLES)]
-    Run(run::Run),
+    Run(run::RunArgs),
 
     /// Judge recorded traces
     #[command(long_about = eval::LONG, after_long_help = eval::examples())]
@@ -83,7 +83,7 @@ enum Command {
 
     /// Ask judges repeatedly and measure how much they agree with themselves
     #[command(long_about = consistency::LONG, after_long_help = consistency::EXAMPLES)]
-    Consistency(consistency::Repeat),
+    Consistency(consistency::ConsistencyArgs),
 
     /// Compare verdicts with annotations and labels
     #[command(subcommand, long_about = score::LONG, after_long_help = score::EXAMPLES)]
@@ -103,7 +103,7 @@ enum Command {
 
     /// Send recorded requests unchanged to an OTLP endpoint
     #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
-    Replay(replay::Replay),
+    Replay(replay::ReplayArgs),
 
     /// Run sender, processor and receiver in one process on shipped traces
     #[command(long_about = demo::LONG, after_long_help = demo::EXAMPLES)]
@@ -123,7 +123,7 @@ enum Command {
 
     /// Ask a running process whether it is ready
     #[command(long_about = health::LONG, after_long_help = health::EXAMPLES)]
-    Health(health::Health),
+    Health(health::HealthArgs),
 
     /// Print a completion script for a shell
     #[command(long_about = COMPLETIONS, after_long_help = COMPLETIONS_EXAMPLES)]
@@ -146,7 +146,7 @@ pub fn main() -> ExitCode {
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::ThresholdMet | Failure::ClosedPipe) {
+            if !matches!(failure, CommandFailure::ThresholdMet | CommandFailure::ClosedPipe) {
                 write_stderr(&format!("error: {failure}"));
             }
             ExitCode::from(failure.exit_code())
@@ -154,7 +154,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<(), Failure> {
+fn dispatch(command: Command) -> Result<(), CommandFailure> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Eval(args) => eval::eval(&args),

@@ -4,7 +4,7 @@
 
 use clap::Args;
 
-use crate::cli::command::{ConfigFiles, Failure, to_json, write_stderr, write_stdout};
+use crate::cli::command::{CommandFailure, ConfigFiles, to_json, write_stderr, write_stdout};
 use crate::config::Config;
 
 pub(super) const VALIDATE: &str = "\
@@ -48,18 +48,18 @@ pub(super) struct PrintConfig {
     schema: bool,
 }
 
-pub(super) fn validate(files: &ConfigFiles) -> Result<(), Failure> {
-    let config = crate::config::check(&files.files).map_err(Failure::Config)?;
+pub(super) fn validate(files: &ConfigFiles) -> Result<(), CommandFailure> {
+    let config = crate::config::check(&files.files).map_err(CommandFailure::Config)?;
     config.warnings().iter().for_each(|warning| write_stderr(&format!("warning: {warning}")));
     write_stderr("the configuration can be used");
     Ok(())
 }
 
-pub(super) fn print(args: &PrintConfig) -> Result<(), Failure> {
+pub(super) fn print(args: &PrintConfig) -> Result<(), CommandFailure> {
     let text = if args.schema {
         to_json(&Config::schema())?
     } else {
-        args.config.load()?.to_yaml().map_err(Failure::run)?
+        args.config.load()?.to_yaml().map_err(CommandFailure::run)?
     };
     write_stdout(text.as_bytes())
 }

@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 use verdict_eval::EvaluatedTrace;
 
 use super::input::{self, InputFile, Recorded};
-use crate::cli::command::{Failure, write_stderr};
+use crate::cli::command::{CommandFailure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::pipeline::offline::{
-    AskedMetric, Closing, Evaluated, Evaluation, Parsed, Parser, Position, TraceEnds,
+    AskedMetric, Closing, Evaluated, Evaluation, Parsed, Position, RequestParser, TraceEnds,
 };
 
 /// Requests that were read and wait to be assembled: enough that the reader does not wait for one that is large.
@@ -39,9 +39,9 @@ pub(super) fn each(
     other: OtherFiles,
     run: &JudgeRun,
     mut each: impl FnMut(Evaluated),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut evaluation = read(config, paths, other, run)?;
-    let progress = Progress::new(evaluation.traces() as u64, "evaluating");
+    let progress = WorkProgress::new(evaluation.traces() as u64, "evaluating");
     let work = evaluation.finish(|evaluated| {
         progress.step(1);
         run.add(&evaluated.asked);
@@ -61,9 +61,9 @@ pub(super) fn repeat(
     runs: u32,
     run: &JudgeRun,
     mut each: impl FnMut(u32, EvaluatedTrace),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut evaluation = read(config, paths, OtherFiles::Skip, run)?;
-    let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
+    let progress = WorkProgress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
     let work = evaluation.repeat(runs, |number, evaluated, asked: Vec<AskedMetric>| {
         progress.step(1);
         run.add(&asked);
@@ -81,12 +81,12 @@ pub(super) fn follow(
     annotate: bool,
     run: &JudgeRun,
     mut each: impl FnMut(Evaluated),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let inputs = input::find(paths)?;
     let evaluation = start(config, run)?;
     let mut evaluation = if annotate { evaluation } else { evaluation.without_annotations() };
     let closing = closing(&inputs);
-    let progress = Progress::new(size(&inputs), "evaluating");
+    let progress = WorkProgress::new(size(&inputs), "evaluating");
     let (sender, requests) = mpsc::channel(READ_AHEAD);
     let parser = evaluation.parser();
     std::thread::scope(|scope| {
@@ -113,7 +113,7 @@ fn closing(inputs: &[InputFile]) -> Closing {
     if !inputs.iter().all(InputFile::is_regular) {
         return Closing::ByTime;
     }
-    let progress = Progress::new(size(inputs), "reading");
+    let progress = WorkProgress::new(size(inputs), "reading");
     let mut ends = TraceEnds::default();
     for (file, input) in (0..).zip(inputs) {
         progress.step(0);
@@ -126,9 +126,9 @@ fn size(inputs: &[InputFile]) -> u64 {
     inputs.iter().map(InputFile::size).sum()
 }
 
-fn start(config: &Config, run: &JudgeRun) -> Result<Evaluation, Failure> {
+fn start(config: &Config, run: &JudgeRun) -> Result<Evaluation, CommandFailure> {
     Evaluation::with_judges(config, &Extensions::default(), unix_nanos(), run.judges().cloned())
-        .map_err(|why| Failure::Usage(why.to_string()))
+        .map_err(|error| CommandFailure::Usage(error.to_string()))
 }
 
 /// Reads the whole recording.
@@ -137,10 +137,10 @@ fn read(
     paths: &[PathBuf],
     other: OtherFiles,
     run: &JudgeRun,
-) -> Result<Evaluation, Failure> {
+) -> Result<Evaluation, CommandFailure> {
     let inputs = input::find(paths)?;
     let mut evaluation = start(config, run)?;
-    let progress = Progress::new(size(&inputs), "reading");
+    let progress = WorkProgress::new(size(&inputs), "reading");
     let parser = evaluation.parser();
     read_each(&inputs, other, &parser, &progress, &mut |parsed| evaluation.assemble(parsed))?;
     Ok(evaluation)
@@ -150,16 +150,16 @@ fn read(
 fn read_each(
     inputs: &[InputFile],
     other: OtherFiles,
-    parser: &Parser,
-    progress: &Progress,
+    parser: &RequestParser,
+    progress: &WorkProgress,
     each: &mut dyn FnMut(Parsed),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut skipped: Vec<String> = Vec::new();
     for (file, input) in (0..).zip(inputs) {
         progress.step(0);
         let telemetry = input::read(input, &progress.0, &mut |Recorded { offer, location, end }| {
             let parsed =
-                parser.parse(&offer, Position { file, offset: end }).map_err(|why| why.to_string())?;
+                parser.parse(&offer, Position { file, offset: end }).map_err(|error| error.to_string())?;
             if parsed.rejected.count > 0 {
                 write_stderr(&format!("{location}: {}", parsed.rejected));
             }
@@ -174,7 +174,7 @@ fn read_each(
         let count = skipped.len();
         let found = format!("files in folders that contain JSON but no telemetry: {count}, first {first}");
         if other == OtherFiles::Refuse {
-            return Err(Failure::Usage(found));
+            return Err(CommandFailure::Usage(found));
         }
         write_stderr(&format!("{found}; skipped"));
     }
@@ -188,15 +188,15 @@ const DELAY: Duration = Duration::from_millis(800);
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
-struct Progress(ProgressBar);
+struct WorkProgress(ProgressBar);
 
-impl Progress {
-    fn new(len: u64, message: &'static str) -> Progress {
+impl WorkProgress {
+    fn new(len: u64, message: &'static str) -> WorkProgress {
         let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(message);
-        Progress(bar)
+        WorkProgress(bar)
     }
 
     /// Does `work`, and shows the results of questions to judges meanwhile.
@@ -217,16 +217,16 @@ impl Progress {
         }
     }
 
-    fn step(&self, by: u64) {
+    fn step(&self, amount: u64) {
         if self.0.is_hidden() && self.0.elapsed() > DELAY {
             // Stays hidden if standard error is not a terminal.
             self.0.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.0.inc(by);
+        self.0.inc(amount);
     }
 }
 
-impl Drop for Progress {
+impl Drop for WorkProgress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

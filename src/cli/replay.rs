@@ -12,7 +12,7 @@ use verdict_client::Tls;
 use verdict_config::{Period, Secret};
 
 use super::input::{self, Recorded};
-use crate::cli::command::{Failure, runtime, write_stderr};
+use crate::cli::command::{CommandFailure, runtime, write_stderr};
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{DirectClient, SendError};
 
@@ -42,7 +42,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 #[derive(Args, Debug)]
-pub(super) struct Replay {
+pub(super) struct ReplayArgs {
     /// Files and folders to read; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -74,7 +74,7 @@ enum Protocol {
 /// The paths of OTLP/HTTP.
 const PATHS: [&str; 3] = ["/v1/traces", "/v1/logs", "/v1/metrics"];
 
-impl Replay {
+impl ReplayArgs {
     /// The protocol, by the registered port of OTLP/HTTP and its paths if none is given.
     fn protocol(&self) -> Protocol {
         let bare = self.endpoint.trim_end_matches('/');
@@ -98,13 +98,13 @@ fn header(text: &str) -> Result<(String, Secret), String> {
     Ok((name.trim().to_owned(), Secret::new(value)))
 }
 
-pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
+pub(super) fn replay(args: &ReplayArgs) -> Result<(), CommandFailure> {
     let inputs = input::find(&args.paths)?;
     let runtime = runtime()?;
     // Clients spawn tasks on the runtime.
     let _guard = runtime.enter();
-    let client = client(args).map_err(|e| Failure::Usage(e.to_string()))?;
-    let mut sender = Sender {
+    let client = client(args).map_err(|e| CommandFailure::Usage(e.to_string()))?;
+    let mut sender = ReplaySender {
         client,
         is_grpc: args.protocol() == Protocol::Grpc,
         pause: args.rate.map(|r| Duration::from_secs_f64(1.0 / r)),
@@ -119,15 +119,15 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
             Ok(())
         })?;
     }
-    let Sender { requests, refused, rejected, .. } = sender;
+    let ReplaySender { requests, refused, rejected, .. } = sender;
     write_stderr(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));
     if refused > 0 || rejected > 0 {
-        return Err(Failure::Run("the endpoint did not accept everything".to_owned()));
+        return Err(CommandFailure::Run("the endpoint did not accept everything".to_owned()));
     }
     Ok(())
 }
 
-fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
+fn client(args: &ReplayArgs) -> Result<DirectClient, crate::export::StartError> {
     let headers = args.headers.iter().cloned().collect();
     let insecure = !args.endpoint.starts_with("https://");
     match args.protocol() {
@@ -153,7 +153,7 @@ fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
     }
 }
 
-struct Sender {
+struct ReplaySender {
     client: DirectClient,
     is_grpc: bool,
     pause: Option<Duration>,
@@ -164,7 +164,7 @@ struct Sender {
     rejected: u64,
 }
 
-impl Sender {
+impl ReplaySender {
     async fn send(&mut self, recorded: &Recorded) {
         if let Some(pause) = self.pause {
             tokio::time::sleep_until(self.next).await;
@@ -186,12 +186,12 @@ impl Sender {
                 }
                 Err(error) => {
                     self.refused += 1;
-                    let why = error.to_string();
+                    let message = error.to_string();
                     // What gRPC clients make of the answer of an HTTP server.
-                    let other = self.is_grpc && why.contains("HTTP status 404");
+                    let other = self.is_grpc && message.contains("HTTP status 404");
                     let hint =
                         if other { "; is this an endpoint of OTLP/HTTP? Use --protocol http" } else { "" };
-                    write_stderr(&format!("{}: {why}{hint}", recorded.location));
+                    write_stderr(&format!("{}: {message}{hint}", recorded.location));
                     return;
                 }
             }

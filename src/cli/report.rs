@@ -63,13 +63,13 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
     let root = &verdicts.trace;
     let mut by_span: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
-        if let Some(own) = by_span.get_mut(m.at) {
-            own.push(m);
+        if let Some(span_measurements) = by_span.get_mut(m.at) {
+            span_measurements.push(m);
         }
     }
-    let report = Report { trace, verdicts, emission };
-    let own = |i: Idx| by_span.get(i).map_or(&[][..], Vec::as_slice);
-    let spans: Vec<Value> = trace.tree.order().iter().map(|&i| report.span(i, own(i))).collect();
+    let report = TraceReport { trace, verdicts, emission };
+    let measurements_at = |i: Idx| by_span.get(i).map_or(&[][..], Vec::as_slice);
+    let spans: Vec<Value> = trace.tree.order().iter().map(|&i| report.span(i, measurements_at(i))).collect();
     let mut out = json!({
         "trace_id": trace.tree.id.to_string(),
         "result": ResultLabel::from(note.passed).as_str(),
@@ -85,7 +85,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
     if note.reason == CloseReason::Late {
         out["revision"] = note.revision.into();
     }
-    header(&mut out, TraceHeader::of(trace, emission));
+    header(&mut out, TraceHeader::new(trace, emission));
     if let Some(failure) = &root.failure {
         out["failure_probability"] = failure.probability.into();
         out["failure_terms"] =
@@ -98,7 +98,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
         let rationale = emission.shown(&outcome.rationale);
         out["outcome"] = json!({ "score": outcome.score, "judge": outcome.judge, "rationale": rationale });
     }
-    let worst = root.failure_chain.last().and_then(|&i| signature(trace, own(i).iter().copied()));
+    let worst = root.failure_chain.last().and_then(|&i| signature(trace, measurements_at(i).iter().copied()));
     if let Some(signature) = worst {
         out["signature"] = signature.into();
     }
@@ -132,16 +132,16 @@ fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
 
 /// The sources of a trace's report.
 #[derive(Clone, Copy)]
-struct Report<'a> {
+struct TraceReport<'a> {
     trace: &'a AgentTrace,
     verdicts: &'a Verdicts,
     emission: &'a Emission,
 }
 
-impl Report<'_> {
-    fn span(self, i: Idx, own: &[&Measurement]) -> Value {
-        let Report { trace, verdicts, .. } = self;
-        let verdict = verdicts.of.get(i).copied().flatten();
+impl TraceReport<'_> {
+    fn span(self, i: Idx, measurements: &[&Measurement]) -> Value {
+        let TraceReport { trace, verdicts, .. } = self;
+        let verdict = verdicts.by_span.get(i).copied().flatten();
         let cause = verdict.and_then(|v| match v {
             Verdict::Fail(cause) => Some(cause.as_str()),
             Verdict::Pass => None,
@@ -162,10 +162,10 @@ impl Report<'_> {
         }
         out["result"] = verdict.map(|v| ResultLabel::from(Some(!v.failed())).as_str()).into();
         out["cause"] = cause.into();
-        if let Some(signature) = signature(trace, own.iter().copied()) {
+        if let Some(signature) = signature(trace, measurements.iter().copied()) {
             out["signature"] = signature.into();
         }
-        out["measurements"] = own.iter().map(|m| self.measurement(m)).collect();
+        out["measurements"] = measurements.iter().map(|m| self.measurement(m)).collect();
         out
     }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watch::Watch;
-use crate::cli::command::{ConfigFiles, Failure, runtime};
+use crate::cli::command::{CommandFailure, ConfigFiles, runtime};
 use crate::config::Config;
 use crate::logging as log;
 use crate::own_telemetry::{MetricsPush, SelfSpans};
@@ -41,19 +41,19 @@ Exit codes:
   2  wrong configuration or usage";
 
 #[derive(Args, Debug)]
-pub(super) struct Run {
+pub(super) struct RunArgs {
     #[command(flatten)]
     config: ConfigFiles,
 }
 
-pub(super) fn run(args: &Run) -> Result<(), Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<(), CommandFailure> {
     let config = args.config.load()?;
     let runtime = runtime()?;
     let telemetry = config.service.telemetry.as_ref().filter(|telemetry| telemetry.traces);
     let started = telemetry.map(|telemetry| SelfSpans::start(telemetry, runtime.handle())).transpose();
-    let (spans, layer) = started.map_err(|e| Failure::Run(format!("service.telemetry: {e}")))?.unzip();
+    let (spans, layer) = started.map_err(|e| CommandFailure::Run(format!("service.telemetry: {e}")))?.unzip();
     log::init_with(&config.service.log_level, config.service.log_format, layer)
-        .map_err(|e| Failure::Usage(e.to_string()))?;
+        .map_err(|e| CommandFailure::Usage(e.to_string()))?;
     config.warnings().iter().for_each(|warning| tracing::warn!(%warning, "configuration"));
     let outcome = runtime.block_on(serve(&config, &args.config));
     if let Some(spans) = spans {
@@ -65,14 +65,14 @@ pub(super) fn run(args: &Run) -> Result<(), Failure> {
     outcome
 }
 
-async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
+async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailure> {
     // Registered before the service starts, so that no signal is missed.
     let (mut stop, mut hangup) = (StopSignals::new()?, listen(SignalKind::hangup())?);
     let certificates = config.exporters.0.values().flat_map(|exporter| exporter.files().cloned());
     let mut watch = Watch::new(files.files.clone(), certificates.collect());
     watch.settle().await;
     let service = tokio::select! {
-        started = Service::start(config) => started.map_err(Failure::run)?,
+        started = Service::start(config) => started.map_err(CommandFailure::run)?,
         // No request was acknowledged yet, and the journal keeps its records.
         name = stop.recv() => {
             tracing::info!(signal = name, "stopped before it had started");
@@ -85,11 +85,11 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     }
     let push =
         pushed.map(|telemetry| MetricsPush::start(telemetry, Arc::clone(service.telemetry()))).transpose();
-    let push = push.map_err(|e| Failure::Run(format!("service.telemetry: {e}")))?;
+    let push = push.map_err(|e| CommandFailure::Run(format!("service.telemetry: {e}")))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
     // A signal, or the part of the service that has failed.
     let cause = loop {
-        let why = tokio::select! {
+        let trigger = tokio::select! {
             name = stop.recv() => break Ok(name),
             part = service.failed() => break Err(part),
             _ = hangup.recv() => {
@@ -104,7 +104,7 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         }
         let reloading = async {
             watch.settle().await;
-            reload(&service, files, why).await;
+            reload(&service, files, trigger).await;
         };
         // A blocking disk must not prevent the shutdown.
         tokio::select! {
@@ -128,24 +128,24 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         }
         _ = stop.recv() => {
             let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
-            Err(Failure::Run(format!("ended by a second signal; unsent data {fate}")))
+            Err(CommandFailure::Run(format!("ended by a second signal; unsent data {fate}")))
         }
     }
 }
 
 /// A failure is never a success: systemd's `Restart=on-failure` and Kubernetes then start the process
 /// again and report the exit code. A process that kept running would refuse a part of the traces for ever.
-fn result(failed: Option<&str>, dropped: u64) -> Result<(), Failure> {
+fn result(failed: Option<&str>, dropped: u64) -> Result<(), CommandFailure> {
     let dropped = (dropped > 0).then(|| format!("{dropped} items could not be sent and were dropped"));
     let reasons: Vec<String> = failed.map(str::to_owned).into_iter().chain(dropped).collect();
-    if reasons.is_empty() { Ok(()) } else { Err(Failure::Run(reasons.join("; "))) }
+    if reasons.is_empty() { Ok(()) } else { Err(CommandFailure::Run(reasons.join("; "))) }
 }
 
 const NOT_RELOADED: &str = "the configuration was not reloaded; the current one stays in force";
 
 /// Reads the configuration again and applies the reloadable part. After any error the service continues
 /// with the current configuration.
-async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
+async fn reload(service: &Service, files: &ConfigFiles, trigger: &'static str) {
     let files = files.clone();
     let new = match tokio::task::spawn_blocking(move || crate::config::load(&files.files)).await {
         Ok(Ok(new)) => new,
@@ -155,7 +155,7 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
             problems
                 .iter()
                 .for_each(|problem| tracing::error!(%problem, "the new configuration cannot be used"));
-            tracing::error!(why, problems = problems.len(), "{NOT_RELOADED}");
+            tracing::error!(trigger, problems = problems.len(), "{NOT_RELOADED}");
             return;
         }
         Err(error) => {
@@ -166,7 +166,7 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     let reloaded = match service.reload(&new) {
         Ok(reloaded) => reloaded,
         Err(error) => {
-            tracing::error!(why, %error, "{NOT_RELOADED}");
+            tracing::error!(trigger, %error, "{NOT_RELOADED}");
             return;
         }
     };
@@ -175,10 +175,10 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     }
     match reloaded.changed.is_empty() {
         true => tracing::info!(
-            why,
+            trigger,
             "the configuration was read again; nothing that can change while running has changed"
         ),
-        false => tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded"),
+        false => tracing::info!(trigger, changed = %reloaded.changed.join(", "), "configuration reloaded"),
     }
     if !reloaded.needs_restart.is_empty() {
         let keys = reloaded.needs_restart.join(", ");
@@ -192,12 +192,12 @@ struct StopSignals {
     terminate: Signal,
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|e| Failure::Run(format!("cannot listen for signals: {e}")))
+fn listen(kind: SignalKind) -> Result<Signal, CommandFailure> {
+    signal(kind).map_err(|e| CommandFailure::Run(format!("cannot listen for signals: {e}")))
 }
 
 impl StopSignals {
-    fn new() -> Result<StopSignals, Failure> {
+    fn new() -> Result<StopSignals, CommandFailure> {
         let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         Ok(StopSignals { interrupt, terminate })
     }

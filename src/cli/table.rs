@@ -5,23 +5,23 @@
 use unicode_width::UnicodeWidthStr;
 
 use crate::score::bootstrap::{Interval, ShareIntervals};
-use crate::score::counts::Tally;
+use crate::score::counts::PredictionTally;
 
 /// Spaces between columns.
 const GAP: usize = 2;
 
 /// Rows under a head. Rows may have fewer cells than the head.
-pub(in crate::cli) struct Table {
+pub(in crate::cli) struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    pub(in crate::cli) fn new<const N: usize>(head: [&str; N]) -> Table {
-        Table::with_head(head.map(str::to_owned).to_vec())
+impl TextTable {
+    pub(in crate::cli) fn new<const N: usize>(head: [&str; N]) -> TextTable {
+        TextTable::with_head(head.map(str::to_owned).to_vec())
     }
 
-    pub(in crate::cli) fn with_head(head: Vec<String>) -> Table {
-        Table { rows: vec![head] }
+    pub(in crate::cli) fn with_head(head: Vec<String>) -> TextTable {
+        TextTable { rows: vec![head] }
     }
 
     /// Adds columns to the head.
@@ -67,7 +67,7 @@ pub(in crate::cli) fn figure(figure: f64, interval: Option<Interval>) -> String 
 }
 
 /// Precision, recall and F1.
-pub(in crate::cli) fn shares(tally: &Tally, intervals: ShareIntervals) -> [String; 3] {
+pub(in crate::cli) fn shares(tally: &PredictionTally, intervals: ShareIntervals) -> [String; 3] {
     let ShareIntervals { precision, recall, f1 } = intervals;
     let [p, r, f] = tally.shares();
     [figure(p, precision), figure(r, recall), figure(f, f1)]
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(["name", "n", "F1"]);
+        let mut table = TextTable::new(["name", "n", "F1"]);
         table.row(["a long name".to_owned(), "7".to_owned(), optional_figure(Some(0.5))]);
         table.row(["é".to_owned(), "1000".to_owned(), optional_figure(None)]);
         table.row(["short".to_owned()]);

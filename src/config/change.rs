@@ -71,8 +71,8 @@ fn compare(a: &Value, b: &Value, path: &str, found: &mut BTreeSet<String>) {
     let keys: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
     for key in keys {
         let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
-        compare(&of(left), &of(right), &below, found);
+        let value_in = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+        compare(&value_in(left), &value_in(right), &below, found);
     }
 }
 
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn headers_of_exporters_are_applied() {
-        let with = |rest: &str| {
+        let config_with = |rest: &str| {
             config(&format!(
                 "exporters: {{ otlp_http: {{ {rest}, headers: {{ authorization: '${{env:TOKEN}}' }} }} }}"
             ))
         };
-        let (old, mut new) = (with("endpoint: 'http://a'"), with("endpoint: 'http://b'"));
+        let (old, mut new) = (config_with("endpoint: 'http://a'"), config_with("endpoint: 'http://b'"));
         let exporter = new.exporters.0.get_mut("otlp_http").unwrap();
         let renewed = serde_saphyr::from_str::<crate::export::config::ExporterConfigs>(
             "otlp_http: { headers: { authorization: renewed } }",
@@ -129,25 +129,25 @@ mod tests {
 
     #[test]
     fn the_password_of_a_kafka_exporter_is_applied_and_its_certificates_are_watched() {
-        let with = |name: &str| {
+        let config_with = |name: &str| {
             config(&format!(
                 "exporters: {{ kafka: {{ brokers: ['b:9092'], tls: {{ ca_file: /ca }}, \
                  auth: {{ sasl: {{ username: u, password: '${{env:{name}}}' }} }} }} }}"
             ))
         };
-        let (old, new) = (with("OLD"), with("NEW"));
+        let (old, new) = (config_with("OLD"), config_with("NEW"));
         assert!(old.exporters != new.exporters && old.with_reloadable(&new).exporters == new.exporters);
         assert_eq!(old.exporters.0["kafka"].files().collect::<Vec<_>>(), [std::path::Path::new("/ca")]);
     }
 
     #[test]
     fn a_changed_secret_is_reported_by_its_section_only() {
-        let with = |name: &str| {
+        let config_with = |name: &str| {
             config(&format!(
                 "receivers: {{ otlp: {{ protocols: {{ grpc: {{ auth: {{ bearer_token: '${{env:{name}}}' }} }} }} }} }}"
             ))
         };
-        assert_eq!(with("A").differences(&with("B")), ["receivers"]);
-        assert!(with("A").differences(&with("A")).is_empty());
+        assert_eq!(config_with("A").differences(&config_with("B")), ["receivers"]);
+        assert!(config_with("A").differences(&config_with("A")).is_empty());
     }
 }

@@ -117,10 +117,10 @@ fn file(path: &str, default: Option<&str>, outside: &Outside<'_>) -> Result<Opti
     match (read_bounded(Path::new(path), MAX_FILE), default) {
         // Editors and `echo` append a line break that is not part of the secret.
         (Ok(text), _) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
-        (Err(why), Some(default)) if why.kind() == std::io::ErrorKind::NotFound => {
+        (Err(error), Some(default)) if error.kind() == std::io::ErrorKind::NotFound => {
             Ok(Some(default.to_owned()))
         }
-        (Err(why), _) => Err(format!("cannot read {path}: {why}")),
+        (Err(error), _) => Err(format!("cannot read {path}: {error}")),
     }
 }
 

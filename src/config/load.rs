@@ -22,7 +22,7 @@ use crate::page::config::PageConfig;
 use crate::receive::kafka::config::KafkaReceiver;
 
 /// Looks up an environment variable.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The key of Kafka's password in its section.
 const SASL_PASSWORD: &str = "auth.sasl.password";
@@ -62,7 +62,7 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool, extensions: &Extensions) ->
         let name = file.as_ref().display().to_string();
         match read_bounded(file.as_ref(), MAX_FILE_BYTES) {
             Ok(text) => sources.push(Source { name, text }),
-            Err(why) => invalid.push(Invalid::unreadable(&name, &why.to_string())),
+            Err(error) => invalid.push(Invalid::unreadable(&name, &error.to_string())),
         }
     }
     let outside = Outside { env: &|name| std::env::var(name).ok(), files: open };
@@ -77,7 +77,7 @@ fn read_all<P: AsRef<Path>>(files: &[P], open: bool, extensions: &Extensions) ->
 ///
 /// # Errors
 /// Every problem of every text.
-pub fn from_sources(sources: &[Source], lookup: Lookup<'_>) -> Result<Config, Invalid> {
+pub fn from_sources(sources: &[Source], lookup: EnvironmentLookup<'_>) -> Result<Config, Invalid> {
     from_texts(sources, &Outside { env: lookup, files: false }, &Extensions::default())
 }
 
@@ -228,8 +228,11 @@ fn kafka_is_no_loop(config: &Config, sections: &mut Sections) {
         if !exporter.brokers.iter().any(|broker| receiver.brokers.contains(broker)) {
             continue;
         }
-        let sent = exporter.topics().into_iter().filter(|(signal, ..)| exporter.signals.contains(signal));
-        for (_, name, topic) in sent.filter(|(.., topic)| receiver.topics().any(|own| own == *topic)) {
+        let sent_topics =
+            exporter.topics().into_iter().filter(|(signal, ..)| exporter.signals.contains(signal));
+        for (_, name, topic) in
+            sent_topics.filter(|(.., topic)| receiver.topics().any(|received| received == *topic))
+        {
             let path = [&[key("exporters"), key(id)][..], &undotted(name)].concat();
             let message = format!("receivers.kafka reads '{topic}': spans would be received again and again");
             sections.problem(&path, message, None);
@@ -315,10 +318,11 @@ fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensio
         }
     }
     for (metric, name) in evaluation.evaluator_judges() {
-        let (Some(own), Some(judge)) = (evaluation.evaluators.get(metric), config.judges.get(name)) else {
+        let (Some(evaluator), Some(judge)) = (evaluation.evaluators.get(metric), config.judges.get(name))
+        else {
             continue;
         };
-        if !judge.accepts(own.max_bytes.0) {
+        if !judge.accepts(evaluator.max_bytes.0) {
             let path = undotted(&format!("verdict.evaluators.{metric}.max_bytes"));
             let message = format!(
                 "judges.{name}.max_prompt_tokens ({}) is too small for requests of this size: four bytes count as a \

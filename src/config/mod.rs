@@ -27,7 +27,7 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Lookup, check, from_sources, load, load_with};
+pub use load::{EnvironmentLookup, check, from_sources, load, load_with};
 pub use root::{Config, Receivers};
 pub use service::{Memory, Service};
 pub use verdict::{Mode, Select, VerdictConfig};

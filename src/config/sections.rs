@@ -95,13 +95,13 @@ impl Sections {
     /// tenant's name, may be written in the file.
     pub(super) fn headers_come_from_outside<'n>(
         &mut self,
-        of: &[Step],
+        section: &[Step],
         names: impl Iterator<Item = &'n String>,
     ) {
         for name in names {
             let lower = name.to_ascii_lowercase();
             if lower.ends_with("key") || SECRETS.iter().any(|word| lower.contains(word)) {
-                self.must_come_from_outside(&[of, &[key("headers"), key(name)]].concat());
+                self.must_come_from_outside(&[section, &[key("headers"), key(name)]].concat());
             }
         }
     }

@@ -64,11 +64,11 @@ fn problems_of_several_files_name_their_file() {
 
 #[test]
 fn cache_and_journal_have_different_folders() {
-    let of = |cache: &str| {
+    let text_with = |cache: &str| {
         format!("judging: {{ cache: {{ directory: {cache} }} }}\nstorage: {{ directory: data }}")
     };
-    assert!(load(&of("cache")).is_ok());
-    let found = load(&of("data/")).unwrap_err().lines().to_vec();
+    assert!(load(&text_with("cache")).is_ok());
+    let found = load(&text_with("data/")).unwrap_err().lines().to_vec();
     assert!(found[0].contains("judging.cache.directory: name another folder"), "{found:?}");
 }
 
@@ -357,12 +357,12 @@ proptest::proptest! {
     /// Any text is read or refused, without a panic.
     #[test]
     fn any_change_of_a_good_file_is_read_or_refused(
-        at in 0usize..12_000, cut in 0usize..40, put in "[\\PC\n ]{0,12}"
+        at in 0usize..12_000, cut in 0usize..40, inserted in "[\\PC\n ]{0,12}"
     ) {
         let text: Vec<char> = shipped("reference.yaml").chars().collect();
         let at = at.min(text.len());
         let rest = text.iter().skip(at + cut);
-        let changed: String = text.iter().take(at).copied().chain(put.chars()).chain(rest.copied()).collect();
+        let changed: String = text.iter().take(at).copied().chain(inserted.chars()).chain(rest.copied()).collect();
         if let Err(invalid) = load(&changed) {
             proptest::prop_assert!(!invalid.lines().is_empty());
         }
@@ -373,10 +373,11 @@ proptest::proptest! {
 fn a_cascade_is_named_like_a_judge_and_never_with_its_members() {
     let judges = "judges: { small: { endpoint: 'http://h/v1', model: s }, strong: { endpoint: 'http://h/v1', model: m } }\n\
                   judging: { cascades: { careful: { first: small, then: strong } } }\n";
-    let with = |metrics: &str| load(&format!("{judges}verdict: {{ metrics: {{ {metrics} }} }}"));
-    let config = with("judges: [rules, careful], checklist: { by_class: { coding: [careful] } }").unwrap();
+    let load_with = |metrics: &str| load(&format!("{judges}verdict: {{ metrics: {{ {metrics} }} }}"));
+    let config =
+        load_with("judges: [rules, careful], checklist: { by_class: { coding: [careful] } }").unwrap();
     assert_eq!(config.asked_judges().into_iter().collect::<Vec<_>>(), ["small", "strong"]);
-    let fault = |metrics: &str| with(metrics).expect_err("should be refused").lines().join("; ");
+    let fault = |metrics: &str| load_with(metrics).expect_err("should be refused").lines().join("; ");
     let twice = fault("judges: [careful, small]");
     assert!(twice.contains("asks 'small' twice: it is in cascade 'careful'"), "{twice}");
     let unknown = fault("judges: [carefull]");

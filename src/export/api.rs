@@ -36,9 +36,9 @@ impl Refusal {
     }
 
     /// Never repeated, although the status alone would not say so.
-    pub(super) fn ended(self, why: &str) -> ExportResponse {
+    pub(super) fn ended(self, cause: &str) -> ExportResponse {
         match self.response.result {
-            ExportResult::Retry { reason, .. } => ExportResult::Rejected(format!("{reason}; {why}")).into(),
+            ExportResult::Retry { reason, .. } => ExportResult::Rejected(format!("{reason}; {cause}")).into(),
             result => ExportResponse { status: self.response.status, result },
         }
     }
@@ -70,8 +70,8 @@ pub(super) async fn send(request: RequestBuilder, max_response: usize) -> Result
         }
     };
     match cut {
-        Some(why) if status.is_success() => {
-            return Err(Refusal::none(ExportResponse::none("connection", why)));
+        Some(reason) if status.is_success() => {
+            return Err(Refusal::none(ExportResponse::none("connection", reason)));
         }
         _ if status.is_success() => return Ok(body),
         _ => {}

@@ -36,7 +36,7 @@ pub type ExportClients = std::collections::BTreeMap<String, Arc<dyn ExportClient
 
 /// A client with the credentials that it was created with.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ExportConnection {
     client: Arc<dyn ExportClient>,
     /// The destination has refused the credentials, also after [`super::consumer::CREDENTIALS_WAIT`].
     pub refused: AtomicBool,
@@ -44,39 +44,46 @@ pub(super) struct Connection {
 
 /// The client of an exporter, which a reload replaces, and the timeout of its requests.
 #[derive(Debug)]
-pub(super) struct Transport {
-    connection: ArcSwap<Connection>,
+pub(super) struct ReloadableClient {
+    connection: ArcSwap<ExportConnection>,
     timeout: Duration,
 }
 
-impl Connection {
-    fn new(client: Arc<dyn ExportClient>) -> Connection {
-        Connection { client, refused: AtomicBool::new(false) }
+impl ExportConnection {
+    fn new(client: Arc<dyn ExportClient>) -> ExportConnection {
+        ExportConnection { client, refused: AtomicBool::new(false) }
     }
 }
 
-impl Transport {
-    pub(super) fn new(client: Arc<dyn ExportClient>, timeout: Duration) -> Arc<Transport> {
-        Arc::new(Transport { connection: ArcSwap::from_pointee(Connection::new(client)), timeout })
+impl ReloadableClient {
+    pub(super) fn new(client: Arc<dyn ExportClient>, timeout: Duration) -> Arc<ReloadableClient> {
+        Arc::new(ReloadableClient {
+            connection: ArcSwap::from_pointee(ExportConnection::new(client)),
+            timeout,
+        })
     }
 
     /// Requests in flight end with the client that they were begun with.
     pub(super) fn replace(&self, client: Arc<dyn ExportClient>) {
-        self.connection.store(Arc::new(Connection::new(client)));
+        self.connection.store(Arc::new(ExportConnection::new(client)));
     }
 
     pub(super) fn reopen(&self) {
         self.connection.load().client.reopen();
     }
 
-    pub(super) fn connection(&self) -> Arc<Connection> {
+    pub(super) fn connection(&self) -> Arc<ExportConnection> {
         self.connection.load_full()
     }
 
-    pub(super) async fn export(&self, with: &Connection, request: &ExportRequest) -> ExportResponse {
-        let response = tokio::time::timeout(self.timeout, with.client.export(request)).await;
+    pub(super) async fn export(
+        &self,
+        connection: &ExportConnection,
+        request: &ExportRequest,
+    ) -> ExportResponse {
+        let response = tokio::time::timeout(self.timeout, connection.client.export(request)).await;
         response.unwrap_or_else(|_| {
-            with.client.timed_out();
+            connection.client.timed_out();
             ExportResponse::none("timeout", format!("no response within {:?}", self.timeout))
         })
     }

@@ -51,15 +51,15 @@ impl ExporterConfig {
 
     /// Takes the headers of another configuration of the same exporter, and its key.
     pub fn take_headers(&mut self, new: &ExporterConfig) {
-        if let (ExporterConfig::Scores(own), ExporterConfig::Scores(new)) = (&mut *self, new) {
-            own.headers.clone_from(&new.headers);
-            own.api_key.clone_from(&new.api_key);
-        } else if let (ExporterConfig::Webhook(own), ExporterConfig::Webhook(new)) = (&mut *self, new) {
-            own.headers.clone_from(&new.headers);
-            own.endpoint.clone_from(&new.endpoint);
-            own.secret.clone_from(&new.secret);
-        } else if let (ExporterConfig::Kafka(own), ExporterConfig::Kafka(new)) = (&mut *self, new) {
-            own.auth.clone_from(&new.auth);
+        if let (ExporterConfig::Scores(current), ExporterConfig::Scores(new)) = (&mut *self, new) {
+            current.headers.clone_from(&new.headers);
+            current.api_key.clone_from(&new.api_key);
+        } else if let (ExporterConfig::Webhook(current), ExporterConfig::Webhook(new)) = (&mut *self, new) {
+            current.headers.clone_from(&new.headers);
+            current.endpoint.clone_from(&new.endpoint);
+            current.secret.clone_from(&new.secret);
+        } else if let (ExporterConfig::Kafka(current), ExporterConfig::Kafka(new)) = (&mut *self, new) {
+            current.auth.clone_from(&new.auth);
         } else if let ExporterConfig::Grpc(OtlpGrpc { headers, .. })
         | ExporterConfig::Http(OtlpHttp { headers, .. }) = self
             && let Some((_, new, _)) = new.connection()
@@ -142,13 +142,13 @@ impl ExporterConfig {
 /// Declares the settings of an OTLP exporter: its own keys, and those that both protocols have.
 macro_rules! otlp_settings {
     (
-        $(#[$meta:meta])* pub struct $name:ident { $($own:tt)* }
+        $(#[$meta:meta])* pub struct $name:ident { $($own_fields:tt)* }
         $(#[$timeout_doc:meta])* timeout = $timeout:expr
     ) => {
         settings! {
             $(#[$meta])*
             pub struct $name {
-                $($own)*
+                $($own_fields)*
                 /// TLS. On by default, as in the Collector: a gRPC destination without it needs
                 /// `insecure: true`; for HTTP the URL decides.
                 tls: Tls,
@@ -403,8 +403,8 @@ const TYPES: [&str; 10] =
 
 impl<'de> Deserialize<'de> for ExporterConfigs {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<ExporterConfigs, D::Error> {
-        struct ById;
-        impl<'de> Visitor<'de> for ById {
+        struct ExporterConfigsVisitor;
+        impl<'de> Visitor<'de> for ExporterConfigsVisitor {
             type Value = ExporterConfigs;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -429,8 +429,8 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                         "custom" => ExporterConfig::Custom(or_default(&mut map)?),
                         // The Collector's name.
                         "debug" | "logging" => {
-                            let why = "this type does not exist; 'console' prints traces";
-                            return Err(de::Error::custom(format_args!("{id}: {why}")));
+                            let message = "this type does not exist; 'console' prints traces";
+                            return Err(de::Error::custom(format_args!("{id}: {message}")));
                         }
                         other => return Err(de::Error::unknown_variant(other, &TYPES)),
                     };
@@ -441,7 +441,7 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                 Ok(ExporterConfigs(all))
             }
         }
-        d.deserialize_map(ById)
+        d.deserialize_map(ExporterConfigsVisitor)
     }
 }
 

@@ -24,14 +24,14 @@ mod style;
 #[cfg(test)]
 mod tests;
 
-pub use style::Style;
+pub use style::TreeStyle;
 
 /// Recognises a trace for rendering.
 pub type RecogniseTree = Arc<dyn Fn(Tree) -> RenderedTrace + Send + Sync>;
 
 /// Renders the traces in `pieces`: encoded `ExportTraceServiceRequest`s, annotated or not. Control
 /// characters in spans do not reach the terminal.
-pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style: &Style) -> String {
+pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style: &TreeStyle) -> String {
     render_only(&[], pieces, recognise, style)
 }
 
@@ -40,7 +40,7 @@ fn render_only(
     only: &[TraceResult],
     pieces: &[Bytes],
     recognise: &dyn Fn(Tree) -> RenderedTrace,
-    style: &Style,
+    style: &TreeStyle,
 ) -> String {
     let mut out = String::new();
     for trace in read::traces(pieces, recognise, &style.prefix) {
@@ -59,7 +59,7 @@ fn render_only(
 /// Prints the traces of requests.
 pub(super) struct ConsoleClient {
     recognise: RecogniseTree,
-    style: Arc<Style>,
+    style: Arc<TreeStyle>,
     only: Vec<TraceResult>,
 }
 
@@ -67,7 +67,7 @@ impl ConsoleClient {
     pub(super) fn new(recognise: &RecogniseTree, prefix: &str, config: &ConsoleConfig) -> ConsoleClient {
         ConsoleClient {
             recognise: Arc::clone(recognise),
-            style: Arc::new(Style::detect(config.color, prefix)),
+            style: Arc::new(TreeStyle::detect(config.color, prefix)),
             only: config.only.clone(),
         }
     }

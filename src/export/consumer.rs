@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use verdict_otlp::{Piece, Signal};
 
-use super::client::{Connection, Transport};
+use super::client::{ExportConnection, ReloadableClient};
 use super::config::{Packing, RetryOnFailure};
 use super::exporter::Exporter;
 use super::pack::ExportRequest;
-use super::queue::{Batch, InFlight};
+use super::queue::{InFlightExport, ParcelBatch};
 use super::response::{ExportResponse, ExportResult};
 use super::retry::Backoff;
 use super::split::split;
@@ -29,7 +29,7 @@ use crate::telemetry::ExporterState;
 /// even that enforces something else, such as a quota, and must not be flooded.
 const MAX_HALVINGS: u8 = 6;
 
-/// Largest batch of [`Requests::PerBatch`], in bytes.
+/// Largest batch of [`RequestGrouping::PerBatch`], in bytes.
 const MAX_PARCELS: usize = 1 << 20;
 
 /// Shortest delay after the destination refused the credentials: a rotated token or certificate is read
@@ -41,7 +41,7 @@ pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
 
 /// Which parcels form a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Requests {
+pub(super) enum RequestGrouping {
     /// As many as fit; a larger parcel is split.
     UpTo(usize),
     /// As many as fit, a larger parcel split, each piece a chunk of its own: the client reports each.
@@ -54,9 +54,9 @@ pub(super) enum Requests {
 #[derive(Debug)]
 pub(super) struct Consumer {
     pub exporter: Arc<Exporter>,
-    pub transport: Arc<Transport>,
+    pub transport: Arc<ReloadableClient>,
     pub packing: Packing,
-    pub requests: Requests,
+    pub requests: RequestGrouping,
     pub retry: RetryOnFailure,
 }
 
@@ -76,23 +76,23 @@ struct OutgoingRequest {
 }
 
 /// Why a request was not accepted, after all retries.
-struct Failed {
-    split: Split,
-    why: DropReason,
+struct FailedRequest {
+    split: SplitFunction,
+    drop_reason: DropReason,
     reason: String,
     /// Parts that were delivered nevertheless, with the number of items that were rejected.
     delivered: BTreeMap<usize, u64>,
 }
 
 /// Parts of a request that may be accepted, the first one last; or the request, if it cannot be split.
-type Split = fn(Signal, OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest>;
+type SplitFunction = fn(Signal, OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest>;
 
 impl Consumer {
     /// Sends until the queue is closed and empty, or `stop` is cancelled.
     pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
         let max = match self.requests {
-            Requests::UpTo(max) | Requests::PiecesUpTo(max) => max,
-            Requests::PerBatch => MAX_PARCELS,
+            RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) => max,
+            RequestGrouping::PerBatch => MAX_PARCELS,
         };
         loop {
             let batch = tokio::select! {
@@ -100,7 +100,7 @@ impl Consumer {
                 () = stop.cancelled() => return,
                 batch = self.exporter.queue.take(max) => batch,
             };
-            let Some(Batch { signal, jobs, in_flight }) = batch else { return };
+            let Some(ParcelBatch { signal, jobs, in_flight }) = batch else { return };
             // Released when the whole batch is resolved.
             let mut spaces = Vec::with_capacity(jobs.len());
             let mut parts = Vec::with_capacity(jobs.len());
@@ -136,7 +136,7 @@ impl Consumer {
     /// A piece, split if it is larger than a request may be.
     fn fitting(&self, signal: Signal, piece: Piece) -> Vec<Piece> {
         match self.requests {
-            Requests::UpTo(max) | Requests::PiecesUpTo(max) if piece.bytes.len() > max => {
+            RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) if piece.bytes.len() > max => {
                 split(signal, &piece.bytes, max)
             }
             _ => vec![piece],
@@ -150,8 +150,10 @@ impl Consumer {
         for part in parts {
             let len = part.piece.bytes.len();
             let fits = match self.requests {
-                Requests::UpTo(max) | Requests::PiecesUpTo(max) => size.saturating_add(len) <= max,
-                Requests::PerBatch => true,
+                RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) => {
+                    size.saturating_add(len) <= max
+                }
+                RequestGrouping::PerBatch => true,
             };
             match all.last_mut() {
                 Some(request) if fits => {
@@ -174,12 +176,12 @@ impl Consumer {
         &self,
         signal: Signal,
         pending: &mut Vec<OutgoingRequest>,
-        in_flight: &mut Option<InFlight>,
+        in_flight: &mut Option<InFlightExport>,
     ) {
         while let Some(request) = pending.last() {
             let result = self.send(signal, request, in_flight).await;
             let Some(request) = pending.pop() else { return };
-            let Failed { split, why, reason, delivered } = match result {
+            let FailedRequest { split, drop_reason, reason, delivered } = match result {
                 Ok(rejected) => {
                     self.resolve_accepted(request, rejected);
                     continue;
@@ -198,11 +200,11 @@ impl Consumer {
             pending.push(request);
             let mut outcomes = Vec::with_capacity(pieces.len());
             for piece in pieces {
-                outcomes.push(self.exporter.write_dead_letter(signal, piece, why).await);
+                outcomes.push(self.exporter.write_dead_letter(signal, piece, drop_reason).await);
             }
             let Some(request) = pending.pop() else { return };
             for (part, outcome) in request.parts.into_iter().zip(outcomes) {
-                self.exporter.give_up(part.receipt, why, &reason, &outcome);
+                self.exporter.give_up(part.receipt, drop_reason, &reason, &outcome);
             }
         }
     }
@@ -212,21 +214,28 @@ impl Consumer {
         &self,
         signal: Signal,
         request: &OutgoingRequest,
-        in_flight: &mut Option<InFlight>,
-    ) -> Result<u64, Failed> {
+        in_flight: &mut Option<InFlightExport>,
+    ) -> Result<u64, FailedRequest> {
         if !self.exporter.may_send(signal) {
             let reason = "destination does not accept this signal".to_owned();
             let delivered = BTreeMap::new();
-            return Err(Failed { split: unsplit, why: DropReason::Unsupported, reason, delivered });
+            return Err(FailedRequest {
+                split: unsplit,
+                drop_reason: DropReason::Unsupported,
+                reason,
+                delivered,
+            });
         }
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
         let message = match self.requests {
-            Requests::PerBatch | Requests::PiecesUpTo(_) => ExportRequest::of_pieces(signal, pieces),
-            Requests::UpTo(_) => self.packing.pack(signal, pieces).await,
+            RequestGrouping::PerBatch | RequestGrouping::PiecesUpTo(_) => {
+                ExportRequest::of_pieces(signal, pieces)
+            }
+            RequestGrouping::UpTo(_) => self.packing.pack(signal, pieces).await,
         };
-        let failed = |split, why, reason| {
+        let failed = |split, drop_reason, reason| {
             let delivered = message.delivered().chunks.clone();
-            Failed { split, why, reason, delivered }
+            FailedRequest { split, drop_reason, reason, delivered }
         };
         let mut backoff = Backoff::new(&self.retry);
         let mut first_refusal = true;
@@ -239,7 +248,7 @@ impl Consumer {
             let exporter = self.exporter.id();
             self.exporter.note_result(signal, &result);
             self.retry_with_new_credentials(&connection, &mut first_refusal, &mut result);
-            let (split, why, reason): (Split, _, _) = match result {
+            let (split, drop_reason, reason): (SplitFunction, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
                         && let Some(suppressed) = self.exporter.throttle.allow("partial_success")
@@ -249,9 +258,11 @@ impl Consumer {
                     return Ok(rejected);
                 }
                 ExportResult::TooLarge(reason) => match self.requests {
-                    Requests::UpTo(_) | Requests::PiecesUpTo(_) => (halve, DropReason::Refused, reason),
+                    RequestGrouping::UpTo(_) | RequestGrouping::PiecesUpTo(_) => {
+                        (halve, DropReason::Refused, reason)
+                    }
                     // Parcels are messages of their own.
-                    Requests::PerBatch => (split_or_halve, DropReason::Refused, reason),
+                    RequestGrouping::PerBatch => (split_or_halve, DropReason::Refused, reason),
                 },
                 ExportResult::Invalid(reason) => (split_by_parcel, DropReason::Refused, reason),
                 ExportResult::Unsupported(reason) if signal != Signal::Traces => {
@@ -279,14 +290,14 @@ impl Consumer {
                     continue;
                 }
             };
-            return Err(failed(split, why, reason));
+            return Err(failed(split, drop_reason, reason));
         }
     }
 
     /// Turns a refusal of the credentials into a retry if they were replaced meanwhile, or once for each connection.
     fn retry_with_new_credentials(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<ExportConnection>,
         first_refusal: &mut bool,
         result: &mut ExportResult,
     ) {

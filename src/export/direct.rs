@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use verdict_otlp::Signal;
 
-use super::client::Transport;
+use super::client::ReloadableClient;
 use super::config::{OtlpGrpc, OtlpHttp, Packing};
 use super::error::StartError;
 use super::grpc::GrpcClient;
@@ -18,7 +18,7 @@ use super::response::ExportResult;
 
 /// A client that sends one request at a time.
 #[derive(Debug)]
-pub struct DirectClient(Arc<Transport>);
+pub struct DirectClient(Arc<ReloadableClient>);
 
 /// A request that was not accepted.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ impl DirectClient {
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
     pub fn grpc(config: &OtlpGrpc) -> Result<DirectClient, StartError> {
-        Ok(DirectClient(Transport::new(Arc::new(GrpcClient::new(config)?), *config.timeout)))
+        Ok(DirectClient(ReloadableClient::new(Arc::new(GrpcClient::new(config)?), *config.timeout)))
     }
 
     /// Over HTTP. Connects with the first request.
@@ -44,7 +44,7 @@ impl DirectClient {
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
     pub fn http(config: &OtlpHttp) -> Result<DirectClient, StartError> {
-        Ok(DirectClient(Transport::new(Arc::new(HttpClient::new(config)?), *config.timeout)))
+        Ok(DirectClient(ReloadableClient::new(Arc::new(HttpClient::new(config)?), *config.timeout)))
     }
 
     /// Sends one encoded request; returns the number of rejected items and the reason.

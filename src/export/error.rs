@@ -10,8 +10,8 @@ pub enum StartError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The file cannot be opened for appending.
-    #[error("path: cannot open {path}: {why}")]
-    File { path: String, why: std::io::Error },
+    #[error("path: cannot open {path}: {error}")]
+    File { path: String, error: std::io::Error },
     /// `service.exporters` names an exporter that `exporters` does not define.
     #[error("there is no exporter '{0}'")]
     Unknown(String),

@@ -191,20 +191,20 @@ impl Exporter {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn drop_items(&self, receipt: Receipt, why: DropReason, reason: &str) {
+    pub(super) fn drop_items(&self, receipt: Receipt, drop_reason: DropReason, reason: &str) {
         let items = receipt.items();
-        if why == DropReason::Shutdown && receipt.is_stored() {
+        if drop_reason == DropReason::Shutdown && receipt.is_stored() {
             return receipt.resolve(Outcome::Stored);
         }
-        self.dropped[why as usize].fetch_add(items, Ordering::Relaxed);
+        self.dropped[drop_reason as usize].fetch_add(items, Ordering::Relaxed);
         receipt.resolve(Outcome::Dropped);
         // That the destination does not accept the signal was logged when it answered so.
         if items > 0
-            && why != DropReason::Unsupported
-            && let Some(suppressed) = self.throttle.allow(why.as_str())
+            && drop_reason != DropReason::Unsupported
+            && let Some(suppressed) = self.throttle.allow(drop_reason.as_str())
         {
-            let (exporter, why) = (self.id(), why.as_str());
-            tracing::error!(exporter, items, why, reason, suppressed, "dropped");
+            let (exporter, cause) = (self.id(), drop_reason.as_str());
+            tracing::error!(exporter, items, cause, reason, suppressed, "dropped");
         }
     }
 
@@ -238,10 +238,10 @@ impl Exporter {
         &self,
         signal: Signal,
         request: Bytes,
-        why: DropReason,
+        drop_reason: DropReason,
     ) -> DeadLetterOutcome {
         let dead_letters = self.dead_letters.get().cloned().flatten();
-        let wanted = match why {
+        let wanted = match drop_reason {
             DropReason::Refused | DropReason::RetriesEnded | DropReason::SpansUndelivered => true,
             DropReason::Unsupported => self.support()[signal as usize].admits_dead_letter(request.len()),
             _ => false,
@@ -260,18 +260,18 @@ impl Exporter {
     pub(super) fn give_up(
         &self,
         receipt: Receipt,
-        why: DropReason,
+        drop_reason: DropReason,
         reason: &str,
         outcome: &DeadLetterOutcome,
     ) {
         let items = receipt.items();
-        let (exporter, cause) = (self.id(), why.as_str());
+        let (exporter, cause) = (self.id(), drop_reason.as_str());
         match outcome {
-            DeadLetterOutcome::Disabled => self.drop_items(receipt, why, reason),
+            DeadLetterOutcome::Disabled => self.drop_items(receipt, drop_reason, reason),
             DeadLetterOutcome::Written => {
                 receipt.resolve(Outcome::DeadLettered);
                 if let Some(suppressed) = self.throttle.allow("dead_letter") {
-                    tracing::error!(exporter, items, why = cause, reason, suppressed, "dead-lettered");
+                    tracing::error!(exporter, items, cause, reason, suppressed, "dead-lettered");
                 }
             }
             // The journal retains it while a required exporter has not delivered it: the next start sends it.
@@ -281,7 +281,7 @@ impl Exporter {
                     tracing::error!(
                         exporter,
                         items,
-                        why = cause,
+                        cause,
                         reason,
                         error,
                         suppressed,
@@ -292,7 +292,7 @@ impl Exporter {
             // At the cap it is dropped: left in the journal, the requests that one destination refuses
             // would fill it, until requests for the other destinations were refused as well.
             DeadLetterOutcome::Full(error) | DeadLetterOutcome::Failed(error) => {
-                self.drop_items(receipt, why, &format!("{reason}; and no dead letter: {error}"));
+                self.drop_items(receipt, drop_reason, &format!("{reason}; and no dead letter: {error}"));
             }
         }
     }
@@ -357,8 +357,8 @@ impl Exporter {
         }
     }
 
-    pub(super) fn put(&self, job: Job) {
-        if let Err(job) = self.queue.put(job) {
+    pub(super) fn enqueue(&self, job: Job) {
+        if let Err(job) = self.queue.enqueue(job) {
             self.drop_items(job.receipt, DropReason::Shutdown, "shutting down");
         }
     }

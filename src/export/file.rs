@@ -22,14 +22,14 @@ use super::response::{ExportResponse, ExportResult};
 use crate::logging::ended;
 
 /// The output of a [`LineWriter`]: a file, or a failing one in tests.
-trait Output {
+trait LineOutput {
     fn len(&self) -> io::Result<u64>;
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn truncate(&mut self, len: u64) -> io::Result<()>;
     fn sync(&self) -> io::Result<()>;
 }
 
-impl Output for File {
+impl LineOutput for File {
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -56,7 +56,7 @@ struct LineWriter<O = File> {
     torn: bool,
 }
 
-impl<O: Output> LineWriter<O> {
+impl<O: LineOutput> LineWriter<O> {
     /// Appends complete lines and syncs them to the disk, or appends nothing.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let before = self.output.len()?;
@@ -215,22 +215,22 @@ mod tests {
     /// A small disk: writes what fits and then fails.
     struct SmallDisk {
         bytes: Vec<u8>,
-        room: usize,
+        capacity: usize,
         can_truncate: bool,
         synced: Cell<usize>,
         /// Number of syncs that succeed.
         syncs: Cell<u32>,
     }
 
-    impl Output for SmallDisk {
+    impl LineOutput for SmallDisk {
         fn len(&self) -> io::Result<u64> {
             Ok(self.bytes.len() as u64)
         }
 
         fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-            let fits = bytes.len().min(self.room - self.bytes.len());
-            self.bytes.extend_from_slice(&bytes[..fits]);
-            if fits == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+            let written = bytes.len().min(self.capacity - self.bytes.len());
+            self.bytes.extend_from_slice(&bytes[..written]);
+            if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
         }
 
         fn truncate(&mut self, len: u64) -> io::Result<()> {
@@ -251,7 +251,7 @@ mod tests {
 
     fn lines(can_truncate: bool) -> LineWriter<SmallDisk> {
         let (synced, syncs) = (Cell::new(0), Cell::new(3));
-        let output = SmallDisk { bytes: Vec::new(), room: 10, can_truncate, synced, syncs };
+        let output = SmallDisk { bytes: Vec::new(), capacity: 10, can_truncate, synced, syncs };
         LineWriter { output, torn: false }
     }
 
@@ -261,7 +261,7 @@ mod tests {
         lines.append(b"{1}\n").unwrap();
         assert!(lines.append(b"{22222222}\n").is_err());
         assert_eq!(lines.output.bytes, b"{1}\n");
-        lines.output.room = 100;
+        lines.output.capacity = 100;
         lines.append(b"{22222222}\n").unwrap();
         assert_eq!(lines.output.bytes, b"{1}\n{22222222}\n");
     }
@@ -270,7 +270,7 @@ mod tests {
     fn without_truncation_the_next_line_starts_with_a_line_break() {
         let mut lines = lines(false);
         assert!(lines.append(b"{22222222}\n").is_err());
-        lines.output.room = 100;
+        lines.output.capacity = 100;
         lines.append(b"{22222222}\n").unwrap();
         assert_eq!(
             lines.output.bytes,

@@ -187,9 +187,9 @@ where
             Ok(mut data) => {
                 while data.has_remaining() && message.len() < MAX_RESPONSE {
                     let chunk = data.chunk();
-                    let taken = chunk.len().min(MAX_RESPONSE - message.len());
-                    message.extend_from_slice(chunk.get(..taken).unwrap_or_default());
-                    data.advance(taken);
+                    let length = chunk.len().min(MAX_RESPONSE - message.len());
+                    message.extend_from_slice(chunk.get(..length).unwrap_or_default());
+                    data.advance(length);
                 }
             }
             Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
@@ -289,7 +289,7 @@ fn first_message(framed: &[u8]) -> &[u8] {
 
 /// The delay of a `google.rpc.RetryInfo` among a status's details (an encoded `google.rpc.Status`).
 fn retry_info(details: &[u8]) -> Option<Duration> {
-    rpc::Status::decode(details).ok()?.retry_delay()
+    rpc::RpcStatus::decode(details).ok()?.retry_delay()
 }
 
 #[derive(Clone, Debug)]
@@ -305,8 +305,8 @@ struct Connector {
     tls: Option<TlsClient>,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
 impl Connector {
     /// A channel that connects with the first request.
@@ -315,10 +315,10 @@ impl Connector {
         endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| connector.clone().connect()))
     }
 
-    async fn connect(self) -> std::io::Result<TokioIo<Box<dyn Stream>>> {
+    async fn connect(self) -> std::io::Result<TokioIo<Box<dyn IoStream>>> {
         let tcp = TcpStream::connect(&*self.authority).await?;
         tcp.set_nodelay(true)?;
-        let stream: Box<dyn Stream> = match self.tls {
+        let stream: Box<dyn IoStream> = match self.tls {
             Some(tls) => Box::new(TlsConnector::from(tls.config).connect(tls.name, tcp).await?),
             None => Box::new(tcp),
         };

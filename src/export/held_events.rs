@@ -32,14 +32,14 @@ impl SpanDeliveries {
         receipt
     }
 
-    fn of(&self, exporter: &str) -> Option<ParcelDelivery> {
+    fn delivery_by(&self, exporter: &str) -> Option<ParcelDelivery> {
         self.0.iter().find(|(id, _)| **id == *exporter).map(|(_, delivery)| delivery.clone())
     }
 
     /// The delivery to wait for. `None` if it does not go through this process now: the spans were sent on
     /// arrival, or before a restart.
     pub(super) fn followed_by(&self, exporter: &Exporter) -> Option<ParcelDelivery> {
-        self.of(exporter.hold.as_ref()?.after.as_deref()?)
+        self.delivery_by(exporter.hold.as_ref()?.after.as_deref()?)
     }
 }
 
@@ -76,8 +76,8 @@ impl Holders {
         let tasks = self.tasks.clone();
         self.tasks.spawn(async move {
             if let Some(job) = exporter.wait(parcel, receipt).await {
-                let held = Arc::clone(&exporter);
-                tasks.spawn(async move { held.release(job, spans, &shutdown, &stop).await });
+                let job_exporter = Arc::clone(&exporter);
+                tasks.spawn(async move { job_exporter.release(job, spans, &shutdown, &stop).await });
             }
         })
     }
@@ -112,7 +112,7 @@ impl Exporter {
                     () = shutdown.cancelled() => {}
                     () = tokio::time::sleep(delay) => {}
                 }
-                self.put(job);
+                self.enqueue(job);
             }
             Outcome::Stored => self.drop_items(job.receipt, DropReason::Shutdown, NOT_SENT),
             Outcome::DeadLettered => self.dead_letter(job).await,
@@ -124,11 +124,11 @@ impl Exporter {
 
     async fn dead_letter(&self, job: Job) {
         let Job { parcel, mut receipt, space } = job;
-        let (why, reason) = (DropReason::SpansUndelivered, "the spans are dead letters");
+        let (drop_reason, reason) = (DropReason::SpansUndelivered, "the spans are dead letters");
         for piece in parcel.pieces {
             let receipt = receipt.split(piece.items);
-            let outcome = self.write_dead_letter(parcel.signal, piece.bytes, why).await;
-            self.give_up(receipt, why, reason, &outcome);
+            let outcome = self.write_dead_letter(parcel.signal, piece.bytes, drop_reason).await;
+            self.give_up(receipt, drop_reason, reason, &outcome);
         }
         receipt.resolve(Outcome::Exported);
         drop(space);

@@ -31,13 +31,13 @@ pub(super) struct UrlError {
 }
 
 pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
-    let (key, own, path) = match signal {
+    let (key, signal_endpoint, path) = match signal {
         Signal::Traces => ("traces_endpoint", &config.traces_endpoint, "/v1/traces"),
         Signal::Logs => ("logs_endpoint", &config.logs_endpoint, "/v1/logs"),
         Signal::Metrics => ("metrics_endpoint", &config.metrics_endpoint, "/v1/metrics"),
     };
-    let (key, text, append) = match (own.is_empty(), config.endpoint.is_empty()) {
-        (false, _) => (key, own, ""),
+    let (key, text, append) = match (signal_endpoint.is_empty(), config.endpoint.is_empty()) {
+        (false, _) => (key, signal_endpoint, ""),
         (true, false) => ("endpoint", &config.endpoint, path),
         (true, true) => {
             let message = "required, for example http://host:4318".into();
@@ -110,8 +110,8 @@ async fn read(mut response: Response) -> ExportResponse {
     let after = response.headers().get(RETRY_AFTER).and_then(|v| retry_after(v, SystemTime::now()));
     let mut body = BytesMut::new();
     while let Ok(Some(chunk)) = response.chunk().await {
-        let taken = chunk.len().min(MAX_RESPONSE - body.len());
-        body.extend_from_slice(chunk.get(..taken).unwrap_or_default());
+        let length = chunk.len().min(MAX_RESPONSE - body.len());
+        body.extend_from_slice(chunk.get(..length).unwrap_or_default());
         if body.len() >= MAX_RESPONSE {
             break;
         }
@@ -137,8 +137,8 @@ const STATUSES: [(u16, &str); 10] = [
 
 /// The metric label of a status, from a fixed set.
 pub(super) fn status_label(status: StatusCode) -> &'static str {
-    let own = STATUSES.iter().find(|(code, _)| *code == status.as_u16()).map(|(_, label)| *label);
-    own.unwrap_or(match status.as_u16() {
+    let label = STATUSES.iter().find(|(code, _)| *code == status.as_u16()).map(|(_, label)| *label);
+    label.unwrap_or(match status.as_u16() {
         200..=299 => "ok",
         400..=499 => "http_4xx",
         500..=599 => "http_5xx",
@@ -175,7 +175,7 @@ fn accepted_json(body: &[u8]) -> ExportResult {
 
 /// The message of an encoded `google.rpc.Status`, else the body as text.
 fn error_message(body: &[u8]) -> String {
-    let status = rpc::Status::decode(body).ok().map(|status| status.message);
+    let status = rpc::RpcStatus::decode(body).ok().map(|status| status.message);
     one_line(&String::from_utf8_lossy(status.as_deref().filter(|m| !m.is_empty()).unwrap_or(body)))
 }
 

@@ -7,7 +7,7 @@ use verdict_config::{Period, Size, settings};
 use verdict_otlp::Signal;
 
 use super::queue_config::{RetryOnFailure, SendingQueue};
-use crate::kafka::config::{Connection, KafkaAuth};
+use crate::kafka::config::{KafkaAuth, KafkaConnection};
 
 settings! {
     /// OTLP in messages of Kafka, keyed by trace id as the Collector does with `partition_traces_by_id`.
@@ -77,9 +77,9 @@ pub enum KafkaCompression {
 }
 
 impl KafkaConfig {
-    pub(crate) fn connection(&self) -> Connection<'_> {
+    pub(crate) fn connection(&self) -> KafkaConnection<'_> {
         let KafkaConfig { brokers, client_id, tls, auth, .. } = self;
-        Connection { brokers, client_id, tls: tls.as_ref(), auth }
+        KafkaConnection { brokers, client_id, tls: tls.as_ref(), auth }
     }
 
     /// The topics by signal, each with its key.

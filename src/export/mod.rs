@@ -65,10 +65,10 @@ pub use parcel::{Parcel, ParcelSource};
 pub use response::{ExportResponse, ExportResult};
 pub use scores::Normalize;
 
-use client::Transport;
+use client::ReloadableClient;
 use config::{ExporterConfig, ExporterConfigs, Packing, RetryOnFailure};
 use console::{ConsoleClient, RecogniseTree};
-use consumer::{Consumer, Requests};
+use consumer::{Consumer, RequestGrouping};
 use exporter::Hold;
 use file::FileClient;
 use grpc::GrpcClient;
@@ -107,7 +107,7 @@ impl ExportContext {
 pub struct Exporters {
     all: Vec<Arc<Exporter>>,
     /// In the order of `all`.
-    transports: Vec<Arc<Transport>>,
+    transports: Vec<Arc<ReloadableClient>>,
     /// As in [`ExportContext`], for clients that are created again.
     prefix: String,
     normalize: Normalize,
@@ -252,7 +252,7 @@ impl Exporters {
                 Ok(Some(job)) if exporter.hold.is_some() => {
                     self.holders.hold(exporter, job, followed, &self.stop);
                 }
-                Ok(Some(job)) => exporter.put(job),
+                Ok(Some(job)) => exporter.enqueue(job),
                 // The caller may stop waiting, but receipts must not be dropped unresolved, so each parcel
                 // waits in its own task. Their number is bounded by the callers.
                 Err(waiting) if exporter.hold.is_some() => {
@@ -262,7 +262,7 @@ impl Exporters {
                     let exporter = Arc::clone(exporter);
                     let wait = async move {
                         if let Some(job) = exporter.wait(parcel, receipt).await {
-                            exporter.put(job);
+                            exporter.enqueue(job);
                         }
                     };
                     waits.push(self.tasks.spawn(wait));
@@ -330,8 +330,8 @@ impl Exporters {
     /// logged. Afterwards every item has an outcome.
     pub async fn drain(&self, deadline: Instant) {
         let close = |holds: bool| {
-            let of = self.all.iter().filter(move |exporter| exporter.hold.is_some() == holds);
-            of.for_each(|exporter| exporter.queue.close());
+            let exporters = self.all.iter().filter(move |exporter| exporter.hold.is_some() == holds);
+            exporters.for_each(|exporter| exporter.queue.close());
         };
         close(false);
         self.holders.shutdown.cancel();
@@ -377,7 +377,7 @@ fn prepare(
         ExporterConfig::Http(c) => Arc::new(HttpClient::new(c)?),
         ExporterConfig::File(c) => {
             let opened = FileClient::open(c);
-            Arc::new(opened.map_err(|why| StartError::File { path: c.path.display().to_string(), why })?)
+            Arc::new(opened.map_err(|error| StartError::File { path: c.path.display().to_string(), error })?)
         }
         ExporterConfig::Console(c) => Arc::new(ConsoleClient::new(&context.recognise, &context.prefix, c)),
         ExporterConfig::Scores(c) => Arc::new(ScoresClient::new(c, &context.prefix, &context.normalize)?),
@@ -422,22 +422,22 @@ fn prepare(
     let (timeout, requests, consumers) = match config.limits() {
         // The client has a timeout of its own. Pieces are not joined, since most are a message each.
         _ if matches!(config, ExporterConfig::Kafka(_)) => {
-            (Duration::MAX, Requests::PerBatch, queue.num_consumers.max(1))
+            (Duration::MAX, RequestGrouping::PerBatch, queue.num_consumers.max(1))
         }
         Some((timeout, max)) => {
             let max = usize::try_from(max.0).unwrap_or(usize::MAX);
             let requests = match config {
-                ExporterConfig::Scores(_) => Requests::PiecesUpTo(max),
-                _ => Requests::UpTo(max),
+                ExporterConfig::Scores(_) => RequestGrouping::PiecesUpTo(max),
+                _ => RequestGrouping::UpTo(max),
             };
             (*timeout, requests, queue.num_consumers.max(1))
         }
         // One consumer keeps the order of lines. Files sync each request to the disk.
-        None => (Duration::MAX, Requests::PerBatch, 1),
+        None => (Duration::MAX, RequestGrouping::PerBatch, 1),
     };
     let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
     // A request of `scores` or `webhook` is several requests of HTTP, each with the timeout.
     let timeout = if exporter.reads_verdicts { Duration::MAX } else { timeout };
-    let transport = Transport::new(client, timeout);
+    let transport = ReloadableClient::new(client, timeout);
     Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
 }

@@ -64,7 +64,7 @@ impl Packing {
 
     /// Joins the pieces and compresses them if configured.
     pub(super) async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {
-        let plain = ExportRequest::of(signal, join(pieces), Compression::None);
+        let plain = ExportRequest::new(signal, join(pieces), Compression::None);
         if self.compression == Compression::None || plain.chunks.is_empty() {
             return plain;
         }
@@ -76,7 +76,7 @@ impl Packing {
             task.await.unwrap_or_else(|e| Err(io::Error::other(ended(&e))))
         };
         match packed {
-            Ok(bytes) => ExportRequest::of(signal, vec![bytes.into()], self.compression),
+            Ok(bytes) => ExportRequest::new(signal, vec![bytes.into()], self.compression),
             Err(error) => {
                 tracing::warn!(%error, "cannot compress a request; sending it uncompressed");
                 plain
@@ -124,10 +124,10 @@ fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
 impl ExportRequest {
     /// The pieces as they are, each a buffer of its own.
     pub(super) fn of_pieces<'a>(signal: Signal, pieces: impl Iterator<Item = &'a Bytes>) -> ExportRequest {
-        ExportRequest::of(signal, pieces.cloned().collect(), Compression::None)
+        ExportRequest::new(signal, pieces.cloned().collect(), Compression::None)
     }
 
-    fn of(signal: Signal, chunks: Vec<Bytes>, encoding: Compression) -> ExportRequest {
+    fn new(signal: Signal, chunks: Vec<Bytes>, encoding: Compression) -> ExportRequest {
         ExportRequest { signal, chunks, encoding, delivered: Arc::default() }
     }
 

@@ -1,6 +1,6 @@
 //! The queue of one exporter, bounded in bytes.
 //!
-//! In: parcels with their receipts. Out: [`Batch`]es of parcels of one signal, up to a size. Parcels
+//! In: parcels with their receipts. Out: [`ParcelBatch`]es of parcels of one signal, up to a size. Parcels
 //! being sent still count, since the limit is on memory. An idle exporter sends at once; while
 //! requests are in flight, arriving parcels are batched, so that batches grow only with load.
 
@@ -60,18 +60,18 @@ pub(super) struct QueueSpace {
 
 /// Parcels that a consumer sends together.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct ParcelBatch {
     pub signal: Signal,
     pub jobs: Vec<Job>,
-    pub in_flight: InFlight,
+    pub in_flight: InFlightExport,
 }
 
 /// Counts a request in flight until dropped. Dropped before the wait for a retry, so that a failing
 /// request does not delay those of other consumers.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Queue>);
+pub(super) struct InFlightExport(Arc<Queue>);
 
-impl Drop for InFlight {
+impl Drop for InFlightExport {
     fn drop(&mut self) {
         self.0.lock().active -= 1;
         self.0.arrived.notify_one();
@@ -158,20 +158,20 @@ impl Queue {
 
     /// Reserves space, waiting in order of arrival; fails only when the queue is closed.
     pub(super) async fn reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
-        struct Waiting<'a>(&'a AtomicUsize);
-        impl Drop for Waiting<'_> {
+        struct WaitingSender<'a>(&'a AtomicUsize);
+        impl Drop for WaitingSender<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::Relaxed);
             }
         }
         self.senders_waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.senders_waiting);
+        let _waiting = WaitingSender(&self.senders_waiting);
         let permit = Arc::clone(&self.permits).acquire_many_owned(self.permits_for(bytes)).await;
         permit.map(|permit| self.space(permit, bytes)).map_err(|_| QueueError::Closed)
     }
 
     /// Queues a parcel with reserved space; returns it if the queue is closed.
-    pub(super) fn put(&self, job: Job) -> Result<(), Job> {
+    pub(super) fn enqueue(&self, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
@@ -187,7 +187,7 @@ impl Queue {
 
     /// Waits for the next batch: the oldest parcel and further ones of its signal, up to `max` bytes.
     /// `None` when the queue is closed and empty.
-    pub(super) async fn take(self: &Arc<Self>, max: usize) -> Option<Batch> {
+    pub(super) async fn take(self: &Arc<Self>, max: usize) -> Option<ParcelBatch> {
         loop {
             // Created before the check, so that no parcel queued in between is missed.
             let arrived = self.arrived.notified();
@@ -218,7 +218,7 @@ impl Queue {
         }
     }
 
-    fn batch(self: &Arc<Self>, state: &mut QueueState, lane: usize, max: usize) -> Batch {
+    fn batch(self: &Arc<Self>, state: &mut QueueState, lane: usize, max: usize) -> ParcelBatch {
         let mut jobs = Vec::new();
         let mut total = 0usize;
         while let Some((_, _, next)) = state.lanes[lane].front() {
@@ -234,7 +234,7 @@ impl Queue {
         if state.lanes.iter().any(|lane| !lane.is_empty()) {
             self.arrived.notify_one();
         }
-        Batch { signal: Signal::ALL[lane], jobs, in_flight: InFlight(Arc::clone(self)) }
+        ParcelBatch { signal: Signal::ALL[lane], jobs, in_flight: InFlightExport(Arc::clone(self)) }
     }
 
     /// Admits no more parcels; queued ones can still be taken.
@@ -289,7 +289,7 @@ mod tests {
     fn push(queue: &Arc<Queue>, signal: Signal, size: usize) -> Result<(), QueueError> {
         let space = queue.try_reserve(size)?;
         let receipt = Receipt::new(1, Arc::new(Ledger::default()));
-        queue.put(Job { parcel: parcel(signal, size), receipt, space }).map_err(|job| {
+        queue.enqueue(Job { parcel: parcel(signal, size), receipt, space }).map_err(|job| {
             job.receipt.resolve(Outcome::Dropped);
             QueueError::Closed
         })

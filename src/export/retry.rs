@@ -90,8 +90,8 @@ mod tests {
         let mut backoff = Backoff::new(&forever);
         tokio::time::sleep(Duration::from_secs(1_000_000)).await;
         assert!(backoff.next(None).is_some());
-        let off = RetryOnFailure { enabled: false, ..policy() };
-        assert_eq!(Backoff::new(&off).next(Some(Duration::from_secs(1))), None);
+        let disabled = RetryOnFailure { enabled: false, ..policy() };
+        assert_eq!(Backoff::new(&disabled).next(Some(Duration::from_secs(1))), None);
     }
 
     #[tokio::test(start_paused = true)]

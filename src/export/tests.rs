@@ -94,10 +94,10 @@ async fn drain(exporters: &Exporters) {
 /// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
 /// while all tasks wait for the network.
 fn stop_clock() -> std::sync::mpsc::Sender<()> {
-    let (held, hold) = std::sync::mpsc::channel();
-    tokio::task::spawn_blocking(move || hold.recv());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || receiver.recv());
     tokio::time::pause();
-    held
+    sender
 }
 
 /// A moment that ends while the clock is stopped, too.
@@ -141,7 +141,7 @@ fn ended(exporter: &Exporter) -> (u64, u64) {
     let ledger = exporter.ledger();
     assert_eq!((ledger.count(Outcome::Lost), ledger.count(Outcome::DeadLettered)), (0, 0));
     assert_eq!(exporter.queued_bytes(), 0, "all space is released");
-    let reasons: u64 = DropReason::ALL.iter().map(|why| exporter.dropped(*why)).sum();
+    let reasons: u64 = DropReason::ALL.iter().map(|reason| exporter.dropped(*reason)).sum();
     assert_eq!(reasons, ledger.count(Outcome::Dropped), "every drop has its reason");
     (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped))
 }
@@ -207,8 +207,8 @@ async fn request_that_the_destination_finds_too_large_is_halved() {
         exporters.send_record(whole, None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (7, 1), "{protocol}");
-        let taken = sink.seen().into_iter().filter(|s| s.message.len() < 3000);
-        assert_eq!(taken.flat_map(|s| s.names()).collect::<String>(), "abcdefg", "{protocol}");
+        let accepted = sink.seen().into_iter().filter(|s| s.message.len() < 3000);
+        assert_eq!(accepted.flat_map(|s| s.names()).collect::<String>(), "abcdefg", "{protocol}");
     }
 }
 

@@ -7,10 +7,10 @@ use rdkafka::error::KafkaError;
 use verdict_config::Secret;
 use verdict_telemetry::LogThrottle;
 
-use super::config::{Connection, Mechanism};
+use super::config::{KafkaConnection, Mechanism};
 
 /// The properties of a connection. The configuration holds the password and must not be printed.
-pub(crate) fn client_config(connection: Connection<'_>) -> ClientConfig {
+pub(crate) fn client_config(connection: KafkaConnection<'_>) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", connection.brokers.join(","));
     config.set("client.id", connection.client_id);

@@ -40,7 +40,7 @@ pub enum Mechanism {
 
 /// How a client connects: what the receiver and the exporter have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Connection<'a> {
+pub struct KafkaConnection<'a> {
     pub brokers: &'a [String],
     pub client_id: &'a str,
     pub tls: Option<&'a Tls>,
@@ -50,7 +50,7 @@ pub struct Connection<'a> {
 /// The longest name of a topic.
 const MAX_TOPIC: usize = 249;
 
-impl Connection<'_> {
+impl KafkaConnection<'_> {
     /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();

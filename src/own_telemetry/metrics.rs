@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use verdict_telemetry::SELF_SCOPE;
 
 /// One line of a page.
-struct Sample<'p> {
+struct MetricSample<'p> {
     name: &'p str,
     /// In the order of the page.
     labels: Vec<(&'p str, String)>,
@@ -28,14 +28,18 @@ struct Sample<'p> {
 
 /// The times of data points, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(super) struct DataPointTimes {
     /// The start of the process.
     pub start: u64,
     pub now: u64,
 }
 
 /// The page as a request. `resource` are the attributes of this process.
-pub(super) fn request(page: &str, resource: Vec<KeyValue>, times: Times) -> ExportMetricsServiceRequest {
+pub(super) fn request(
+    page: &str,
+    resource: Vec<KeyValue>,
+    times: DataPointTimes,
+) -> ExportMetricsServiceRequest {
     let scope = InstrumentationScope {
         name: SELF_SCOPE.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -54,11 +58,11 @@ pub(super) fn attribute(key: &str, value: &str) -> KeyValue {
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }
 
-fn metrics(page: &str, times: Times) -> Vec<Metric> {
+fn metrics(page: &str, times: DataPointTimes) -> Vec<Metric> {
     let mut all = Vec::new();
     let mut metric = Metric::default();
     let mut kind = "";
-    let mut samples: Vec<Sample<'_>> = Vec::new();
+    let mut samples: Vec<MetricSample<'_>> = Vec::new();
     for line in page.lines() {
         let Some(meta) = line.strip_prefix("# ") else {
             samples.extend(sample(line));
@@ -92,7 +96,13 @@ fn unit(name: &str) -> &str {
     }
 }
 
-fn finish(all: &mut Vec<Metric>, mut metric: Metric, kind: &str, samples: Vec<Sample<'_>>, times: Times) {
+fn finish(
+    all: &mut Vec<Metric>,
+    mut metric: Metric,
+    kind: &str,
+    samples: Vec<MetricSample<'_>>,
+    times: DataPointTimes,
+) {
     if samples.is_empty() {
         return;
     }
@@ -119,8 +129,11 @@ fn attributes(labels: &[(&str, String)]) -> Vec<KeyValue> {
     labels.iter().map(|(key, value)| attribute(key, value)).collect()
 }
 
-fn numbers(samples: &[Sample<'_>], Times { start, now }: Times) -> Vec<NumberDataPoint> {
-    let point = |sample: &Sample<'_>| {
+fn numbers(
+    samples: &[MetricSample<'_>],
+    DataPointTimes { start, now }: DataPointTimes,
+) -> Vec<NumberDataPoint> {
+    let point = |sample: &MetricSample<'_>| {
         let value = match sample.value.parse::<i64>() {
             Ok(whole) => Number::AsInt(whole),
             Err(_) => Number::AsDouble(sample.value.parse().ok()?),
@@ -136,7 +149,11 @@ fn numbers(samples: &[Sample<'_>], Times { start, now }: Times) -> Vec<NumberDat
     samples.iter().filter_map(point).collect()
 }
 
-fn histograms(name: &str, samples: Vec<Sample<'_>>, Times { start, now }: Times) -> Vec<HistogramDataPoint> {
+fn histograms(
+    name: &str,
+    samples: Vec<MetricSample<'_>>,
+    DataPointTimes { start, now }: DataPointTimes,
+) -> Vec<HistogramDataPoint> {
     let mut points: BTreeMap<Vec<(&str, String)>, HistogramDataPoint> = BTreeMap::new();
     for mut sample in samples {
         let bound =
@@ -168,7 +185,7 @@ fn histograms(name: &str, samples: Vec<Sample<'_>>, Times { start, now }: Times)
 }
 
 /// `name{key="value",...} value`.
-fn sample(line: &str) -> Option<Sample<'_>> {
+fn sample(line: &str) -> Option<MetricSample<'_>> {
     let name = line.split(['{', ' ']).next().filter(|name| !name.is_empty())?;
     let mut rest = line.get(name.len()..)?;
     let mut labels = Vec::new();
@@ -182,7 +199,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         }
         rest = rest.get(1..)?;
     }
-    Some(Sample { name, labels, value: rest.trim().split(' ').next()? })
+    Some(MetricSample { name, labels, value: rest.trim().split(' ').next()? })
 }
 
 /// The text up to the closing quotation mark, and what follows it.
@@ -207,7 +224,7 @@ mod tests {
     use super::*;
     use crate::telemetry::{Telemetry, TextFormat};
 
-    const TIMES: Times = Times { start: 1, now: 2 };
+    const TIMES: DataPointTimes = DataPointTimes { start: 1, now: 2 };
 
     #[test]
     fn counters_gauges_and_histograms_are_data_points() {

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::config::TelemetryConfig;
-use super::metrics::{Times, request};
+use super::metrics::{DataPointTimes, request};
 use super::resource_attributes;
-use super::sender::Sender;
+use super::sender::TelemetrySender;
 use crate::clock::unix_nanos;
 use crate::telemetry::{Telemetry, TextFormat};
 
@@ -31,8 +31,8 @@ impl MetricsPush {
     /// The destination cannot be used as it is configured.
     pub(crate) fn start(config: &TelemetryConfig, telemetry: Arc<Telemetry>) -> Result<MetricsPush, String> {
         let url = config.url("/v1/metrics")?;
-        let sender =
-            Sender::new(config, tokio::runtime::Handle::current()).map_err(|error| error.to_string())?;
+        let sender = TelemetrySender::new(config, tokio::runtime::Handle::current())
+            .map_err(|error| error.to_string())?;
         let (stop, start, interval) = (CancellationToken::new(), unix_nanos(), *config.interval);
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
@@ -59,9 +59,10 @@ impl MetricsPush {
     }
 }
 
-async fn push(sender: &Sender, url: &Url, telemetry: &Telemetry, start: u64) {
+async fn push(sender: &TelemetrySender, url: &Url, telemetry: &Telemetry, start: u64) {
     let page = telemetry.render(TextFormat::OpenMetrics);
-    let body = request(&page, resource_attributes(), Times { start, now: unix_nanos() }).encode_to_vec();
+    let body =
+        request(&page, resource_attributes(), DataPointTimes { start, now: unix_nanos() }).encode_to_vec();
     let built = http::Request::post(url.as_str())
         .header(CONTENT_TYPE, "application/x-protobuf")
         .body(Bytes::from(body));

@@ -20,26 +20,26 @@ const MAX_RESPONSE: usize = 64 << 10;
 
 /// A client for both signals. The SDK calls it on a thread without a runtime.
 #[derive(Clone)]
-pub(super) struct Sender {
+pub(super) struct TelemetrySender {
     client: Client,
     headers: HeaderMap,
     runtime: Handle,
     throttle: Arc<LogThrottle>,
 }
 
-impl fmt::Debug for Sender {
+impl fmt::Debug for TelemetrySender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender").finish_non_exhaustive()
     }
 }
 
-impl Sender {
+impl TelemetrySender {
     /// Reads the TLS files; connects with the first request.
-    pub(super) fn new(config: &TelemetryConfig, runtime: Handle) -> Result<Sender, ClientError> {
+    pub(super) fn new(config: &TelemetryConfig, runtime: Handle) -> Result<TelemetrySender, ClientError> {
         let url = config.url("").map_err(ClientError::Endpoint)?;
         let client = verdict_client::client(&[&url], &config.tls, *config.timeout, 1)?;
         let headers = verdict_client::headers(&config.headers)?;
-        Ok(Sender { client, headers, runtime, throttle: Arc::default() })
+        Ok(TelemetrySender { client, headers, runtime, throttle: Arc::default() })
     }
 
     /// Sends a request with the configured headers.
@@ -84,7 +84,7 @@ impl Sender {
 
 type Sending<'f> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'f>>;
 
-impl HttpClient for Sender {
+impl HttpClient for TelemetrySender {
     fn send_bytes<'s, 'f>(&'s self, request: Request<Bytes>) -> Sending<'f>
     where
         's: 'f,

@@ -15,7 +15,7 @@ use verdict_telemetry::{SELF_SCOPE, SELF_TARGET};
 
 use super::config::TelemetryConfig;
 use super::resource;
-use super::sender::Sender;
+use super::sender::TelemetrySender;
 use crate::logging::BoxedLayer;
 
 /// Time for the last batch at shutdown.
@@ -34,7 +34,7 @@ impl SelfSpans {
         config: &TelemetryConfig,
         runtime: &Handle,
     ) -> Result<(SelfSpans, BoxedLayer), String> {
-        let sender = Sender::new(config, runtime.clone()).map_err(|error| error.to_string())?;
+        let sender = TelemetrySender::new(config, runtime.clone()).map_err(|error| error.to_string())?;
         let exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)

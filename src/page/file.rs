@@ -109,7 +109,7 @@ impl PageFile {
         }
         rows.sort_by(|a, b| (a.start, &a.trace_id).cmp(&(b.start, &b.trace_id)));
         rows.iter_mut().zip(1..).for_each(|(row, seq)| row.seq = seq);
-        let overview = Overview::of(rows.iter().rev()).over_starts(rows.iter());
+        let overview = Overview::from_rows(rows.iter().rev()).over_starts(rows.iter());
         let version = env!("CARGO_PKG_VERSION");
         let list =
             json!({ "traces": rows, "overview": overview, "version": version, "left_out": self.left_out });

@@ -15,7 +15,7 @@ const MAX_VALUE: usize = 1_024;
 
 /// The conditions on a row; everything matches by default.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Filter {
+pub(crate) struct RowFilter {
     result: Option<String>,
     agent: Option<String>,
     service: Option<String>,
@@ -32,11 +32,11 @@ pub(crate) struct Filter {
     pub limit: usize,
 }
 
-impl Filter {
+impl RowFilter {
     /// # Errors
     /// A parameter is unknown or has an unusable value; the message says which.
-    pub(crate) fn parse(query: &str) -> Result<Filter, String> {
-        let mut filter = Filter { limit: PAGE, ..Filter::default() };
+    pub(crate) fn parse(query: &str) -> Result<RowFilter, String> {
+        let mut filter = RowFilter { limit: PAGE, ..RowFilter::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = value.replace('+', " ");
@@ -150,7 +150,7 @@ mod tests {
             "q=shop&result=fail",
             "q=",
         ] {
-            assert!(Filter::parse(query).unwrap().matches(&row), "{query}");
+            assert!(RowFilter::parse(query).unwrap().matches(&row), "{query}");
         }
         for query in [
             "result=pass",
@@ -165,16 +165,16 @@ mod tests {
             "q=Mont+Blanc",
             "q=shop&result=pass",
         ] {
-            assert!(!Filter::parse(query).unwrap().matches(&row), "{query}");
+            assert!(!RowFilter::parse(query).unwrap().matches(&row), "{query}");
         }
     }
 
     #[test]
     fn unusable_queries_are_refused() {
-        assert_eq!(Filter::parse("limit=100000&before=7").unwrap().limit, MAX_PAGE);
+        assert_eq!(RowFilter::parse("limit=100000&before=7").unwrap().limit, MAX_PAGE);
         for bad in ["resutl=fail", "limit=x", "before=-1", &format!("q={}", "x".repeat(2_000)), "<script>"] {
-            assert!(Filter::parse(bad).is_err(), "{bad}");
+            assert!(RowFilter::parse(bad).is_err(), "{bad}");
         }
-        assert!(Filter::parse("q=%ff%fe").is_ok());
+        assert!(RowFilter::parse("q=%ff%fe").is_ok());
     }
 }

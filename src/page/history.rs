@@ -77,7 +77,7 @@ impl Minute {
 #[derive(Debug, Default)]
 struct HistoryState {
     /// The oldest first.
-    kept: VecDeque<Arc<HistoryEntry>>,
+    entries: VecDeque<Arc<HistoryEntry>>,
     bytes: usize,
     seq: u64,
 }
@@ -190,8 +190,8 @@ impl History {
 
     /// Adds a trace, or late spans to one.
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
-        let most = self.max_bytes / PART;
-        let (mut row, detail, whole) = trace_view::trace_within(trace, disclosure, most);
+        let detail_limit = self.max_bytes / PART;
+        let (mut row, detail, whole) = trace_view::trace_within(trace, disclosure, detail_limit);
         let late = trace.summary.reason == CloseReason::Late;
         // Joining parses the whole trace: without the lock, which handlers of requests wait for. Only one task adds.
         let before = self.get(&row.trace_id);
@@ -199,29 +199,29 @@ impl History {
             Some(before) if late => {
                 let later = row.start as f64 - before.row.start as f64;
                 row = with_late(&before.row, row);
-                join(&before.detail, detail, later, most)
+                join(&before.detail, detail, later, detail_limit)
             }
             _ => Bytes::from(whole),
         };
         let mut state = lock(&self.state);
-        let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);
-        if let Some(before) = place.and_then(|place| state.kept.remove(place)) {
+        let place = state.entries.iter().rposition(|entry| entry.row.trace_id == row.trace_id);
+        if let Some(before) = place.and_then(|place| state.entries.remove(place)) {
             state.bytes -= before.bytes;
         }
         state.seq += 1;
         row.seq = state.seq;
         let bytes = detail.len() + ROW_BYTES + text_bytes(&row);
-        let kept = Arc::new(HistoryEntry { row, detail, bytes });
+        let entry = Arc::new(HistoryEntry { row, detail, bytes });
         state.bytes += bytes;
-        state.kept.push_back(Arc::clone(&kept));
-        while state.kept.len() > self.max_traces || state.bytes > self.max_bytes {
-            let Some(oldest) = state.kept.pop_front() else { break };
+        state.entries.push_back(Arc::clone(&entry));
+        while state.entries.len() > self.max_traces || state.bytes > self.max_bytes {
+            let Some(oldest) = state.entries.pop_front() else { break };
             state.bytes -= oldest.bytes;
         }
-        self.metrics.traces.set(i64::try_from(state.kept.len()).unwrap_or(i64::MAX));
+        self.metrics.traces.set(i64::try_from(state.entries.len()).unwrap_or(i64::MAX));
         self.metrics.bytes.set(i64::try_from(state.bytes).unwrap_or(i64::MAX));
         drop(state);
-        self.publish(&kept.row);
+        self.publish(&entry.row);
     }
 
     /// Sends a row to the listeners of updates.
@@ -236,12 +236,12 @@ impl History {
 
     /// Every trace, the latest verdict first.
     pub(crate) fn all(&self) -> Vec<Arc<HistoryEntry>> {
-        lock(&self.state).kept.iter().rev().cloned().collect()
+        lock(&self.state).entries.iter().rev().cloned().collect()
     }
 
     pub(crate) fn get(&self, trace_id: &str) -> Option<Arc<HistoryEntry>> {
         let state = lock(&self.state);
-        state.kept.iter().rev().find(|kept| kept.row.trace_id == trace_id).cloned()
+        state.entries.iter().rev().find(|entry| entry.row.trace_id == trace_id).cloned()
     }
 
     /// What was evaluated in each minute in which something was, by minutes since 1970.
@@ -292,7 +292,7 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
         }
     }
     let worst = Severity::ALL.into_iter().rev().map(Severity::as_str);
-    row.severity = worst.into_iter().find(|of| [row.severity, late.severity].contains(&Some(of)));
+    row.severity = worst.into_iter().find(|severity| [row.severity, late.severity].contains(&Some(severity)));
     row.signature = row.signature.or(late.signature);
     let end = (before.start as f64 + before.duration_ms).max(late.start as f64 + late.duration_ms);
     row.duration_ms = end - before.start as f64;
@@ -300,32 +300,32 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
 }
 
 /// The tree of a trace with late spans. `later` is by how many milliseconds these begin later. What would make it
-/// larger than `most` is counted as left out.
-fn join(before: &Bytes, late: TraceDetail, later: f64, most: usize) -> Bytes {
+/// larger than `max_bytes` is counted as left out.
+fn join(before: &Bytes, late: TraceDetail, later: f64, max_bytes: usize) -> Bytes {
     let Ok(mut whole) = serde_json::from_slice::<Value>(before) else { return before.clone() };
     let Value::Object(fields) = &mut whole else { return before.clone() };
     let mut omitted = late.omitted;
     if let Some(Value::Array(spans)) = fields.get_mut("spans") {
-        let known = spans.len();
-        let mut left = most.saturating_sub(before.len());
+        let span_count = spans.len();
+        let mut remaining = max_bytes.saturating_sub(before.len());
         let place =
             |id: &String| spans.iter().position(|span| span.get("id").and_then(Value::as_str) == Some(id));
         let linked = late.spans.into_iter().map(|mut span| {
-            span.up = span.up.map(|up| up + known).or_else(|| span.parent.as_ref().and_then(place));
+            span.up = span.up.map(|up| up + span_count).or_else(|| span.parent.as_ref().and_then(place));
             span.offset_ms += later;
             span
         });
         let mut linked: Vec<SpanNode> = linked.collect();
         // The first ones, since later ones may be below them.
-        let fits = linked.iter().take(MAX_SPANS.saturating_sub(known)).take_while(|span| {
+        let fitting = linked.iter().take(MAX_SPANS.saturating_sub(span_count)).take_while(|span| {
             let bytes = serde_json::to_vec(span).map_or(usize::MAX, |json| json.len() + 1);
-            let fits = bytes <= left;
-            left = left.saturating_sub(bytes);
+            let fits = bytes <= remaining;
+            remaining = remaining.saturating_sub(bytes);
             fits
         });
-        let room = fits.count();
-        omitted += linked.len() - room;
-        linked.truncate(room);
+        let fitting_count = fitting.count();
+        omitted += linked.len() - fitting_count;
+        linked.truncate(fitting_count);
         spans.extend(linked.into_iter().filter_map(|span| serde_json::to_value(span).ok()));
     }
     for (key, more) in [("failed_spans", late.failed_spans), ("failure_chain", late.failure_chain)] {

@@ -31,7 +31,7 @@ pub(crate) struct Overview {
     pub tools: Vec<Share>,
     pub services: Vec<Share>,
     /// Failures that occurred more than once.
-    pub recurring: Vec<Recurring>,
+    pub recurring: Vec<RecurringFailure>,
     pub judge_cost_usd: f64,
     pub tokens: u64,
     pub cost_usd: f64,
@@ -48,7 +48,7 @@ pub(crate) struct Bar {
 
 /// Failures with one signature.
 #[derive(Debug, Serialize)]
-pub(crate) struct Recurring {
+pub(crate) struct RecurringFailure {
     pub signature: String,
     pub count: u64,
     /// The latest trace.
@@ -61,11 +61,11 @@ pub(crate) struct Recurring {
 
 impl Overview {
     /// Without a timeline. `rows` are in order, the latest first.
-    pub(crate) fn of<'r>(rows: impl Iterator<Item = &'r TraceRow>) -> Overview {
+    pub(crate) fn from_rows<'r>(rows: impl Iterator<Item = &'r TraceRow>) -> Overview {
         let mut out = Overview::default();
         let (mut categories, mut metrics) = (BTreeMap::new(), BTreeMap::new());
         let [mut agents, mut tools, mut services] = [const { BTreeMap::<&str, (u64, u64)>::new() }; 3];
-        let mut recurring: BTreeMap<&str, Recurring> = BTreeMap::new();
+        let mut recurring: BTreeMap<&str, RecurringFailure> = BTreeMap::new();
         for row in rows {
             let failed = row.result == ResultLabel::Fail.as_str();
             *out.traces.entry(row.result).or_default() += 1;
@@ -85,7 +85,7 @@ impl Overview {
             row.categories.iter().for_each(|&category| *categories.entry(category).or_default() += 1);
             row.failed_metrics.iter().for_each(|metric| *metrics.entry(metric).or_default() += 1);
             if let Some(signature) = &row.signature {
-                let first = || Recurring {
+                let first = || RecurringFailure {
                     signature: signature.clone(),
                     count: 0,
                     trace_id: row.trace_id.clone(),

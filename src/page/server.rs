@@ -29,7 +29,7 @@ use verdict_otlp::trace::TraceId;
 
 use super::assets;
 use super::config::PageConfig;
-use super::filter::Filter;
+use super::filter::RowFilter;
 use super::history::History;
 use super::model::{TraceDetail, TraceRow};
 use super::overview::Overview;
@@ -112,8 +112,8 @@ impl BoundPage {
     pub(crate) async fn bind(config: &PageConfig) -> Result<BoundPage, BindError> {
         let PageConfig { endpoint, tls, auth, .. } = config;
         let listener = RestrictedListener::bind("page", endpoint, tls.as_ref(), auth.as_ref()).await?;
-        let own = Some(endpoint.host()).filter(|host| !host.is_empty());
-        let hosts = config.hosts.iter().map(String::as_str).chain(own);
+        let endpoint_host = Some(endpoint.host()).filter(|host| !host.is_empty());
+        let hosts = config.hosts.iter().map(String::as_str).chain(endpoint_host);
         Ok(BoundPage { listener, hosts: hosts.map(str::to_ascii_lowercase).collect() })
     }
 
@@ -184,9 +184,9 @@ impl ServerState {
     async fn respond(&self, request: Request) -> Response {
         let (parts, _) = request.into_parts();
         let mut response = self.answer(&parts).await;
-        let own = HEADERS
+        let headers = HEADERS
             .map(|(name, value)| (header::HeaderName::from_static(name), HeaderValue::from_static(value)));
-        response.headers_mut().extend(own);
+        response.headers_mut().extend(headers);
         response
     }
 
@@ -223,8 +223,8 @@ impl ServerState {
         }
     }
 
-    fn refused(&self, why: PageRefusal) {
-        self.history.metrics().refused[why as usize].inc();
+    fn refused(&self, reason: PageRefusal) {
+        self.history.metrics().refused[reason as usize].inc();
     }
 
     /// Whether the host that the client has asked for is this process. An IP address is: a name of another site never
@@ -240,8 +240,9 @@ impl ServerState {
     }
 
     async fn overview(&self) -> Value {
-        let kept = self.history.all();
-        let overview = Overview::of(kept.iter().map(|kept| &kept.row)).over(self.history.timeline());
+        let entries = self.history.all();
+        let overview =
+            Overview::from_rows(entries.iter().map(|entry| &entry.row)).over(self.history.timeline());
         let metrics = self.history.metrics();
         let page = json!({
             "traces": metrics.traces.get(), "bytes": metrics.bytes.get(), "max_bytes": self.history.max_bytes(),
@@ -256,18 +257,19 @@ impl ServerState {
     }
 
     fn list(&self, query: &str) -> Response {
-        let filter = match Filter::parse(query) {
+        let filter = match RowFilter::parse(query) {
             Ok(filter) => filter,
             Err(message) => return failure(StatusCode::BAD_REQUEST, &message),
         };
-        let kept = self.history.all();
+        let entries = self.history.all();
         let found: Vec<&TraceRow> =
-            kept.iter().map(|kept| &kept.row).filter(|row| filter.matches(row)).collect();
+            entries.iter().map(|entry| &entry.row).filter(|row| filter.matches(row)).collect();
         let after = found.iter().filter(|row| filter.before.is_none_or(|before| row.seq < before));
         let page: Vec<_> = after.clone().take(filter.limit).collect();
         let more = after.count() > page.len();
         json_body(
-            json!({ "traces": page, "more": more, "matching": found.len(), "all": kept.len() }).to_string(),
+            json!({ "traces": page, "more": more, "matching": found.len(), "all": entries.len() })
+                .to_string(),
         )
     }
 
@@ -276,9 +278,9 @@ impl ServerState {
         let Ok(trace) = id.parse::<TraceId>() else {
             return failure(StatusCode::BAD_REQUEST, "a trace id has 32 hexadecimal digits");
         };
-        if let Some(kept) = self.history.get(&id) {
-            let row = serde_json::to_vec(&kept.row).unwrap_or_default();
-            let parts: [&[u8]; 5] = [b"{\"trace\":", &row, b",\"detail\":", &kept.detail, b"}"];
+        if let Some(entry) = self.history.get(&id) {
+            let row = serde_json::to_vec(&entry.row).unwrap_or_default();
+            let parts: [&[u8]; 5] = [b"{\"trace\":", &row, b",\"detail\":", &entry.detail, b"}"];
             return json_body(parts.concat());
         }
         match tokio::time::timeout(ANSWER_TIME, self.source.open_trace(trace)).await {

@@ -1,8 +1,8 @@
 //! Texts of a trace as the page shows them.
 //!
-//! Every text of a trace passes through [`Texts`]: it is redacted, cut, and free of characters that change how other
-//! text is read. Names (of spans, agents, tools, models, services, sessions, users) are shown in any case; content
-//! (tasks, answers, rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
+//! Every text of a trace passes through [`ShownTexts`]: it is redacted, cut, and free of characters that change how
+//! other text is read. Names (of spans, agents, tools, models, services, sessions, users) are shown in any case;
+//! content (tasks, answers, rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
 
 use verdict_eval::Disclosure;
 
@@ -20,18 +20,18 @@ pub(super) const MAX_PASSAGE: usize = 2_000;
 pub(super) const MAX_EXCERPT: usize = 4_000;
 
 /// The texts of one trace.
-pub(super) struct Texts<'a> {
+pub(super) struct ShownTexts<'a> {
     pub disclosure: &'a Disclosure,
     /// Whether content is shown.
     pub opens: bool,
     /// Bytes of content that may still be shown.
-    left: usize,
+    remaining: usize,
 }
 
-impl<'a> Texts<'a> {
-    /// With content of at most `left` bytes.
-    pub(super) fn new(disclosure: &'a Disclosure, opens: bool, left: usize) -> Texts<'a> {
-        Texts { disclosure, opens, left }
+impl<'a> ShownTexts<'a> {
+    /// With content of at most `remaining` bytes.
+    pub(super) fn new(disclosure: &'a Disclosure, opens: bool, remaining: usize) -> ShownTexts<'a> {
+        ShownTexts { disclosure, opens, remaining }
     }
 
     pub(super) fn name(&self, text: &str) -> String {
@@ -42,21 +42,21 @@ impl<'a> Texts<'a> {
         text.filter(|text| !text.is_empty()).map(|text| self.name(text))
     }
 
-    pub(super) fn content(&mut self, text: Option<&str>, most: usize) -> Option<String> {
-        let text = text.filter(|text| self.opens && self.left > 0 && !text.trim().is_empty())?;
-        let shown = show(self.disclosure, text, most.min(self.left));
-        self.left = self.left.saturating_sub(shown.len());
+    pub(super) fn content(&mut self, text: Option<&str>, max_bytes: usize) -> Option<String> {
+        let text = text.filter(|text| self.opens && self.remaining > 0 && !text.trim().is_empty())?;
+        let shown = show(self.disclosure, text, max_bytes.min(self.remaining));
+        self.remaining = self.remaining.saturating_sub(shown.len());
         Some(shown)
     }
 }
 
 /// A text redacted and then cut, without control characters and marks that change the direction of other text.
-fn show(disclosure: &Disclosure, text: &str, most: usize) -> String {
+fn show(disclosure: &Disclosure, text: &str, max_bytes: usize) -> String {
     const CUT: &str = "\u{2026}";
     // A secret that is cut here is far after what is shown.
-    let begin = text.get(..text.floor_char_boundary(4 * most + 1_024)).unwrap_or_default();
+    let begin = text.get(..text.floor_char_boundary(4 * max_bytes + 1_024)).unwrap_or_default();
     let redacted = disclosure.redacted(begin);
-    let end = redacted.floor_char_boundary(most);
+    let end = redacted.floor_char_boundary(max_bytes);
     let hidden = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     let shown = redacted.get(..end).unwrap_or_default();
     let mut out: String = shown.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect();

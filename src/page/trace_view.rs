@@ -14,7 +14,7 @@ use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 use super::model::{
     EvaluationNode, FindingNode, MetricNode, OutcomeNote, Share, SpanNode, TraceDetail, TraceRow,
 };
-use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, MAX_TEXT, Texts};
+use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, MAX_TEXT, ShownTexts};
 use crate::telemetry::ResultLabel;
 
 /// Most spans of a tree. Of a larger trace, those with failures come first.
@@ -37,17 +37,17 @@ pub(crate) fn trace(
     (row, detail)
 }
 
-/// As [`trace`], and the tree as JSON of at most `most` bytes: with fewer spans and less content if need be.
+/// As [`trace`], and the tree as JSON of at most `max_bytes` bytes: with fewer spans and less content if need be.
 pub(super) fn trace_within(
     evaluated: &EvaluatedTrace,
     disclosure: &Disclosure,
-    most: usize,
+    max_bytes: usize,
 ) -> (TraceRow, TraceDetail, Vec<u8>) {
     let (mut spans, mut text) = (MAX_SPANS.min(evaluated.trace.tree.len()), MAX_TEXT);
     loop {
         let (row, detail) = limited(evaluated, disclosure, spans, text);
         let json = serde_json::to_vec(&detail).unwrap_or_default();
-        if json.len() <= most || spans == 0 {
+        if json.len() <= max_bytes || spans == 0 {
             return (row, detail, json);
         }
         (spans, text) = (spans / 2, text / 2);
@@ -62,48 +62,48 @@ fn limited(
     text: usize,
 ) -> (TraceRow, TraceDetail) {
     let view = TraceView::new(evaluated);
-    let mut texts = Texts::new(disclosure, disclosure.opens(&evaluated.trace), text);
+    let mut texts = ShownTexts::new(disclosure, disclosure.opens(&evaluated.trace), text);
     let row = view.row(&mut texts);
     let detail = view.detail(&mut texts, spans);
     (row, detail)
 }
 
 struct TraceView<'a> {
-    of: &'a EvaluatedTrace,
+    evaluated: &'a EvaluatedTrace,
     trace: &'a AgentTrace,
     /// The measurements of each span.
-    own: Vec<Vec<&'a Measurement>>,
+    span_measurements: Vec<Vec<&'a Measurement>>,
     /// Nanoseconds since 1970.
     start: u64,
     end: u64,
 }
 
 impl<'a> TraceView<'a> {
-    fn new(of: &'a EvaluatedTrace) -> TraceView<'a> {
-        let trace = &of.trace;
-        let mut own: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
-        for m in &of.measurements {
-            if let Some(own) = own.get_mut(m.at) {
-                own.push(m);
+    fn new(evaluated: &'a EvaluatedTrace) -> TraceView<'a> {
+        let trace = &evaluated.trace;
+        let mut span_measurements: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
+        for m in &evaluated.measurements {
+            if let Some(measurements) = span_measurements.get_mut(m.at) {
+                measurements.push(m);
             }
         }
         let spans = &trace.tree.spans;
         let start = spans.iter().map(|span| span.start).filter(|start| *start > 0).min().unwrap_or(0);
         let end = spans.iter().map(|span| span.end.max(span.start)).max().unwrap_or(0);
-        TraceView { of, trace, own, start, end }
+        TraceView { evaluated, trace, span_measurements, start, end }
     }
 
-    fn row(&self, texts: &mut Texts<'_>) -> TraceRow {
-        let EvaluatedTrace { measurements, verdicts, summary, .. } = self.of;
+    fn row(&self, texts: &mut ShownTexts<'_>) -> TraceRow {
+        let EvaluatedTrace { measurements, verdicts, summary, .. } = self.evaluated;
         let of_trace = &verdicts.trace;
         let root = self.trace.tree.root();
         let root = root.and_then(|root| self.trace.views.get(root));
-        let first = |of: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(of);
+        let first = |field: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(field);
         let agent = self.trace.agents.first();
         let task = agent.and_then(|agent| agent.task.as_deref());
         let failing = failing_findings(measurements);
         let severity = failing.clone().map(|finding| finding.severity).max();
-        let worst = of_trace.failure_chain.last().and_then(|&at| self.own.get(at));
+        let worst = of_trace.failure_chain.last().and_then(|&at| self.span_measurements.get(at));
         let metrics: BTreeSet<&str> = of_trace.failed_metrics.iter().copied().collect();
         let models: BTreeSet<&str> =
             self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
@@ -132,7 +132,8 @@ impl<'a> TraceView<'a> {
             failed_metrics: metrics.into_iter().take(MAX_ITEMS).map(str::to_owned).collect(),
             categories: categories(measurements),
             severity: severity.map(|severity| severity.as_str()),
-            signature: worst.and_then(|own| signature(self.trace, own.iter().copied())),
+            signature: worst
+                .and_then(|span_measurements| signature(self.trace, span_measurements.iter().copied())),
             agents: self.agents(texts),
             tools: self.tools(texts),
             models: models.into_iter().take(MAX_SHARES).map(|model| texts.name(model)).collect(),
@@ -145,23 +146,23 @@ impl<'a> TraceView<'a> {
     }
 
     fn failed(&self, at: Idx) -> bool {
-        self.of.verdicts.of.get(at).copied().flatten().is_some_and(Verdict::failed)
+        self.evaluated.verdicts.by_span.get(at).copied().flatten().is_some_and(Verdict::failed)
     }
 
-    fn agents(&self, texts: &Texts<'_>) -> Vec<Share> {
+    fn agents(&self, texts: &ShownTexts<'_>) -> Vec<Share> {
         let all = self.trace.agents.iter();
         let named = all.filter_map(|agent| Some((agent.name.as_deref()?, self.failed(agent.at))));
         shares(named, texts)
     }
 
-    fn tools(&self, texts: &Texts<'_>) -> Vec<Share> {
+    fn tools(&self, texts: &ShownTexts<'_>) -> Vec<Share> {
         let calls = self.trace.calls.iter();
         let failed = |tool: Option<Idx>| tool.is_some_and(|at| self.failed(at));
         shares(calls.map(|call| (&*call.name, call.failed || failed(call.tool))), texts)
     }
 
-    fn detail(&self, texts: &mut Texts<'_>, most: usize) -> TraceDetail {
-        let of_trace = &self.of.verdicts.trace;
+    fn detail(&self, texts: &mut ShownTexts<'_>, max_spans: usize) -> TraceDetail {
+        let of_trace = &self.evaluated.verdicts.trace;
         let answer = self.trace.agents.first().and_then(|agent| agent.answer.as_deref());
         let ids = |spans: &[Idx]| spans.iter().take(MAX_ITEMS).filter_map(|&at| self.id(at)).collect();
         let outcome = of_trace.outcome.as_ref().map(|outcome| OutcomeNote {
@@ -170,7 +171,7 @@ impl<'a> TraceView<'a> {
             rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE),
         });
         let answer = texts.content(answer, MAX_EXCERPT);
-        let spans = self.spans(texts, most);
+        let spans = self.spans(texts, max_spans);
         TraceDetail {
             closed: !texts.opens,
             answer,
@@ -192,11 +193,11 @@ impl<'a> TraceView<'a> {
 
     /// The spans that failures are about or rest on.
     fn evidence(&self) -> BTreeSet<Idx> {
-        let of_trace = &self.of.verdicts.trace;
+        let of_trace = &self.evaluated.verdicts.trace;
         let mut out: BTreeSet<Idx> = of_trace.failed_spans.iter().copied().collect();
         out.extend(of_trace.root_cause);
         let mut named: BTreeSet<SpanId> = BTreeSet::new();
-        for m in self.of.measurements.iter().filter(|m| failed(m)) {
+        for m in self.evaluated.measurements.iter().filter(|m| failed(m)) {
             out.insert(m.at);
             for finding in m.outcome.iter().flat_map(|measured| &measured.findings) {
                 named.extend(finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in));
@@ -210,29 +211,29 @@ impl<'a> TraceView<'a> {
         out
     }
 
-    /// At most `most` of the spans: those with failures come first.
-    fn spans(&self, texts: &mut Texts<'_>, most: usize) -> Vec<SpanNode> {
+    /// At most `max_spans` of the spans: those with failures come first.
+    fn spans(&self, texts: &mut ShownTexts<'_>, max_spans: usize) -> Vec<SpanNode> {
         let (tree, evidence) = (&self.trace.tree, self.evidence());
-        let mut kept = vec![tree.len() <= most; tree.len()];
-        if tree.len() > most {
-            let chain = self.of.verdicts.trace.failure_chain.iter().copied();
+        let mut selected = vec![tree.len() <= max_spans; tree.len()];
+        if tree.len() > max_spans {
+            let chain = self.evaluated.verdicts.trace.failure_chain.iter().copied();
             let first = tree.root().into_iter().chain(chain).chain(evidence.iter().copied());
-            let mut room = most;
+            let mut remaining = max_spans;
             for at in first.chain(tree.order().iter().copied()) {
-                if room > 0
-                    && let Some(kept) = kept.get_mut(at).filter(|kept| !**kept)
+                if remaining > 0
+                    && let Some(flag) = selected.get_mut(at).filter(|flag| !**flag)
                 {
-                    *kept = true;
-                    room -= 1;
+                    *flag = true;
+                    remaining -= 1;
                 }
             }
         }
-        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(most));
+        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(max_spans));
         // The place of a span in `out`, or that of its nearest ancestor that is there.
         let mut place: Vec<Option<usize>> = vec![None; tree.len()];
         for &at in tree.order() {
             let up = tree.parent(at).and_then(|parent| place.get(parent).copied().flatten());
-            let is_kept = kept.get(at).copied().unwrap_or(false);
+            let is_kept = selected.get(at).copied().unwrap_or(false);
             if let Some(place) = place.get_mut(at) {
                 *place = if is_kept { Some(out.len()) } else { up };
             }
@@ -243,10 +244,10 @@ impl<'a> TraceView<'a> {
         out
     }
 
-    fn span(&self, at: Idx, up: Option<usize>, excerpts: bool, texts: &mut Texts<'_>) -> SpanNode {
+    fn span(&self, at: Idx, up: Option<usize>, excerpts: bool, texts: &mut ShownTexts<'_>) -> SpanNode {
         let unknown = SpanView::default();
         let view = self.trace.views.get(at).unwrap_or(&unknown);
-        let verdict = self.of.verdicts.of.get(at).copied().flatten();
+        let verdict = self.evaluated.verdicts.by_span.get(at).copied().flatten();
         let cause = match verdict {
             Some(Verdict::Fail(cause)) => Some(cause.as_str()),
             _ => None,
@@ -255,8 +256,8 @@ impl<'a> TraceView<'a> {
         let (input, output) = if excerpts { self.content(view, texts) } else { (None, None) };
         let span = self.trace.tree.spans.get(at);
         let start = span.map_or(self.start, |span| span.start);
-        let own = self.own.get(at).map_or(&[][..], Vec::as_slice);
-        let metrics = own.iter().filter(|m| !matches!(m.outcome, Err(Unmeasured::NotApplicable)));
+        let measurements = self.span_measurements.get(at).map_or(&[][..], Vec::as_slice);
+        let metrics = measurements.iter().filter(|m| !matches!(m.outcome, Err(Unmeasured::NotApplicable)));
         SpanNode {
             id: self.id(at).unwrap_or_default(),
             up,
@@ -273,7 +274,7 @@ impl<'a> TraceView<'a> {
             tokens: view.tokens.sum(),
             cost_usd: view.cost,
             errors,
-            late: self.of.summary.reason == CloseReason::Late,
+            late: self.evaluated.summary.reason == CloseReason::Late,
             input,
             output,
             metrics: metrics.map(|m| self.metric(m, texts)).collect(),
@@ -281,7 +282,7 @@ impl<'a> TraceView<'a> {
         }
     }
 
-    fn content(&self, view: &SpanView, texts: &mut Texts<'_>) -> (Option<String>, Option<String>) {
+    fn content(&self, view: &SpanView, texts: &mut ShownTexts<'_>) -> (Option<String>, Option<String>) {
         let arguments = view.call.as_ref().and_then(|call| call.arguments.as_deref());
         // Of a conversation the end: what the model answers.
         let asked = view.input.last().map(plain);
@@ -292,13 +293,13 @@ impl<'a> TraceView<'a> {
         (input, texts.content(Some(result), MAX_EXCERPT))
     }
 
-    fn metric(&self, m: &Measurement, texts: &mut Texts<'_>) -> MetricNode {
+    fn metric(&self, m: &Measurement, texts: &mut ShownTexts<'_>) -> MetricNode {
         let measured = m.outcome.as_ref().ok();
         let shows = failed(m) || texts.disclosure.shows_passed();
         let mut node = MetricNode {
             metric: m.name().into_owned(),
             result: ResultLabel::from(measured.map(|measured| measured.passed)).as_str(),
-            reason: m.outcome.as_ref().err().map(|why| why.as_str()),
+            reason: m.outcome.as_ref().err().map(|reason| reason.as_str()),
             score: None,
             label: None,
             value: None,
@@ -328,7 +329,7 @@ impl<'a> TraceView<'a> {
         node
     }
 
-    fn finding(&self, m: &Measurement, index: usize, f: &Finding, texts: &mut Texts<'_>) -> FindingNode {
+    fn finding(&self, m: &Measurement, index: usize, f: &Finding, texts: &mut ShownTexts<'_>) -> FindingNode {
         FindingNode {
             id: finding_id(self.trace, m, index),
             rationale: texts.content(Some(&f.rationale), MAX_PASSAGE),
@@ -339,7 +340,7 @@ impl<'a> TraceView<'a> {
             category: f.category.map(|category| category.as_str()),
             severity: f.severity.as_str(),
             blame: f.blame().map(|blame| blame.as_str()),
-            touched_outcome: self.of.verdicts.trace.touched_outcome(m.at, m.metric, index),
+            touched_outcome: self.evaluated.verdicts.trace.touched_outcome(m.at, m.metric, index),
             note: f.is_note(),
             confidence: f.confidence,
         }
@@ -361,16 +362,16 @@ pub(crate) fn categories(measurements: &[Measurement]) -> Vec<&'static str> {
     all.collect::<BTreeSet<_>>().into_iter().map(|category| category.as_str()).collect()
 }
 
-fn recorded(evaluation: &RecordedEvaluation, texts: &mut Texts<'_>) -> EvaluationNode {
+fn recorded(evaluation: &RecordedEvaluation, texts: &mut ShownTexts<'_>) -> EvaluationNode {
     let passed = evaluation.passed.map(|passed| ResultLabel::from(Some(passed)).as_str().to_owned());
-    let by = [&evaluation.evaluator, &evaluation.evaluator_version, &evaluation.evaluator_type];
+    let evaluator = [&evaluation.evaluator, &evaluation.evaluator_version, &evaluation.evaluator_type];
     EvaluationNode {
         name: texts.name(&evaluation.name),
         label: texts.named(evaluation.label.as_deref()).or(passed),
         score: evaluation.score.filter(|score| score.is_finite()),
         explanation: texts.content(evaluation.explanation.as_deref(), MAX_PASSAGE),
         error: texts.named(evaluation.error.as_deref()),
-        by: by.into_iter().filter_map(|text| texts.named(text.as_deref())).collect(),
+        by: evaluator.into_iter().filter_map(|text| texts.named(text.as_deref())).collect(),
     }
 }
 
@@ -378,7 +379,7 @@ fn milliseconds(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
 
-fn sign(error: &verdict_eval::trace::ErrorSign, texts: &mut Texts<'_>) -> String {
+fn sign(error: &verdict_eval::trace::ErrorSign, texts: &mut ShownTexts<'_>) -> String {
     let kind = texts.named(error.kind.as_deref()).unwrap_or_else(|| "error".to_owned());
     match texts.content(error.message.as_deref(), MAX_PASSAGE) {
         Some(message) => format!("{kind}: {message}"),
@@ -405,7 +406,7 @@ fn plain(message: &verdict_eval::trace::Message) -> String {
 }
 
 /// Counts by name, the most failures first.
-fn shares<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &Texts<'_>) -> Vec<Share> {
+fn shares<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &ShownTexts<'_>) -> Vec<Share> {
     let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (name, failed) in all.filter(|(name, _)| !name.is_empty()) {
         let (count, failures) = by_name.entry(name).or_default();

@@ -17,19 +17,19 @@ use verdict_otlp::trace::{CloseReason, Idx};
 use crate::telemetry::{AgentMetrics, ResultLabel, RunCells, TokenCounts};
 
 /// The labels of one agent of a trace, or of the spans that belong to none.
-struct Labels<'a> {
+struct AgentLabels<'a> {
     service: &'a str,
     agent: &'a str,
     model: &'a str,
 }
 
-impl<'a> Labels<'a> {
-    fn of(trace: &'a AgentTrace, agent: Option<usize>, at: Idx) -> Labels<'a> {
+impl<'a> AgentLabels<'a> {
+    fn new(trace: &'a AgentTrace, agent: Option<usize>, at: Idx) -> AgentLabels<'a> {
         let view = |i: Idx| trace.views.get(i);
         let agent = agent.and_then(|agent| trace.agents.get(agent));
         let service = |i: Idx| view(i).and_then(|view| view.service.as_deref());
         let model = |i: Idx| view(i).and_then(|view| view.model.as_deref());
-        Labels {
+        AgentLabels {
             service: agent.and_then(|agent| service(agent.at)).or_else(|| service(at)).unwrap_or_default(),
             agent: agent.and_then(|agent| agent.name.as_deref()).unwrap_or_default(),
             model: match agent {
@@ -51,7 +51,7 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     let mut run = |at: Idx| {
         let owner = trace.owner.get(at).copied().flatten();
         let cells = runs.entry(owner).or_insert_with(|| {
-            let Labels { service, agent, model } = Labels::of(trace, owner, at);
+            let AgentLabels { service, agent, model } = AgentLabels::new(trace, owner, at);
             metrics.run(service, agent, model)
         });
         (owner, Arc::clone(cells))
@@ -84,8 +84,8 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
             Kind::Tool if !view.wrapper => {
                 let name =
                     view.call.as_ref().map(|call| &*call.name).or(view.name.as_deref()).unwrap_or_default();
-                let labels = Labels::of(trace, owner, at);
-                let verdict = verdicts.of.get(at).copied().flatten();
+                let labels = AgentLabels::new(trace, owner, at);
+                let verdict = verdicts.by_span.get(at).copied().flatten();
                 let passed = verdict.map(|verdict| !matches!(verdict, Verdict::Fail(_)));
                 metrics.tool(labels.service, labels.agent, name, passed.into());
             }
@@ -120,14 +120,15 @@ fn counts_of(tokens: &Tokens) -> TokenCounts {
 fn count_trace(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
     let at = trace.agents.first().map(|agent| agent.at).or_else(|| trace.tree.root()).unwrap_or(0);
-    let Labels { service, agent, model } = Labels::of(trace, (!trace.agents.is_empty()).then_some(0), at);
+    let AgentLabels { service, agent, model } =
+        AgentLabels::new(trace, (!trace.agents.is_empty()).then_some(0), at);
     metrics.run(service, agent, model).trace(summary.passed.into());
     if let Some(version) = trace.version(at) {
         metrics.version(service, agent, version, summary.passed.into());
     }
     if let Some(&worst) = verdicts.trace.failure_chain.last() {
-        let own: Vec<&Measurement> = measurements.iter().filter(|m| m.at == worst).collect();
-        if let Some(signature) = signature(trace, own.iter().copied()) {
+        let worst_measurements: Vec<&Measurement> = measurements.iter().filter(|m| m.at == worst).collect();
+        if let Some(signature) = signature(trace, worst_measurements.iter().copied()) {
             metrics.failure(service, agent, &signature);
         }
     }

@@ -19,7 +19,7 @@ use verdict_otlp::trace::ClosedTrace;
 
 use crate::assemble::SPAN_OVERHEAD;
 use crate::reservation::{ByteLimit, Reservation};
-use crate::telemetry::Traces;
+use crate::telemetry::TraceMetrics;
 
 /// Above this share of the budget idle traces are closed early, ...
 const HIGH: f64 = 0.9;
@@ -57,13 +57,14 @@ pub(super) struct Budget {
 impl Budget {
     /// Bytes in transit and of closed traces are counted in the self-metrics of `traces`; bytes of open traces are
     /// counted there already.
-    pub(super) fn new(configured: MemoryBudget, traces: &Traces) -> Arc<Budget> {
+    pub(super) fn new(configured: MemoryBudget, traces: &TraceMetrics) -> Arc<Budget> {
         let limit = match configured {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
         };
-        let of = |total: &Gauge| ByteLimit::new(limit).counted_in(total);
-        let (in_transit, closed) = (of(&traces.in_transit_bytes), of(&traces.closed_bytes));
+        let counted_limit = |total: &Gauge| ByteLimit::new(limit).counted_in(total);
+        let (in_transit, closed) =
+            (counted_limit(&traces.in_transit_bytes), counted_limit(&traces.closed_bytes));
         Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit, closed })
     }
 
@@ -118,23 +119,23 @@ impl Budget {
         self.reserved() as f64 >= self.limit as f64 * HIGH
     }
 
-    /// How many bytes a shard should free whose open traces take `own`; 0 while memory is not scarce.
+    /// How many bytes a shard should free whose open traces take `shard_bytes`; 0 while memory is not scarce.
     /// Closed traces do not count: they are freed without closing others, which a slow disk or destination
     /// would only add to them.
     ///
     /// Each shard frees its share, so that several shards do not free the same bytes twice. Each begins
     /// with its largest trace, which is near the largest of all: a few traces that take most of the bytes
     /// make the share of their shard as large, and many are spread evenly by the hash.
-    pub(super) fn excess(&self, own: usize) -> usize {
+    pub(super) fn excess(&self, shard_bytes: usize) -> usize {
         if !self.is_scarce() {
             return 0;
         }
-        let own = own as f64;
-        // Other shards may have freed bytes since `own` was added.
-        let all = (self.open.load(Ordering::Relaxed) as f64).max(own);
+        let shard_bytes = shard_bytes as f64;
+        // Other shards may have freed bytes since `shard_bytes` was added.
+        let all = (self.open.load(Ordering::Relaxed) as f64).max(shard_bytes);
         let waiting = self.reserved().saturating_sub(self.closed.reserved());
-        let over = (waiting as f64 - self.limit as f64 * LOW).max(0.0);
-        if all == 0.0 { 0 } else { (over * own / all).ceil() as usize }
+        let overrun = (waiting as f64 - self.limit as f64 * LOW).max(0.0);
+        if all == 0.0 { 0 } else { (overrun * shard_bytes / all).ceil() as usize }
     }
 }
 
@@ -157,8 +158,8 @@ fn machine() -> Option<u64> {
 /// content of `/proc/self/cgroup`.
 fn limit_files(groups: &str) -> Vec<String> {
     let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    for group in std::path::Path::new(own).ancestors() {
+    let group_path = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    for group in std::path::Path::new(group_path).ancestors() {
         files.push(format!("/sys/fs/cgroup{}/memory.max", group.display().to_string().trim_end_matches('/')));
     }
     files

@@ -20,7 +20,7 @@ use crate::extensions::Extensions;
 
 /// The configuration that a running service applies, and its judges. A reload replaces both.
 #[derive(Debug)]
-pub(super) struct Current {
+pub(super) struct CurrentComponents {
     pub config: Config,
     pub judges: Option<Judges>,
 }
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn console_exporter_uses_the_conventions_of_a_reload() {
-        let of = |recognise: &str| {
+        let runtime_config = |recognise: &str| {
             let text = format!("verdict: {{ recognise: {{ {recognise} }} }}");
             let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
             RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap()
         };
-        let config = Arc::new(ArcSwap::from_pointee(of("")));
+        let config = Arc::new(ArcSwap::from_pointee(runtime_config("")));
         let context = export_context(&config, "verdict.");
         let mut bytes = Vec::new();
         write::attribute(&mut bytes, SPAN_ATTRIBUTES, "acme.type", Scalar::Str("step"));
@@ -118,7 +118,7 @@ mod tests {
         };
         let kind = || (context.recognise)(Tree::new(TraceId([1; 16]), vec![span.clone()])).kinds;
         assert_eq!(kind(), [Kind::Unknown]);
-        config.store(Arc::new(of("kinds: [{ key: acme.type, values: { step: tool } }]")));
+        config.store(Arc::new(runtime_config("kinds: [{ key: acme.type, values: { step: tool } }]")));
         assert_eq!(kind(), [Kind::Tool]);
     }
 }

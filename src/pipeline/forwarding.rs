@@ -7,7 +7,7 @@ use verdict_eval::MAX_REQUEST;
 use verdict_otlp::Piece;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::Span;
-use verdict_otlp::write::{self, Item};
+use verdict_otlp::write::{self, TelemetryItem};
 
 use crate::config::Mode;
 
@@ -54,6 +54,6 @@ pub(super) fn encode<'a>(groups: impl IntoIterator<Item = &'a Group>, max_size: 
 }
 
 fn encode_spans<'a>(spans: impl IntoIterator<Item = &'a Span>, max_size: usize) -> Vec<Piece> {
-    let item = |span: &'a Span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
+    let item = |span: &'a Span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
     write::requests(&spans.into_iter().map(item).collect::<Vec<_>>(), max_size)
 }

@@ -123,8 +123,8 @@ impl HarmfulCalls {
         let markers = &shared.markers;
         self.unchecked.retain(|trace, _| assembler.is_open(*trace) && !markers.is_noted(*trace));
         self.checked.retain(|trace, _| assembler.is_open(*trace));
-        let room = MAX_CHECKS.saturating_sub(self.checks.len());
-        for trace in self.due(assembler, room) {
+        let capacity = MAX_CHECKS.saturating_sub(self.checks.len());
+        for trace in self.due(assembler, capacity) {
             let Ok(thread) = Arc::clone(&shared.blocking_threads).try_acquire_owned() else { break };
             self.unchecked.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
@@ -158,9 +158,9 @@ impl HarmfulCalls {
         config: &RuntimeConfig,
         meter: &Meter,
     ) -> Vec<Piece> {
-        let known = &mut self.checked.entry(trace).or_default().alarms.causes;
-        found.retain(|alarm| !known.contains(&alarm.cause));
-        known.extend(found.iter().map(|alarm| alarm.cause));
+        let reported_causes = &mut self.checked.entry(trace).or_default().alarms.causes;
+        found.retain(|alarm| !reported_causes.contains(&alarm.cause));
+        reported_causes.extend(found.iter().map(|alarm| alarm.cause));
         log_limits(trace, &found, meter);
         if found.is_empty() { Vec::new() } else { config.evaluator.limit_events(trace, &found, unix_nanos()) }
     }
@@ -177,14 +177,15 @@ impl HarmfulCalls {
         let before = std::mem::take(&mut alarms.raised);
         let subjects: HashSet<_> = before.iter().flat_map(Alarm::subjects).collect();
         let is_known = |alarm: &Alarm| alarm.subjects().any(|subject| subjects.contains(&subject));
-        let (known, new): (Vec<Alarm>, Vec<Alarm>) = found.into_iter().partition(is_known);
-        let still: HashSet<_> = known.iter().flat_map(Alarm::subjects).collect();
-        let is_retracted = |alarm: &&Alarm| !alarm.subjects().any(|subject| still.contains(&subject));
+        let (continued, new): (Vec<Alarm>, Vec<Alarm>) = found.into_iter().partition(is_known);
+        let continued_subjects: HashSet<_> = continued.iter().flat_map(Alarm::subjects).collect();
+        let is_retracted =
+            |alarm: &&Alarm| !alarm.subjects().any(|subject| continued_subjects.contains(&subject));
         let retracted: Vec<&Alarm> = before.iter().filter(is_retracted).collect();
         alarms.retracted.extend(retracted.iter().map(|alarm| alarm.span));
-        let first = known.len();
-        let room = MAX_REPORTED.saturating_sub(checked.reported);
-        alarms.raised = known.into_iter().chain(new.into_iter().take(room)).collect();
+        let first = continued.len();
+        let remaining = MAX_REPORTED.saturating_sub(checked.reported);
+        alarms.raised = continued.into_iter().chain(new.into_iter().take(remaining)).collect();
         let spans: HashSet<SpanId> = alarms.raised.iter().map(|alarm| alarm.span).collect();
         alarms.retracted.retain(|span| !spans.contains(span));
         let raised = alarms.raised.get(first..).unwrap_or_default();

@@ -27,7 +27,7 @@ use verdict_telemetry::SELF_TARGET;
 use super::budget::Budget;
 use super::deliver::forward;
 use super::forwarding::{encode, set_forwarded};
-use super::shard::Work;
+use super::shard::ShardMessage;
 use super::shared::Shared;
 use super::store::{ExportedBefore, ReceivedRecord, RequestRecord};
 use super::{Pipeline, select};
@@ -46,16 +46,16 @@ const INBOX_WAIT: Duration = Duration::from_millis(100);
 const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY };
 
 /// An item of a request that belongs to one trace and is passed to its shard.
-pub(super) trait OfTrace: Sized {
+pub(super) trait ShardItem: Sized {
     fn trace(&self) -> TraceId;
     /// The bytes that it is charged while it waits in an inbox.
     fn weight(&self) -> usize {
         0
     }
-    fn work(all: Vec<Self>, reservation: Reservation, record: Option<Seq>) -> Work;
+    fn work(all: Vec<Self>, reservation: Reservation, record: Option<Seq>) -> ShardMessage;
 }
 
-impl OfTrace for Group {
+impl ShardItem for Group {
     fn trace(&self) -> TraceId {
         self.trace
     }
@@ -64,12 +64,12 @@ impl OfTrace for Group {
         self.size + assemble::envelope_bytes(&self.spans) + self.spans.len() * SPAN_OVERHEAD
     }
 
-    fn work(all: Vec<Group>, reservation: Reservation, record: Option<Seq>) -> Work {
-        Work::Spans(all, reservation, record)
+    fn work(all: Vec<Group>, reservation: Reservation, record: Option<Seq>) -> ShardMessage {
+        ShardMessage::Spans(all, reservation, record)
     }
 }
 
-impl OfTrace for GenAiRecord {
+impl ShardItem for GenAiRecord {
     fn trace(&self) -> TraceId {
         self.trace
     }
@@ -78,25 +78,25 @@ impl OfTrace for GenAiRecord {
         self.bytes.len()
     }
 
-    fn work(all: Vec<GenAiRecord>, reservation: Reservation, record: Option<Seq>) -> Work {
-        Work::Logs(all, reservation, record)
+    fn work(all: Vec<GenAiRecord>, reservation: Reservation, record: Option<Seq>) -> ShardMessage {
+        ShardMessage::Logs(all, reservation, record)
     }
 }
 
-impl OfTrace for (TraceId, PriorVerdict) {
+impl ShardItem for (TraceId, PriorVerdict) {
     fn trace(&self) -> TraceId {
         self.0
     }
 
-    fn work(all: Vec<Self>, _: Reservation, _: Option<Seq>) -> Work {
-        Work::Closed(all)
+    fn work(all: Vec<Self>, _: Reservation, _: Option<Seq>) -> ShardMessage {
+        ShardMessage::Closed(all)
     }
 }
 
 /// Items, with a permit for the inbox of each shard.
-pub(super) struct Reserved<T>(Vec<(mpsc::OwnedPermit<Work>, Vec<T>)>);
+pub(super) struct ReservedItems<T>(Vec<(mpsc::OwnedPermit<ShardMessage>, Vec<T>)>);
 
-impl<T: OfTrace> Reserved<T> {
+impl<T: ShardItem> ReservedItems<T> {
     fn items(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flat_map(|(_, items)| items)
     }
@@ -124,12 +124,12 @@ struct IngestRequest<T> {
     /// Parts of the request that are forwarded.
     pieces: Vec<Piece>,
     /// Encodes the items of the shards, if they are not the whole body.
-    encode: Option<fn(&Reserved<T>) -> Bytes>,
+    encode: Option<fn(&ReservedItems<T>) -> Bytes>,
 }
 
 impl<T> IngestRequest<T> {
     /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
-    fn of(
+    fn new(
         signal: Signal,
         received: ReceivedRecord,
         body: Bytes,
@@ -199,16 +199,16 @@ impl Pipeline {
         if forwarded {
             set_forwarded(&mut groups);
         }
-        let part: fn(&Reserved<Group>) -> Bytes =
+        let part: fn(&ReservedItems<Group>) -> Bytes =
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
         let encode = (!unselected.is_empty()).then_some(part);
         let (signal, for_shards) = (Signal::Traces, groups);
         let request =
             IngestRequest { signal, received, body, for_shards, forward, forwarded, pieces, encode };
-        let taken = self.accept(request).instrument(about.clone()).await;
-        about.record("accepted", taken.is_ok());
-        meter.answered(spans, &taken);
-        taken.map(|()| accepted)
+        let result = self.accept(request).instrument(about.clone()).await;
+        about.record("accepted", result.is_ok());
+        meter.answered(spans, &result);
+        result.map(|()| accepted)
     }
 
     async fn logs(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
@@ -224,7 +224,7 @@ impl Pipeline {
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
         let forward = if accepts && !self.shared.store.has_passed(received) { valid } else { 0 };
-        self.accept(IngestRequest::of(Signal::Logs, received, body, found.gen_ai, forward)).await?;
+        self.accept(IngestRequest::new(Signal::Logs, received, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
         let rejected = if accepts || received.is_some() { malformed } else { found.records - used };
         let message = match rejected {
@@ -247,7 +247,7 @@ impl Pipeline {
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         let (valid, rejected) = (points.all - points.malformed, points.malformed);
         let body = if rejected > 0 { metrics::without_malformed(&body) } else { body };
-        self.accept(IngestRequest::<Group>::of(Signal::Metrics, None, body, Vec::new(), valid)).await?;
+        self.accept(IngestRequest::<Group>::new(Signal::Metrics, None, body, Vec::new(), valid)).await?;
         let message = match rejected {
             0 => String::new(),
             _ => format!("{rejected} malformed data points were rejected"),
@@ -256,7 +256,7 @@ impl Pipeline {
     }
 
     /// Stores a request, sends the items to their shards, and forwards the rest.
-    async fn accept<T: OfTrace>(&self, request: IngestRequest<T>) -> Result<(), Refused> {
+    async fn accept<T: ShardItem>(&self, request: IngestRequest<T>) -> Result<(), Refused> {
         let IngestRequest { signal, received, body, for_shards, forward: whole, forwarded, pieces, encode } =
             request;
         let shared = &self.shared;
@@ -302,7 +302,7 @@ impl Pipeline {
 
     /// The items of a request, without those of traces that were exported before if its receiver has stored it. The
     /// shards of the others receive the list of those that are late.
-    async fn without_exported<T: OfTrace>(
+    async fn without_exported<T: ShardItem>(
         &self,
         received: ReceivedRecord,
         items: Vec<T>,
@@ -322,19 +322,19 @@ impl Pipeline {
     }
 
     /// As [`Pipeline::reserve`]. A full shard refuses only the requests with traces of its own.
-    async fn reserve_within<T: OfTrace>(
+    async fn reserve_within<T: ShardItem>(
         &self,
         within: Duration,
         items: Vec<T>,
-    ) -> Result<Reserved<T>, Refused> {
+    ) -> Result<ReservedItems<T>, Refused> {
         timeout(within, self.reserve(items)).await.map_err(|_| Refused::Overloaded { retry: RETRY })?
     }
 
     /// Distributes items to shards and reserves room in every inbox, so that a request is accepted as a
     /// whole or not at all.
-    pub(super) async fn reserve<T: OfTrace>(&self, items: Vec<T>) -> Result<Reserved<T>, Refused> {
+    pub(super) async fn reserve<T: ShardItem>(&self, items: Vec<T>) -> Result<ReservedItems<T>, Refused> {
         if items.is_empty() {
-            return Ok(Reserved(Vec::new()));
+            return Ok(ReservedItems(Vec::new()));
         }
         let inboxes = self.inboxes();
         if inboxes.is_empty() {
@@ -354,7 +354,7 @@ impl Pipeline {
             let permit = inbox.reserve_owned().await.map_err(|_| Refused::ShuttingDown)?;
             reserved.push((permit, items));
         }
-        Ok(Reserved(reserved))
+        Ok(ReservedItems(reserved))
     }
 
     /// Why all senders are asked to retry, and after which delay.
@@ -388,7 +388,7 @@ impl Intake for Pipeline {
     }
 
     fn drop_revoked(&self) -> DropFuture {
-        Box::pin(self.ask_shards(Work::DropRevoked))
+        Box::pin(self.ask_shards(ShardMessage::DropRevoked))
     }
 
     fn charge(&self, bytes: usize) -> Box<dyn Any + Send> {

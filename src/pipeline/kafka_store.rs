@@ -16,7 +16,7 @@ use super::store::{
     EncodedTrace, ExportedBefore, ReceivedRecord, Releases, RequestRecord, Store, StoreFuture, StoredRequest,
 };
 use crate::receive::kafka::log::{KafkaLog, NO_RECORD, is_kafka};
-use crate::receive::kafka::watermark::Replay;
+use crate::receive::kafka::watermark::ReplayStatus;
 
 /// Records of Kafka, and another store.
 #[derive(Clone, Debug)]
@@ -58,8 +58,8 @@ impl Store for KafkaStore {
         record: &dyn Fn() -> RequestRecord,
     ) -> StoreFuture<'_, Option<StoredRequest>> {
         if let Some(seq) = origin {
-            let held = self.log.hold(seq, &record().reasons);
-            return Box::pin(ready(held.then_some(StoredRequest::Received(seq))));
+            let is_held = self.log.hold(seq, &record().reasons);
+            return Box::pin(ready(is_held.then_some(StoredRequest::Received(seq))));
         }
         let stored = self.other.admit(signal, None, record);
         // Without a record, spans of another receiver could not be distinguished from those of Kafka alone.
@@ -73,9 +73,9 @@ impl Store for KafkaStore {
 
     fn exported_before(&self, record: Seq, trace: TraceId) -> ExportedBefore {
         match self.log.replay(record, trace) {
-            Replay::New => ExportedBefore::No,
-            Replay::Exported => ExportedBefore::Same,
-            Replay::Late(verdict) => ExportedBefore::Late(verdict),
+            ReplayStatus::New => ExportedBefore::No,
+            ReplayStatus::Exported => ExportedBefore::Same,
+            ReplayStatus::Late(verdict) => ExportedBefore::Late(verdict),
         }
     }
 
@@ -149,7 +149,8 @@ mod tests {
         let telemetry = Telemetry::new();
         let (journal, _) = Journal::open(folder.path(), &Storage::default(), 0, &telemetry.journal).unwrap();
         let log = Arc::new(KafkaLog::new(false));
-        let record = log.assign(0, [None; 2], "").record(crate::receive::kafka::stream::Stream::Spans, 0);
+        let record =
+            log.assign(0, [None; 2], "").record(crate::receive::kafka::stream::PartitionStream::Spans, 0);
         let store = KafkaStore::new(log, Box::new(Arc::clone(&journal)));
         let request = || RequestRecord { reasons: Vec::new(), forwarded: false, body: Default::default() };
         let request = Store::admit(&store, Signal::Traces, None, &request);

@@ -11,7 +11,7 @@ use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::LogThrottle;
 
 use super::agent_metrics;
-use crate::assemble::Tally;
+use crate::assemble::SpanTally;
 use crate::receive::Refused;
 use crate::telemetry::{MetricCells, Telemetry};
 
@@ -34,10 +34,10 @@ impl Meter {
 
     /// Also counts the metrics that a reload has added. The values of a metric that it removed remain.
     pub(super) fn add(&self, added: impl Iterator<Item = &'static MetricSpec>) {
-        let known = self.metrics.load_full();
-        let new: Vec<_> = added.map(|row| row.name).filter(|name| !known.contains_key(name)).collect();
+        let current = self.metrics.load_full();
+        let new: Vec<_> = added.map(|row| row.name).filter(|name| !current.contains_key(name)).collect();
         if !new.is_empty() {
-            let mut all = HashMap::clone(&known);
+            let mut all = HashMap::clone(&current);
             all.extend(new.into_iter().map(|name| (name, self.telemetry.verdicts.metric(name))));
             self.metrics.store(Arc::new(all));
         }
@@ -68,7 +68,7 @@ impl Meter {
         receive.refused(reason, valid);
     }
 
-    pub(super) fn tally(&self, tally: Tally) {
+    pub(super) fn tally(&self, tally: SpanTally) {
         let traces = &self.telemetry.traces;
         if tally.duplicates > 0 {
             traces.duplicates.inc_by(tally.duplicates as u64);
@@ -133,10 +133,10 @@ impl Meter {
     /// Traces, spans and bytes of one shard, before and now.
     pub(super) fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
         let traces = &self.telemetry.traces;
-        let by = |before: usize, now: usize| now as i64 - before as i64;
-        traces.open.inc_by(by(before.0, now.0));
-        traces.buffered_spans.inc_by(by(before.1, now.1));
-        traces.buffered_bytes.inc_by(by(before.2, now.2));
+        let delta = |before: usize, now: usize| now as i64 - before as i64;
+        traces.open.inc_by(delta(before.0, now.0));
+        traces.buffered_spans.inc_by(delta(before.1, now.1));
+        traces.buffered_bytes.inc_by(delta(before.2, now.2));
     }
 }
 
@@ -161,11 +161,11 @@ mod tests {
     }
 
     /// What is logged when measurements of these names, unmeasured for this reason, are counted three times.
-    fn logged(meter: &Meter, names: &[&'static str], why: Unmeasured) -> String {
+    fn logged(meter: &Meter, names: &[&'static str], reason: Unmeasured) -> String {
         let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
         let mut evaluated = evaluator.unmeasured(closed(), 0);
         for name in names.iter().cycle().take(3 * names.len()) {
-            evaluated.measurements.push(Measurement::new(0, name, "test/1", Err(why)));
+            evaluated.measurements.push(Measurement::new(0, name, "test/1", Err(reason)));
         }
         crate::logging::testing::logged(|| meter.evaluated(&evaluated, 0))
     }

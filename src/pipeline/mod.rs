@@ -62,7 +62,7 @@ mod speculate;
 mod store;
 
 use runtime_config::shards;
-use shard::{Shard, Work};
+use shard::{Shard, ShardMessage};
 use shared::Shared;
 
 /// Requests that may wait for one shard. Above it requests with traces of this shard are refused.
@@ -72,7 +72,7 @@ const INBOX: usize = 256;
 #[derive(Debug)]
 struct Pipeline {
     /// Emptied at shutdown, which ends the shards.
-    inboxes: RwLock<Vec<mpsc::Sender<Work>>>,
+    inboxes: RwLock<Vec<mpsc::Sender<ShardMessage>>>,
     shared: Arc<Shared>,
     hasher: RandomState,
     envelopes: Interner,
@@ -103,13 +103,13 @@ impl Pipeline {
 
     /// Closes and exports every open trace, and returns when it is in the exporters' queues.
     async fn flush(&self) {
-        self.ask_shards(Work::Flush).await;
+        self.ask_shards(ShardMessage::Flush).await;
     }
 
     /// Sends work to every shard, and returns when all have done it. A shard whose inbox is full keeps no other from
     /// its work.
-    fn ask_shards(&self, work: fn(oneshot::Sender<()>) -> Work) -> impl Future<Output = ()> + use<> {
-        let ask = move |inbox: mpsc::Sender<Work>| async move {
+    fn ask_shards(&self, work: fn(oneshot::Sender<()>) -> ShardMessage) -> impl Future<Output = ()> + use<> {
+        let ask = move |inbox: mpsc::Sender<ShardMessage>| async move {
             let (done, wait) = oneshot::channel();
             if inbox.send(work(done)).await.is_ok() {
                 // A shard that has ended has flushed before.
@@ -146,7 +146,7 @@ impl Pipeline {
         shard.into_iter().chain(journal).collect()
     }
 
-    fn inboxes(&self) -> Vec<mpsc::Sender<Work>> {
+    fn inboxes(&self) -> Vec<mpsc::Sender<ShardMessage>> {
         self.inboxes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -42,7 +42,7 @@ const CONCURRENT_TRACES: usize = 8;
 pub struct Evaluation {
     stages: Arc<Stages>,
     assembler: Assembler,
-    parser: Arc<Parser>,
+    parser: Arc<RequestParser>,
     clock: RecordingClock,
     close: Close,
 }
@@ -57,7 +57,7 @@ struct Stages {
 
 /// Reads recorded requests, on any thread.
 #[derive(Debug)]
-pub struct Parser {
+pub struct RequestParser {
     envelopes: Interner,
     prefix: String,
 }
@@ -73,7 +73,7 @@ pub struct Parsed {
     end: Position,
 }
 
-impl Parser {
+impl RequestParser {
     /// Reads a request that ends at a position. Requests of metrics are ignored.
     ///
     /// # Errors
@@ -123,12 +123,12 @@ pub enum AskOutcome {
 }
 
 impl Evaluation {
-    /// As [`Evaluation::with`], with the built-in metrics and judges alone.
+    /// As [`Evaluation::with_extensions`], with the built-in metrics and judges alone.
     ///
     /// # Errors
-    /// As [`Evaluation::with`].
+    /// As [`Evaluation::with_extensions`].
     pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, Error> {
-        Evaluation::with(config, &Extensions::default(), unix_nanos)
+        Evaluation::with_extensions(config, &Extensions::default(), unix_nanos)
     }
 
     /// With the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is the
@@ -137,15 +137,19 @@ impl Evaluation {
     /// # Errors
     /// The conventions in `verdict.recognise` contradict each other, or a task file, an added metric or a
     /// judge that a metric names cannot be used.
-    pub fn with(config: &Config, extensions: &Extensions, unix_nanos: u64) -> Result<Evaluation, Error> {
+    pub fn with_extensions(
+        config: &Config,
+        extensions: &Extensions,
+        unix_nanos: u64,
+    ) -> Result<Evaluation, Error> {
         let judges = judges(config, extensions, None, &JudgeMetrics::default())?;
         Evaluation::with_judges(config, extensions, unix_nanos, judges)
     }
 
-    /// As [`Evaluation::with`], with these judges.
+    /// As [`Evaluation::with_extensions`], with these judges.
     ///
     /// # Errors
-    /// As [`Evaluation::with`].
+    /// As [`Evaluation::with_extensions`].
     pub fn with_judges(
         config: &Config,
         extensions: &Extensions,
@@ -160,7 +164,7 @@ impl Evaluation {
         Ok(Evaluation {
             stages: Arc::new(Stages { evaluator, unix_nanos, judges, annotates: true }),
             assembler: Assembler::new(close),
-            parser: Arc::new(Parser { envelopes: Interner::default(), prefix }),
+            parser: Arc::new(RequestParser { envelopes: Interner::default(), prefix }),
             clock: RecordingClock::new(),
             close: verdict.close.clone(),
         })
@@ -176,7 +180,7 @@ impl Evaluation {
     }
 
     /// Reads requests for [`Evaluation::follow`] and [`Evaluation::assemble`].
-    pub fn parser(&self) -> Arc<Parser> {
+    pub fn parser(&self) -> Arc<RequestParser> {
         Arc::clone(&self.parser)
     }
 
@@ -306,15 +310,15 @@ fn unlimited(close: Close) -> Close {
 
 /// The origin of a measurement for which judges were asked.
 fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
-    let own = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
+    let measurement = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
     let of_run = metric == OUTCOME_QUESTION && evaluated.verdicts.trace.outcome.is_some();
-    let outcome = match own.map(|m| (&m.outcome, &*m.judge == RULES)) {
+    let outcome = match measurement.map(|m| (&m.outcome, &*m.judge == RULES)) {
         _ if of_run => AskOutcome::Judge,
         Some((Ok(_), false)) => AskOutcome::Judge,
         Some((Ok(_), true)) => AskOutcome::Rules,
         // An evaluator answered that its metric does not apply.
         Some((Err(Unmeasured::NotApplicable), false)) => AskOutcome::Judge,
-        Some((Err(why), _)) => AskOutcome::Unmeasured(*why),
+        Some((Err(reason), _)) => AskOutcome::Unmeasured(*reason),
         None => AskOutcome::Unmeasured(Unmeasured::JudgeError),
     };
     AskedMetric { metric, outcome }

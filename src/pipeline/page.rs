@@ -13,9 +13,9 @@ use verdict_otlp::trace::TraceId;
 
 use super::Pipeline;
 use super::budget::EVALUATED_FACTOR;
-use super::components::Current;
+use super::components::CurrentComponents;
 use super::queried_runs::Snapshot;
-use super::shard::Work;
+use super::shard::ShardMessage;
 use crate::admin::Readiness;
 use crate::clock::unix_nanos;
 use crate::export::Exporters;
@@ -37,7 +37,7 @@ pub(super) struct PageState {
     pub exporters: Arc<Exporters>,
     pub telemetry: Arc<Telemetry>,
     pub readiness: Arc<Readiness>,
-    pub current: Arc<Mutex<Current>>,
+    pub current: Arc<Mutex<CurrentComponents>>,
     pub started: Instant,
     reading: Arc<Semaphore>,
 }
@@ -48,7 +48,7 @@ impl PageState {
         exporters: Arc<Exporters>,
         telemetry: Arc<Telemetry>,
         readiness: Arc<Readiness>,
-        current: Arc<Mutex<Current>>,
+        current: Arc<Mutex<CurrentComponents>>,
     ) -> PageState {
         let (started, reading) = (Instant::now(), Arc::new(Semaphore::new(MAX_READING)));
         PageState { pipeline, exporters, telemetry, readiness, current, started, reading }
@@ -62,8 +62,8 @@ impl PageState {
         };
         let Some(judges) = judges else { return Vec::new() };
         let reports = judges.report();
-        let of = |(name, model): (String, String)| {
-            let cells = self.telemetry.judge.of(&name);
+        let judge_health = |(name, model): (String, String)| {
+            let cells = self.telemetry.judge.cells_for(&name);
             let breaker =
                 ["closed", "half_open", "open"].get(usize::try_from(cells.breaker.get()).unwrap_or(0));
             json!({
@@ -75,13 +75,14 @@ impl PageState {
                 "report": reports.iter().find(|report| report.judge == name),
             })
         };
-        names.into_iter().map(of).collect()
+        names.into_iter().map(judge_health).collect()
     }
 
     fn exporters(&self) -> Vec<Value> {
-        let of = |exporter: &Arc<crate::export::Exporter>| {
+        let exporter_health = |exporter: &Arc<crate::export::Exporter>| {
             let count = |outcome| exporter.ledger().count(outcome);
-            let drops = DropReason::ALL.map(|why| (why.as_str().to_owned(), exporter.dropped(why).into()));
+            let drops =
+                DropReason::ALL.map(|reason| (reason.as_str().to_owned(), exporter.dropped(reason).into()));
             let drops: serde_json::Map<String, Value> =
                 drops.into_iter().filter(|(_, count): &(_, Value)| count.as_u64() != Some(0)).collect();
             json!({
@@ -96,7 +97,7 @@ impl PageState {
                 "queue_capacity": exporter.queue_capacity(),
             })
         };
-        self.exporters.iter().map(of).collect()
+        self.exporters.iter().map(exporter_health).collect()
     }
 
     fn journal(&self) -> Option<Value> {
@@ -125,7 +126,8 @@ impl PageState {
             return None;
         }
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
-        let asked = self.pipeline.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await;
+        let asked =
+            self.pipeline.ask_shard(trace, |reply| ShardMessage::Snapshot(trace, permit, reply)).await;
         let Snapshot { trace: snapshot, permit, .. } = asked.ok().flatten()?;
         let reservation = shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR);
         let (config, markers) = (shared.config.load_full(), Arc::clone(&shared.markers));
@@ -150,7 +152,7 @@ impl PageSource for PageState {
             for inbox in self.pipeline.inboxes() {
                 let (reply, answer) = oneshot::channel();
                 // A shard whose inbox is full has more urgent work; its traces are left out.
-                if inbox.try_send(Work::List(reply)).is_ok() {
+                if inbox.try_send(ShardMessage::List(reply)).is_ok() {
                     waiting.push(answer);
                 }
             }

@@ -20,9 +20,9 @@ use super::Pipeline;
 use super::budget::EVALUATED_FACTOR;
 use super::queried_runs::{KnownPositions, QueriedRuns, Snapshot, TraceState};
 use super::runtime_config::RuntimeConfig;
-use super::shard::Work;
+use super::shard::ShardMessage;
 use crate::receive::Refused;
-use crate::receive::paths::{PathDecider, PathQuestion, PathReply, ReplyFuture};
+use crate::receive::paths::{PathDecider, PathQuestion, PathReply, PathReplyFuture};
 
 /// A gateway waits for the answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -36,13 +36,13 @@ impl Pipeline {
         let mut run = run.lock().await;
         let config = self.shared.config.load_full();
         let none = PathPositions::default();
-        let known = match trace {
+        let trace_positions = match trace {
             Some(trace) => self.known_positions(runs, trace, &config).await?,
             None => TracePositions::Absent,
         };
-        let (trace, positions) = match &known {
+        let (trace, positions) = match &trace_positions {
             TracePositions::Absent => (None, &none),
-            TracePositions::Open(known) => (trace, &known.positions),
+            TracePositions::Open(cached) => (trace, &cached.positions),
             TracePositions::Closed => return Ok(PathReply::unknown("trace_closed", trace)),
             TracePositions::Unreadable => return Ok(PathReply::unknown("trace_unreadable", trace)),
         };
@@ -68,21 +68,21 @@ impl Pipeline {
         config: &Arc<RuntimeConfig>,
     ) -> Result<TracePositions, Refused> {
         let reading = runs.reading(trace).lock_owned().await;
-        let state = self.ask_shard(trace, |reply| Work::State(trace, reply)).await?;
+        let state = self.ask_shard(trace, |reply| ShardMessage::State(trace, reply)).await?;
         let sizes = match state {
             TraceState::Absent => return Ok(TracePositions::Absent),
             TraceState::Closed => return Ok(TracePositions::Closed),
             TraceState::Open(sizes) => sizes,
         };
-        let known = runs.positions.get(&trace).filter(|known| Arc::ptr_eq(&known.config, config));
-        if let Some(known) = known.filter(|known| known.sizes == sizes) {
-            return Ok(TracePositions::Open(known));
+        let cached = runs.positions.get(&trace).filter(|cached| Arc::ptr_eq(&cached.config, config));
+        if let Some(cached) = cached.filter(|cached| cached.sizes == sizes) {
+            return Ok(TracePositions::Open(cached));
         }
         if self.shared.markers.is_noted(trace) {
             return Ok(TracePositions::Unreadable);
         }
         let permit = runs.permit().await.ok_or(Refused::ShuttingDown)?;
-        let snapshot = self.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await?;
+        let snapshot = self.ask_shard(trace, |reply| ShardMessage::Snapshot(trace, permit, reply)).await?;
         let Some(Snapshot { trace: snapshot, sizes, permit }) = snapshot else {
             return Ok(TracePositions::Closed);
         };
@@ -95,9 +95,9 @@ impl Pipeline {
             // The content is untrusted: a panic leaves the question without an answer.
             let read = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
             let found = markers.run(trace, || catch_unwind(read).ok())?;
-            let known = Arc::new(KnownPositions { sizes, config, positions: found });
-            positions.insert(trace, Arc::clone(&known));
-            Some(known)
+            let computed = Arc::new(KnownPositions { sizes, config, positions: found });
+            positions.insert(trace, Arc::clone(&computed));
+            Some(computed)
         });
         Ok(read.await.ok().flatten().map_or(TracePositions::Unreadable, TracePositions::Open))
     }
@@ -106,7 +106,7 @@ impl Pipeline {
     pub(super) async fn ask_shard<T>(
         &self,
         trace: TraceId,
-        work: impl FnOnce(oneshot::Sender<T>) -> Work,
+        work: impl FnOnce(oneshot::Sender<T>) -> ShardMessage,
     ) -> Result<T, Refused> {
         let inboxes = self.inboxes();
         let shard = self.hasher.hash_one(trace) as usize % inboxes.len().max(1);
@@ -128,7 +128,7 @@ enum TracePositions {
 }
 
 impl PathDecider for Pipeline {
-    fn decide(&self, question: PathQuestion) -> ReplyFuture<'_> {
+    fn decide(&self, question: PathQuestion) -> PathReplyFuture<'_> {
         Box::pin(async move {
             let reply = timeout(ANSWER_TIME, self.path_reply(question)).await;
             let reply = reply.unwrap_or(Err(Refused::Overloaded { retry: RETRY }))?;

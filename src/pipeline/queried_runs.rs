@@ -55,13 +55,13 @@ pub(super) struct Snapshot {
 }
 
 /// A run, and the agent that the caller names.
-type RunKey = (RunId, Option<String>);
+type QueriedRunKey = (RunId, Option<String>);
 
 /// The runs that were asked about.
 #[derive(Debug)]
 pub(super) struct QueriedRuns {
     /// By run and agent.
-    runs: Cache<RunKey, Arc<Mutex<QueriedRun>>>,
+    runs: Cache<QueriedRunKey, Arc<Mutex<QueriedRun>>>,
     sessions: Cache<String, TraceId>,
     /// Where the runs of a trace were at the last question.
     pub positions: Cache<TraceId, Arc<KnownPositions>>,
@@ -89,8 +89,8 @@ pub(super) struct KnownPositions {
 
 impl QueriedRuns {
     pub(super) fn new() -> QueriedRuns {
-        let bytes = |_: &TraceId, known: &Arc<KnownPositions>| {
-            u32::try_from(size_of::<KnownPositions>() + known.positions.bytes()).unwrap_or(u32::MAX)
+        let bytes = |_: &TraceId, entry: &Arc<KnownPositions>| {
+            u32::try_from(size_of::<KnownPositions>() + entry.positions.bytes()).unwrap_or(u32::MAX)
         };
         QueriedRuns {
             // The default policy may not admit a new run, whose allowed calls would be forgotten at once.

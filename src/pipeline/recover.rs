@@ -20,7 +20,7 @@ use verdict_otlp::{Signal, logs};
 use super::Pipeline;
 use super::deliver::{export, forward};
 use super::forwarding::set_forwarded;
-use super::ingest::OfTrace;
+use super::ingest::ShardItem;
 use super::store::EncodedTrace;
 use crate::assemble::{Assembler, Close};
 use crate::export::Parcel;
@@ -111,7 +111,7 @@ impl Pipeline {
         }
     }
 
-    async fn reopen_items<T: OfTrace>(
+    async fn reopen_items<T: ShardItem>(
         &self,
         seq: Seq,
         mut items: Vec<T>,
@@ -148,8 +148,8 @@ impl Pipeline {
         if tree.len() != verdict.lengths.len() {
             tracing::error!(trace = %verdict.trace, "spans of an evaluated trace are missing in the journal; the trace is evaluated again");
             journal.release(vec![(seq, RetainReason::Verdict)]);
-            for of in verdict.requests {
-                self.reopen(journal, of, &BTreeSet::from([verdict.trace])).await;
+            for request in verdict.requests {
+                self.reopen(journal, request, &BTreeSet::from([verdict.trace])).await;
             }
             return;
         }

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn all_shards_together_remember_the_configured_number_of_closed_traces() {
         let mut verdict = Config::default().verdict;
-        for (remember, most) in [(0, 0), (100, 100 + shards() - 1)] {
+        for (remember, max_remembered) in [(0, 0), (100, 100 + shards() - 1)] {
             verdict.close.remember = remember;
             let config = RuntimeConfig::new(&verdict, &Extensions::default(), None).unwrap();
             let mut all: Vec<Assembler> =
@@ -125,7 +125,7 @@ mod tests {
             (0..1000 * shards()).for_each(|n| all[shard(n)].remember(id(n), PriorVerdict::default()));
             let remembered =
                 (0..1000 * shards()).filter(|&n| all[shard(n)].remembered(id(n)).is_some()).count();
-            assert!((remember..=most).contains(&remembered), "{remembered} of {remember}");
+            assert!((remember..=max_remembered).contains(&remembered), "{remembered} of {remember}");
         }
     }
 }

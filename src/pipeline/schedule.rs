@@ -190,8 +190,8 @@ async fn evaluate_and_deliver(
     input: EvaluationInput,
     blocks: bool,
 ) -> Option<PriorVerdict> {
-    let (id, own) = (trace.closed.trace, Arc::clone(shared));
-    let work = move || evaluate(&own, &config, &mut trace, input);
+    let (id, task_shared) = (trace.closed.trace, Arc::clone(shared));
+    let work = move || evaluate(&task_shared, &config, &mut trace, input);
     let encoded = if blocks { block(shared, id, work).await? } else { inline(shared, id, work).await }?;
     let verdict = encoded.verdict.prior_verdict();
     deliver(shared, vec![encoded]).await;
@@ -270,8 +270,8 @@ async fn assess(
     }
     let _blocking = blocking.acquire().await;
     let _assessed = shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - JUDGED_FACTOR);
-    let (own, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
-    let work = move || catch_panic(|| config.evaluator.assess(closed, &mut own.meter.stopwatch()));
+    let (task_shared, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
+    let work = move || catch_panic(|| config.evaluator.assess(closed, &mut task_shared.meter.stopwatch()));
     (block(shared, id, work).await.flatten(), true)
 }
 

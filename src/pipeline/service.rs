@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Pipeline;
 use super::budget::Budget;
-use super::components::{Current, answerer, exporters, judges};
+use super::components::{CurrentComponents, answerer, exporters, judges};
 use super::error::Error;
 use super::forwarding::ForwardingMode;
 use super::meter::Meter;
@@ -42,8 +42,8 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
-use health::Parts;
-use listeners::{Addresses, Listeners};
+use health::ReadinessInputs;
+use listeners::{ListenerAddresses, Listeners};
 use storage::OpenStorage;
 use tasks::Tasks;
 
@@ -70,7 +70,7 @@ pub struct Service {
     pub paths: Option<SocketAddr>,
     /// Where the live page is served.
     pub page: Option<SocketAddr>,
-    current: Arc<Mutex<Current>>,
+    current: Arc<Mutex<CurrentComponents>>,
     extensions: Extensions,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
@@ -130,13 +130,13 @@ impl Service {
         let storage = storage::open(config, &telemetry, &exporters).await?;
         spending::restore(config, &judges);
         // Before the journal is recovered, since judges are asked about recovered traces.
-        let current = Arc::new(Mutex::new(Current { config: config.clone(), judges }));
+        let current = Arc::new(Mutex::new(CurrentComponents { config: config.clone(), judges }));
         let spending_tasks = spending::save_periodically(config, &current);
         let meter = Meter::new(Arc::clone(&telemetry), runtime_config.load().evaluator.added_rows());
         let delivery = ForwardingMode(config.verdict.mode);
         let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
         shared.queried_runs = listeners.paths.is_some().then(QueriedRuns::new);
-        let Addresses { grpc, http, paths, page } = listeners.addresses();
+        let ListenerAddresses { grpc, http, paths, page } = listeners.addresses();
         let (pipeline, history) = start_pipeline(config, shared, &storage, &listeners, &mut background);
         let mut service = Service {
             grpc,
@@ -166,7 +166,7 @@ impl Service {
         storage: Option<OpenStorage>,
         history: Option<Arc<History>>,
     ) {
-        self.readiness.watch(Parts {
+        self.readiness.watch(ReadinessInputs {
             pipeline: Arc::clone(&self.pipeline),
             reading: listeners.receivers.in_flight(&self.telemetry),
             tasks: [&self.receiver_tasks, &self.background, &self.spending_tasks]

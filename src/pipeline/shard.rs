@@ -49,7 +49,7 @@ const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A message to a shard.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum ShardMessage {
     /// Spans of traces of this shard, and the stored record that contains them.
     Spans(Vec<Group>, Reservation, Option<Seq>),
     /// Log records that belong to such spans.
@@ -109,7 +109,7 @@ impl Shard {
     /// Runs until every sender is dropped. Then open traces are closed and exported, or stay in a durable
     /// store. After a panic the same is done at once, since requests in the inbox and spans of open traces
     /// were acknowledged.
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Work>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<ShardMessage>) {
         let mut burst = Vec::with_capacity(BURST);
         if AssertUnwindSafe(self.serve(&mut inbox, &mut burst)).catch_unwind().await.is_ok() {
             return self.end().await;
@@ -138,7 +138,7 @@ impl Shard {
     }
 
     /// Runs until every sender is dropped. `burst` holds the work taken from the inbox, the next one last.
-    async fn serve(&mut self, inbox: &mut mpsc::Receiver<Work>, burst: &mut Vec<Work>) {
+    async fn serve(&mut self, inbox: &mut mpsc::Receiver<ShardMessage>, burst: &mut Vec<ShardMessage>) {
         let timer = sleep_until((Instant::now() + IDLE).into());
         tokio::pin!(timer);
         loop {
@@ -204,10 +204,10 @@ impl Shard {
         }
     }
 
-    async fn take(&mut self, work: Work) {
+    async fn take(&mut self, work: ShardMessage) {
         let now = Instant::now();
         match work {
-            Work::Spans(groups, _held, record) => {
+            ShardMessage::Spans(groups, _held, record) => {
                 for group in groups {
                     self.note_record(group.trace, record);
                     self.assemble_again(group.trace, record);
@@ -222,7 +222,7 @@ impl Shard {
                     }
                 }
             }
-            Work::Logs(records, _held, record) => {
+            ShardMessage::Logs(records, _held, record) => {
                 for GenAiRecord { trace, span, bytes } in records {
                     self.note_record(trace, record);
                     self.assemble_again(trace, record);
@@ -230,21 +230,23 @@ impl Shard {
                     self.harmful_calls.note_spans(trace, &self.config);
                 }
             }
-            Work::Closed(all) => all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict)),
+            ShardMessage::Closed(all) => {
+                all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict))
+            }
             // Their callers may have given up.
-            Work::State(trace, reply) => drop(reply.send(self.state_of(trace))),
-            Work::Snapshot(_, _, reply) if reply.is_closed() => {}
-            Work::Snapshot(trace, permit, reply) => {
+            ShardMessage::State(trace, reply) => drop(reply.send(self.state_of(trace))),
+            ShardMessage::Snapshot(_, _, reply) if reply.is_closed() => {}
+            ShardMessage::Snapshot(trace, permit, reply) => {
                 let sizes = self.assembler.sizes_of(trace);
                 let snapshot = self.assembler.snapshot(trace).zip(sizes);
                 drop(reply.send(snapshot.map(|(trace, sizes)| Snapshot { trace, sizes, permit })));
             }
-            Work::List(reply) => drop(reply.send(list_open(&self.assembler, now))),
-            Work::DropRevoked(done) => {
+            ShardMessage::List(reply) => drop(reply.send(list_open(&self.assembler, now))),
+            ShardMessage::DropRevoked(done) => {
                 self.drop_revoked();
                 let _ = done.send(());
             }
-            Work::Flush(done) => {
+            ShardMessage::Flush(done) => {
                 self.flush().await;
                 // The receiver may be dropped; the traces are exported in any case.
                 let _ = done.send(());

@@ -70,12 +70,12 @@ impl Speculation {
         if shared.budget.is_scarce() {
             return;
         }
-        let room = MAX_PREVIEWS.saturating_sub(self.tasks.len());
-        for snapshot in assembler.traces_to_preview(now, room) {
+        let free_slots = MAX_PREVIEWS.saturating_sub(self.tasks.len());
+        for snapshot in assembler.traces_to_preview(now, free_slots) {
             if shared.markers.is_noted(snapshot.trace) {
                 continue;
             }
-            let reserved = Reserved {
+            let reserved = SnapshotReservation {
                 memory: shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR),
                 waiting: charge(&snapshot, JUDGED_FACTOR),
                 budget: Arc::clone(&shared.budget),
@@ -99,7 +99,7 @@ impl Speculation {
 }
 
 /// The memory of a snapshot and its assessment, and the budget, which its questions are charged to.
-struct Reserved {
+struct SnapshotReservation {
     memory: Reservation,
     /// What it takes once it is assessed.
     waiting: usize,
@@ -112,12 +112,12 @@ async fn ask(
     answerer: Arc<dyn QuestionAnswerer>,
     markers: Arc<EvaluationMarkers>,
     threads: Arc<Semaphore>,
-    mut reserved: Reserved,
+    mut reserved: SnapshotReservation,
 ) -> (TraceId, Usage) {
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
-    let own = Arc::clone(&markers);
-    let assess = move || own.run(trace, || catch_panic(|| reader.evaluator.assess_open(snapshot)));
+    let task_markers = Arc::clone(&markers);
+    let assess = move || task_markers.run(trace, || catch_panic(|| reader.evaluator.assess_open(snapshot)));
     let thread = threads.acquire().await;
     let Ok(Some(assessment)) = tokio::task::spawn_blocking(assess).await else {
         return (trace, Usage::default());

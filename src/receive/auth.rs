@@ -143,20 +143,20 @@ impl Authenticator {
             self.is_known_token(rest)
         } else if scheme.eq_ignore_ascii_case(b"basic") {
             let decoded = STANDARD.decode(rest).unwrap_or_default();
-            self.basic.as_ref().is_some_and(|known| constant_time_eq(known, &decoded))
+            self.basic.as_ref().is_some_and(|expected| constant_time_eq(expected, &decoded))
         } else {
             false
         }
     }
 
-    fn is_known_token(&self, given: &[u8]) -> bool {
-        let mut known = self.token.as_ref().is_some_and(|token| constant_time_eq(token, given));
+    fn is_known_token(&self, candidate: &[u8]) -> bool {
+        let mut is_known = self.token.as_ref().is_some_and(|token| constant_time_eq(token, candidate));
         if let Some((_, tokens)) = &self.file {
             for token in tokens.load().iter() {
-                known |= constant_time_eq(token, given);
+                is_known |= constant_time_eq(token, candidate);
             }
         }
-        known
+        is_known
     }
 
     /// Adds `WWW-Authenticate` with the accepted schemes.
@@ -180,8 +180,8 @@ impl Authenticator {
 }
 
 /// Compares digests, so that the time does not depend on the length of the known one either.
-fn constant_time_eq(known: &Secret, given: &[u8]) -> bool {
-    Sha256::digest(known.expose()).as_slice().ct_eq(Sha256::digest(given).as_slice()).into()
+fn constant_time_eq(expected: &Secret, candidate: &[u8]) -> bool {
+    Sha256::digest(expected.expose()).as_slice().ct_eq(Sha256::digest(candidate).as_slice()).into()
 }
 
 fn read_tokens(path: &std::path::Path) -> Result<Vec<Secret>, TokenFileError> {

@@ -271,7 +271,9 @@ impl HttpConfig {
             let key = format!("protocols.http.{key}");
             if !path.starts_with('/') {
                 problems.push(Problem::new(key, format!("{path:?} must begin with a slash")));
-            } else if let Some((other, _)) = paths.iter().take(i).find(|(_, taken)| *taken == path) {
+            } else if let Some((other, _)) =
+                paths.iter().take(i).find(|(_, earlier_path)| *earlier_path == path)
+            {
                 problems.push(Problem::new(key, format!("{path:?} is {other} already")));
             }
         }

@@ -74,7 +74,7 @@ pub(crate) struct OpenConnection {
 
 /// A request of a connection, until it is answered.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<OpenConnection>);
+pub(crate) struct InFlightRequest(Arc<OpenConnection>);
 
 impl OpenConnection {
     /// The limit on requests of the peer of a request with these extensions.
@@ -90,13 +90,13 @@ impl OpenConnection {
 
     /// Counts the connection of a request with these extensions as one in use until the result is dropped: a response
     /// without an end would otherwise count as idle.
-    pub(crate) fn in_use(extensions: &Extensions) -> Option<InFlight> {
+    pub(crate) fn in_use(extensions: &Extensions) -> Option<InFlightRequest> {
         extensions.get::<Arc<OpenConnection>>().map(OpenConnection::begin)
     }
 
-    pub(super) fn begin(self: &Arc<OpenConnection>) -> InFlight {
+    pub(super) fn begin(self: &Arc<OpenConnection>) -> InFlightRequest {
         self.requests().0 += 1;
-        InFlight(Arc::clone(self))
+        InFlightRequest(Arc::clone(self))
     }
 
     /// The time to close.
@@ -109,7 +109,7 @@ impl OpenConnection {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let mut requests = self.0.requests();
         *requests = (requests.0 - 1, Instant::now());
@@ -157,19 +157,21 @@ impl Connections {
         let mut open: Vec<_> = self.open.iter().filter_map(Weak::upgrade).collect();
         let all = open.len();
         open.retain(|connection| !connection.close.is_cancelled());
-        let most = (self.limit / CLOSING_SHARE).max(1).saturating_sub(all - open.len());
+        let max_closed = (self.limit / CLOSING_SHARE).max(1).saturating_sub(all - open.len());
         open.sort_by_cached_key(|connection| connection.requests().1);
         let mut closed: Vec<_> =
-            open.iter().filter(|connection| connection.requests().0 == 0).take(most).collect();
+            open.iter().filter(|connection| connection.requests().0 == 0).take(max_closed).collect();
         if closed.is_empty() {
             let mut of_peers: HashMap<*const ByteLimit, usize> = HashMap::new();
-            open.iter().for_each(|one| *of_peers.entry(Arc::as_ptr(&one.bytes)).or_default() += 1);
-            let own = of_peers.get(&Arc::as_ptr(waiting)).copied().unwrap_or(0);
-            let largest = of_peers.into_iter().filter(|(_, count)| *count > own + 1).max_by_key(|(_, n)| *n);
-            let of_largest = |one: &&Arc<OpenConnection>| {
-                largest.is_some_and(|(peer, _)| std::ptr::eq(Arc::as_ptr(&one.bytes), peer))
+            open.iter()
+                .for_each(|connection| *of_peers.entry(Arc::as_ptr(&connection.bytes)).or_default() += 1);
+            let waiting_count = of_peers.get(&Arc::as_ptr(waiting)).copied().unwrap_or(0);
+            let largest =
+                of_peers.into_iter().filter(|(_, count)| *count > waiting_count + 1).max_by_key(|(_, n)| *n);
+            let of_largest = |connection: &&Arc<OpenConnection>| {
+                largest.is_some_and(|(peer, _)| std::ptr::eq(Arc::as_ptr(&connection.bytes), peer))
             };
-            closed = open.iter().filter(of_largest).take(most.min(1)).collect();
+            closed = open.iter().filter(of_largest).take(max_closed.min(1)).collect();
         }
         closed.iter().for_each(|connection| connection.close.cancel());
     }

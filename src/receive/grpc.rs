@@ -21,7 +21,7 @@ use verdict_otlp::Signal;
 
 use super::body::{BodyError, Coding, malformed};
 use super::intake::Accepted;
-use super::rejection::Rejection;
+use super::rejection::RequestRejection;
 use super::request_handler::{RequestHandler, body_deadline, next_chunk, response};
 use crate::reservation::FairReservation;
 
@@ -64,16 +64,20 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     subtype.is_some_and(|rest| matches!(rest.first(), None | Some(b';')) || rest.starts_with(b"+proto"))
 }
 
-fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
+fn coding(headers: &HeaderMap) -> Result<Coding, RequestRejection> {
     match headers.get("grpc-encoding").map(HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(Coding::Identity),
         Some(b"gzip") => Ok(Coding::Gzip),
         Some(b"zstd") => Ok(Coding::Zstd),
-        Some(other) => Err(Rejection::Encoding(String::from_utf8_lossy(other).into_owned())),
+        Some(other) => Err(RequestRejection::Encoding(String::from_utf8_lossy(other).into_owned())),
     }
 }
 
-async fn handle(handler: &RequestHandler, signal: Signal, request: Request) -> Result<Accepted, Rejection> {
+async fn handle(
+    handler: &RequestHandler,
+    signal: Signal,
+    request: Request,
+) -> Result<Accepted, RequestRejection> {
     let coding = coding(request.headers())?;
     handler.check_pressure()?;
     let (message, reservation) = read(handler, coding, request).await?;
@@ -135,7 +139,7 @@ fn success(accepted: Accepted) -> Response {
     ([(header::CONTENT_TYPE, "application/grpc")], Body::new(body)).into_response()
 }
 
-fn failure(handler: &RequestHandler, rejection: &Rejection) -> Response {
+fn failure(handler: &RequestHandler, rejection: &RequestRejection) -> Response {
     // Details only if they add something to code and message.
     let details = match rejection.retry() {
         Some(_) => rejection.status().encode_to_vec().into(),
@@ -143,7 +147,7 @@ fn failure(handler: &RequestHandler, rejection: &Rejection) -> Response {
     };
     let status = tonic::Status::with_details(rejection.codes().0, rejection.message(), details);
     let mut response: Response = status.into_http();
-    if matches!(rejection, Rejection::Encoding(_)) {
+    if matches!(rejection, RequestRejection::Encoding(_)) {
         response.headers_mut().insert("grpc-accept-encoding", SUPPORTED_ENCODINGS);
     }
     handler.challenge(rejection, response.headers_mut());

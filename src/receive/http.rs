@@ -24,7 +24,7 @@ use super::body::{BodyError, Coding, malformed};
 use super::config::HttpConfig;
 use super::cors::Cors;
 use super::intake::{Accepted, Refused};
-use super::rejection::Rejection;
+use super::rejection::RequestRejection;
 use super::request_handler::{RequestHandler, body_deadline, next_chunk, response};
 
 /// JSON above this size is decoded on a blocking thread: it takes milliseconds.
@@ -43,7 +43,7 @@ enum WireFormat {
 }
 
 impl WireFormat {
-    fn of(headers: &HeaderMap) -> WireFormat {
+    fn from_headers(headers: &HeaderMap) -> WireFormat {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
         let is = |format: &WireFormat| essence.eq_ignore_ascii_case(format.content_type());
@@ -108,7 +108,7 @@ async fn respond(state: &HttpState, parts: &Parts, body: &mut Body) -> Response 
     let Some(&(_, signal)) = paths.iter().find(|(path, _)| path == parts.uri.path()) else {
         return (StatusCode::NOT_FOUND, "no such path").into_response();
     };
-    let format = WireFormat::of(&parts.headers);
+    let format = WireFormat::from_headers(&parts.headers);
     let result = match handler.authenticate(&parts.headers) {
         Ok(()) if parts.method != Method::POST => {
             let allow = [(header::ALLOW, "POST")];
@@ -124,7 +124,7 @@ async fn respond(state: &HttpState, parts: &Parts, body: &mut Body) -> Response 
     }
 }
 
-pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
+pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, RequestRejection> {
     let Some(name) = headers.get(header::CONTENT_ENCODING) else { return Ok(Coding::Identity) };
     match name.as_bytes().trim_ascii().to_ascii_lowercase().as_slice() {
         b"" | b"identity" => Ok(Coding::Identity),
@@ -132,7 +132,7 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
         b"zstd" => Ok(Coding::Zstd),
         // HTTP's name of the zlib format.
         b"deflate" => Ok(Coding::Zlib),
-        _ => Err(Rejection::Encoding(String::from_utf8_lossy(name.as_bytes()).into_owned())),
+        _ => Err(RequestRejection::Encoding(String::from_utf8_lossy(name.as_bytes()).into_owned())),
     }
 }
 
@@ -142,9 +142,9 @@ async fn handle(
     format: WireFormat,
     parts: &Parts,
     body: &mut Body,
-) -> Result<Accepted, Rejection> {
+) -> Result<Accepted, RequestRejection> {
     if format == WireFormat::Unsupported {
-        return Err(Rejection::ContentType);
+        return Err(RequestRejection::ContentType);
     }
     let coding = coding(&parts.headers)?;
     handler.check_pressure()?;
@@ -170,14 +170,14 @@ async fn handle(
     handler.offer(signal, message, reservation).await
 }
 
-async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
+async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, RequestRejection> {
     let decoded = if body.len() > LARGE_JSON {
         let decoding = tokio::task::spawn_blocking(move || json::decode(signal, &body));
         decoding.await.map_err(|_| malformed("the JSON could not be decoded"))?
     } else {
         json::decode(signal, &body)
     };
-    decoded.map_err(|error| Rejection::Refused(Refused::Malformed(error.to_string())))
+    decoded.map_err(|error| RequestRejection::Refused(Refused::Malformed(error.to_string())))
 }
 
 /// Reads and discards the rest of the body: an HTTP/1.1 client reads the response only after it has
@@ -208,7 +208,7 @@ fn success(signal: Signal, format: WireFormat, accepted: Accepted) -> Response {
     ([(header::CONTENT_TYPE, format.content_type())], body).into_response()
 }
 
-fn failure(handler: &RequestHandler, format: WireFormat, rejection: &Rejection) -> Response {
+fn failure(handler: &RequestHandler, format: WireFormat, rejection: &RequestRejection) -> Response {
     let (code, http_status, _) = rejection.codes();
     let body = match format {
         WireFormat::Protobuf => rejection.status().encode_to_vec(),
@@ -223,11 +223,11 @@ fn failure(handler: &RequestHandler, format: WireFormat, rejection: &Rejection) 
     if let Some(seconds) = rejection.retry_after() {
         headers.insert(header::RETRY_AFTER, seconds);
     }
-    if matches!(rejection, Rejection::Encoding(_)) {
+    if matches!(rejection, RequestRejection::Encoding(_)) {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd, deflate"));
     }
     handler.challenge(rejection, headers);
-    if matches!(rejection, Rejection::Body(BodyError::CutOff(_))) {
+    if matches!(rejection, RequestRejection::Body(BodyError::CutOff(_))) {
         response.extensions_mut().insert(CutOff);
     }
     response

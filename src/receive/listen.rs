@@ -62,7 +62,7 @@ impl BindError {
 
 /// Limits of a listener.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ListenerLimits {
     pub(crate) connections: u32,
     pub(crate) streams: u32,
     pub(crate) header_bytes: usize,
@@ -112,7 +112,7 @@ impl Listener {
     pub(crate) async fn serve(
         self,
         router: Router,
-        limits: Limits,
+        limits: ListenerLimits,
         metrics: ListenerMetrics,
         stop: CancellationToken,
         grace: Duration,
@@ -137,7 +137,7 @@ impl Listener {
                 () = stop.cancelled() => break,
                 open = connections.open(peer.ip()) => open,
             };
-            let connection = Connection {
+            let connection = AcceptedConnection {
                 peer,
                 open,
                 builder: builder.clone(),
@@ -179,7 +179,7 @@ fn with_jitter(age: Duration, peer: SocketAddr) -> Duration {
     age.mul_f64(0.9 + 0.2 * f64::from(peer.port() % 64) / 63.0)
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+fn builder(limits: &ListenerLimits) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -202,7 +202,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     }
 }
 
-struct Connection {
+struct AcceptedConnection {
     peer: SocketAddr,
     open: Arc<OpenConnection>,
     builder: Builder<TokioExecutor>,
@@ -211,7 +211,7 @@ struct Connection {
     age: Option<(Duration, Duration)>,
 }
 
-impl Connection {
+impl AcceptedConnection {
     /// Performs the TLS handshake, if there is one, and serves the connection.
     async fn run(
         self,

@@ -91,10 +91,10 @@ impl ListenerSecurity {
 }
 
 /// Calls `reload` at every `interval`; logs each change, and a problem that was not there the time before.
-/// `what` is `certificates` or `tokens`.
+/// `kind` is `certificates` or `tokens`.
 async fn reload_every(
     interval: Duration,
-    what: &'static str,
+    kind: &'static str,
     reload: impl Fn() -> Result<bool, String> + Clone + Send + 'static,
 ) {
     let mut last_fault = None;
@@ -102,9 +102,9 @@ async fn reload_every(
         sleep(interval).await;
         let reloaded = spawn_blocking(reload.clone()).await.unwrap_or_else(|e| Err(ended(&e).to_owned()));
         match &reloaded {
-            Ok(true) => tracing::info!("{what} reloaded"),
+            Ok(true) => tracing::info!("{kind} reloaded"),
             Err(error) if last_fault.as_ref() != Some(error) => {
-                tracing::error!(%error, "cannot reload {what}; the current ones stay in use");
+                tracing::error!(%error, "cannot reload {kind}; the current ones stay in use");
             }
             _ => {}
         }

@@ -61,7 +61,7 @@ use connections::Peers;
 pub use cors::Cors;
 pub use intake::{Accepted, DropFuture, Intake, Offer, OfferFuture, Refused};
 pub use listen::BindError;
-use listen::{Limits, Listener, ListenerMetrics};
+use listen::{Listener, ListenerLimits, ListenerMetrics};
 use listener_security::ListenerSecurity;
 use request_handler::RequestHandler;
 pub use tls::{ServerTls, TlsVersion};
@@ -146,7 +146,7 @@ impl Bound {
         let serve = |(listener, security): (Listener, ListenerSecurity),
                      transport: Transport,
                      max_message: u64,
-                     limits: Limits,
+                     limits: ListenerLimits,
                      router: &dyn Fn(RequestHandler) -> Router| {
             let (protocol, key) = match transport {
                 Transport::Grpc => ("OTLP/gRPC", "receivers.otlp.protocols.grpc"),
@@ -174,20 +174,26 @@ impl Bound {
         let Protocols { grpc, http } = self.config.protocols;
         let grpc = self.grpc.zip(grpc).map(|(bound, config)| {
             let max_message = config.max_recv_msg_size_mib.saturating_mul(MIB);
-            serve(bound, Transport::Grpc, max_message, Limits::grpc(&config), &grpc::router)
+            serve(bound, Transport::Grpc, max_message, ListenerLimits::grpc(&config), &grpc::router)
         });
         let http = self.http.zip(http).map(|(bound, config)| {
             let router = |handler| http::router(handler, &config);
-            serve(bound, Transport::Http, config.max_request_body_size.0, Limits::http(&config), &router)
+            serve(
+                bound,
+                Transport::Http,
+                config.max_request_body_size.0,
+                ListenerLimits::http(&config),
+                &router,
+            )
         });
         join(OptionFuture::from(grpc), OptionFuture::from(http)).await;
     }
 }
 
-impl Limits {
-    fn grpc(config: &config::GrpcConfig) -> Limits {
+impl ListenerLimits {
+    fn grpc(config: &config::GrpcConfig) -> ListenerLimits {
         let keepalive = &config.keepalive.server_parameters;
-        Limits {
+        ListenerLimits {
             connections: config.max_connections,
             streams: config.max_concurrent_streams,
             header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),
@@ -199,9 +205,9 @@ impl Limits {
         }
     }
 
-    fn http(config: &config::HttpConfig) -> Limits {
+    fn http(config: &config::HttpConfig) -> ListenerLimits {
         let idle = Some(config.read_header_timeout.0).filter(|time| !time.is_zero());
-        Limits {
+        ListenerLimits {
             connections: config.max_connections,
             streams: config.max_concurrent_streams,
             header_bytes: usize::try_from(config.max_header_size.0).unwrap_or(usize::MAX),

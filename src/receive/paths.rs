@@ -32,7 +32,7 @@ use super::connections::OpenConnection;
 use super::http::coding;
 use super::intake::Refused;
 use super::listen::BindError;
-use super::rejection::Rejection;
+use super::rejection::RequestRejection;
 use super::request_handler::{body_deadline, next_chunk};
 use super::restricted_listener::{self, RestrictedListener};
 use super::tls::ServerTls;
@@ -125,12 +125,12 @@ impl PathReply {
 }
 
 /// Boxed, so that the listener is not generic over the pipeline.
-pub(crate) type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<PathReply, Refused>> + Send + 'a>>;
+pub(crate) type PathReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<PathReply, Refused>> + Send + 'a>>;
 
 /// Answers questions. Implemented by `pipeline`.
 pub(crate) trait PathDecider: Send + Sync + 'static {
     /// The decision about a call. An allowed call counts as made until its span arrives.
-    fn decide(&self, question: PathQuestion) -> ReplyFuture<'_>;
+    fn decide(&self, question: PathQuestion) -> PathReplyFuture<'_>;
 }
 
 /// A question as written.
@@ -197,7 +197,7 @@ impl PathsState {
         }
         if let Some(challenges) = restricted_listener::refusal(self.authenticator.as_deref(), &parts.headers)
         {
-            let mut response = rejected(&Rejection::Unauthenticated);
+            let mut response = rejected(&RequestRejection::Unauthenticated);
             response.headers_mut().extend(challenges);
             return response;
         }
@@ -212,11 +212,11 @@ impl PathsState {
         }
     }
 
-    async fn answer(&self, parts: &Parts, body: &mut Body) -> Result<PathReply, Rejection> {
+    async fn answer(&self, parts: &Parts, body: &mut Body) -> Result<PathReply, RequestRejection> {
         let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
-            return Err(Rejection::ContentType);
+            return Err(RequestRejection::ContentType);
         }
         let coding = coding(&parts.headers)?;
         let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
@@ -239,7 +239,7 @@ impl PathsState {
         let written: WrittenQuestion =
             serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         let question = written.question().map_err(malformed)?;
-        self.decider.decide(question).await.map_err(Rejection::Refused)
+        self.decider.decide(question).await.map_err(RequestRejection::Refused)
     }
 }
 
@@ -278,10 +278,10 @@ fn failure(status: StatusCode, message: &str) -> Response {
     json_response(status, &json!({ "error": message }))
 }
 
-fn rejected(rejection: &Rejection) -> Response {
+fn rejected(rejection: &RequestRejection) -> Response {
     let (_, status, _) = rejection.codes();
     let message = match rejection {
-        Rejection::ContentType => "send application/json".to_owned(),
+        RequestRejection::ContentType => "send application/json".to_owned(),
         other => other.message(),
     };
     let mut response = failure(status, &message);
@@ -309,8 +309,8 @@ mod tests {
         }
         for bad in ["0.0.0.0:1", ":1", "[::]:1", "gateway.local:1"] {
             assert_eq!(problems(&format!("{{ endpoint: '{bad}' }}")), ["endpoint"], "{bad}");
-            let with = format!("{{ endpoint: '{bad}', auth: {{ bearer_token_file: /tokens }} }}");
-            assert!(problems(&with).is_empty(), "{bad}");
+            let yaml = format!("{{ endpoint: '{bad}', auth: {{ bearer_token_file: /tokens }} }}");
+            assert!(problems(&yaml).is_empty(), "{bad}");
         }
         let mutual = "{ endpoint: '0.0.0.0:1', tls: { cert_file: c, key_file: k, client_ca_file: a } }";
         assert!(problems(mutual).is_empty());
@@ -328,7 +328,7 @@ mod tests {
             read(&format!(r#"{{"trace_id": "{trace}", "task": "t", "call": {{"name": "f"}}}}"#)).unwrap();
         assert_eq!(good.run, RunId::Trace(trace.parse().unwrap()));
         assert_eq!(good.hints.task.as_deref(), Some("t"));
-        for (bad, why) in [
+        for (bad, expected) in [
             (r#"{"call": {"name": "f"}}"#.to_owned(), "either trace_id or session_id"),
             (format!(r#"{{"trace_id": "{trace}", "session_id": "s", "call": {{"name": "f"}}}}"#), "either"),
             (r#"{"trace_id": "xyz", "call": {"name": "f"}}"#.to_owned(), "32 hexadecimal digits"),
@@ -338,7 +338,7 @@ mod tests {
             (r#"{"session_id": "s", "cal": {}}"#.to_owned(), "unknown field `cal`"),
         ] {
             let found = read(&bad).unwrap_err();
-            assert!(found.contains(why), "{bad}: {found}");
+            assert!(found.contains(expected), "{bad}: {found}");
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
     struct Allow;
 
     impl PathDecider for Allow {
-        fn decide(&self, _: PathQuestion) -> ReplyFuture<'_> {
+        fn decide(&self, _: PathQuestion) -> PathReplyFuture<'_> {
             let answer = PathAnswer { decision: PathDecision::Allowed, tasks: Vec::new() };
             Box::pin(async { Ok(PathReply::new(answer, None, 0)) })
         }

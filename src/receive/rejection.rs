@@ -20,7 +20,7 @@ const MESSAGE_CHARS: usize = 1024;
 
 /// Why a request was rejected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Rejection {
+pub(crate) enum RequestRejection {
     Body(BodyError),
     Refused(Refused),
     /// Name of an unsupported compression.
@@ -31,19 +31,19 @@ pub(crate) enum Rejection {
     Unauthenticated,
 }
 
-impl From<BodyError> for Rejection {
-    fn from(error: BodyError) -> Rejection {
-        Rejection::Body(error)
+impl From<BodyError> for RequestRejection {
+    fn from(error: BodyError) -> RequestRejection {
+        RequestRejection::Body(error)
     }
 }
 
-impl Rejection {
+impl RequestRejection {
     /// The retry delay, if retrying would help.
     pub(crate) fn retry(&self) -> Option<Duration> {
         match self {
-            Rejection::Refused(Refused::Overloaded { retry }) => Some(*retry),
-            Rejection::Refused(Refused::ShuttingDown | Refused::Undeliverable(_))
-            | Rejection::Body(BodyError::InFlightLimit) => Some(IN_FLIGHT_RETRY),
+            RequestRejection::Refused(Refused::Overloaded { retry }) => Some(*retry),
+            RequestRejection::Refused(Refused::ShuttingDown | Refused::Undeliverable(_))
+            | RequestRejection::Body(BodyError::InFlightLimit) => Some(IN_FLIGHT_RETRY),
             _ => None,
         }
     }
@@ -56,11 +56,13 @@ impl Rejection {
 
     pub(crate) fn message(&self) -> String {
         let text = match self {
-            Rejection::Body(error) => error.to_string(),
-            Rejection::Refused(refused) => refused.to_string(),
-            Rejection::Encoding(name) => format!("compression {name:?} is not supported; use gzip or zstd"),
-            Rejection::ContentType => "send application/x-protobuf or application/json".to_owned(),
-            Rejection::Unauthenticated => "credentials are missing or unknown".to_owned(),
+            RequestRejection::Body(error) => error.to_string(),
+            RequestRejection::Refused(refused) => refused.to_string(),
+            RequestRejection::Encoding(name) => {
+                format!("compression {name:?} is not supported; use gzip or zstd")
+            }
+            RequestRejection::ContentType => "send application/x-protobuf or application/json".to_owned(),
+            RequestRejection::Unauthenticated => "credentials are missing or unknown".to_owned(),
         };
         text.chars().take(MESSAGE_CHARS).collect()
     }
@@ -69,40 +71,40 @@ impl Rejection {
     pub(crate) fn codes(&self) -> (Code, StatusCode, RequestOutcome) {
         use BodyError::{CutOff, InFlightLimit, Malformed, Ratio, TooLarge};
         match self {
-            Rejection::Body(TooLarge { .. } | Ratio { .. }) => {
+            RequestRejection::Body(TooLarge { .. } | Ratio { .. }) => {
                 (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, RequestOutcome::TooLarge)
             }
-            Rejection::Body(Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
+            RequestRejection::Body(Malformed(_)) | RequestRejection::Refused(Refused::Malformed(_)) => {
                 (Code::InvalidArgument, StatusCode::BAD_REQUEST, RequestOutcome::Malformed)
             }
             // The body was lost in transit. Clients retry CANCELLED, and 503 but not 408: OTLP/HTTP lists
             // 429, 502, 503 and 504 as retryable.
-            Rejection::Body(CutOff(_)) => {
+            RequestRejection::Body(CutOff(_)) => {
                 (Code::Cancelled, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::CutOff)
             }
-            Rejection::Body(InFlightLimit) | Rejection::Refused(Refused::Overloaded { .. }) => {
+            RequestRejection::Body(InFlightLimit) | RequestRejection::Refused(Refused::Overloaded { .. }) => {
                 (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::Overloaded)
             }
-            Rejection::Refused(Refused::ShuttingDown) => {
+            RequestRejection::Refused(Refused::ShuttingDown) => {
                 (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::ShuttingDown)
             }
-            Rejection::Refused(Refused::Undeliverable(_)) => {
+            RequestRejection::Refused(Refused::Undeliverable(_)) => {
                 (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::Unsupported)
             }
-            Rejection::Refused(Refused::Unsupported(_)) => {
+            RequestRejection::Refused(Refused::Unsupported(_)) => {
                 (Code::Unimplemented, StatusCode::NOT_FOUND, RequestOutcome::Unsupported)
             }
-            Rejection::Encoding(_) | Rejection::ContentType => {
+            RequestRejection::Encoding(_) | RequestRejection::ContentType => {
                 (Code::Unimplemented, StatusCode::UNSUPPORTED_MEDIA_TYPE, RequestOutcome::Unsupported)
             }
-            Rejection::Unauthenticated => {
+            RequestRejection::Unauthenticated => {
                 (Code::Unauthenticated, StatusCode::UNAUTHORIZED, RequestOutcome::Unauthenticated)
             }
         }
     }
 
     /// The body of an error response.
-    pub(crate) fn status(&self) -> rpc::Status {
-        rpc::Status::new(self.codes().0 as i32, self.message(), self.retry())
+    pub(crate) fn status(&self) -> rpc::RpcStatus {
+        rpc::RpcStatus::new(self.codes().0 as i32, self.message(), self.retry())
     }
 }

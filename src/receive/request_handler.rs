@@ -20,7 +20,7 @@ use super::auth::Authenticator;
 use super::body::{BodyDecoder, BodyError, Coding};
 use super::connections::OpenConnection;
 use super::intake::{Accepted, Intake, Offer, Refused};
-use super::rejection::Rejection;
+use super::rejection::RequestRejection;
 use crate::reservation::{ByteLimit, FairReservation};
 use crate::telemetry::{RequestOutcome, Telemetry};
 
@@ -49,16 +49,16 @@ pub(crate) struct RequestHandler {
 }
 
 impl RequestHandler {
-    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<(), RequestRejection> {
         match &self.authenticator {
-            Some(authenticator) if !authenticator.accepts(headers) => Err(Rejection::Unauthenticated),
+            Some(authenticator) if !authenticator.accepts(headers) => Err(RequestRejection::Unauthenticated),
             _ => Ok(()),
         }
     }
 
     /// Adds `WWW-Authenticate` to the response to an unauthenticated request.
-    pub(crate) fn challenge(&self, rejection: &Rejection, response: &mut HeaderMap) {
-        if let (Some(authenticator), Rejection::Unauthenticated) = (&self.authenticator, rejection) {
+    pub(crate) fn challenge(&self, rejection: &RequestRejection, response: &mut HeaderMap) {
+        if let (Some(authenticator), RequestRejection::Unauthenticated) = (&self.authenticator, rejection) {
             authenticator.challenge(response);
         }
     }
@@ -76,9 +76,9 @@ impl RequestHandler {
     }
 
     /// Rejects the request while the pipeline is overloaded; called before the body is read.
-    pub(crate) fn check_pressure(&self) -> Result<(), Rejection> {
+    pub(crate) fn check_pressure(&self) -> Result<(), RequestRejection> {
         match self.intake.pressure() {
-            Some(retry) => Err(Rejection::Refused(Refused::Overloaded { retry })),
+            Some(retry) => Err(RequestRejection::Refused(Refused::Overloaded { retry })),
             None => Ok(()),
         }
     }
@@ -89,15 +89,15 @@ impl RequestHandler {
         signal: Signal,
         body: Bytes,
         reservation: FairReservation,
-    ) -> Result<Accepted, Rejection> {
+    ) -> Result<Accepted, RequestRejection> {
         self.telemetry.receive.body(self.transport, signal, body.len());
         let result = self.intake.offer(Offer { signal, body }).await;
         drop(reservation);
-        result.map_err(Rejection::Refused)
+        result.map_err(RequestRejection::Refused)
     }
 
     /// Counts the result of a request.
-    pub(crate) fn count(&self, signal: Signal, result: &Result<Accepted, Rejection>) {
+    pub(crate) fn count(&self, signal: Signal, result: &Result<Accepted, RequestRejection>) {
         let outcome = match result {
             Ok(accepted) if accepted.rejected > 0 => RequestOutcome::Partial,
             Ok(_) => RequestOutcome::Accepted,

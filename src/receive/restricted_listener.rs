@@ -17,7 +17,7 @@ use verdict_config::Problem;
 
 use super::auth::{Auth, Authenticator};
 use super::config::Endpoint;
-use super::listen::{BindError, Limits, Listener, ListenerMetrics};
+use super::listen::{BindError, Listener, ListenerLimits, ListenerMetrics};
 use super::listener_security::ListenerSecurity;
 use super::tls::ServerTls;
 
@@ -94,7 +94,7 @@ impl RestrictedListener {
         let RestrictedListener { key, listener, security } = self;
         tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "serving {content}");
         security.warn_if_exposed(key, listener.addr);
-        let limits = Limits {
+        let limits = ListenerLimits {
             connections,
             streams: STREAMS,
             header_bytes: HEADER_BYTES,

@@ -29,7 +29,7 @@ struct Fake {
     waiting: AtomicUsize,
     /// Requests at the gate now, and at most.
     inside: AtomicUsize,
-    most: AtomicUsize,
+    max_inside: AtomicUsize,
 }
 
 impl Intake for Fake {
@@ -40,7 +40,7 @@ impl Intake for Fake {
         self.offers.lock().unwrap().push(offer);
         Box::pin(async {
             self.waiting.fetch_add(1, Ordering::SeqCst);
-            self.most.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            self.max_inside.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             let _passed = self.gate.acquire().await.unwrap();
             self.inside.fetch_sub(1, Ordering::SeqCst);
             self.answer.lock().unwrap().clone()
@@ -76,10 +76,10 @@ fn config() -> OtlpConfig {
 
 impl Server {
     async fn start() -> Server {
-        Server::with(config(), PATIENCE).await
+        Server::start_with(config(), PATIENCE).await
     }
 
-    async fn with(config: OtlpConfig, grace: Duration) -> Server {
+    async fn start_with(config: OtlpConfig, grace: Duration) -> Server {
         Server::over(bind(&config).await.unwrap(), grace)
     }
 
@@ -92,7 +92,7 @@ impl Server {
             gate: Semaphore::new(1000),
             waiting: AtomicUsize::new(0),
             inside: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
+            max_inside: AtomicUsize::new(0),
         });
         let (telemetry, stop) = (Telemetry::new(), CancellationToken::new());
         let serving = tokio::spawn(bound.serve(intake.clone(), telemetry.clone(), stop.clone(), grace));

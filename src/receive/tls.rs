@@ -65,9 +65,9 @@ pub enum TlsVersion {
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error("tls: cannot read {path}: {why}")]
-    File { path: PathBuf, why: String },
+pub(crate) enum ServerTlsError {
+    #[error("tls: cannot read {path}: {reason}")]
+    File { path: PathBuf, reason: String },
     #[error("tls: {0}")]
     Unusable(String),
 }
@@ -93,7 +93,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Reads the files; `alpn` names the protocols over TLS.
-    pub(crate) fn load(settings: &ServerTls, alpn: &[&[u8]]) -> Result<Identity, TlsError> {
+    pub(crate) fn load(settings: &ServerTls, alpn: &[&[u8]]) -> Result<Identity, ServerTlsError> {
         let alpn: Vec<Vec<u8>> = alpn.iter().map(|name| name.to_vec()).collect();
         let files = PemFiles::read(settings)?;
         let hasher = RandomState::new();
@@ -119,7 +119,7 @@ impl Identity {
 
     /// Reads the files again; returns whether they have changed. On an error, returned once for each
     /// change, the current configuration stays in use.
-    pub(crate) fn reload(&self) -> Result<bool, TlsError> {
+    pub(crate) fn reload(&self) -> Result<bool, ServerTlsError> {
         let files = PemFiles::read(&self.settings);
         let hash = files.as_ref().map_or(0, |files| self.hasher.hash_one(files));
         if self.last_hash.swap(hash, Ordering::Relaxed) == hash {
@@ -131,13 +131,13 @@ impl Identity {
 }
 
 impl PemFiles {
-    fn read(settings: &ServerTls) -> Result<PemFiles, TlsError> {
+    fn read(settings: &ServerTls) -> Result<PemFiles, ServerTlsError> {
         let authorities = settings.client_ca_file.as_deref().map(read).transpose()?;
         Ok(PemFiles { cert: read(&settings.cert_file)?, key: read(&settings.key_file)?, authorities })
     }
 
-    fn build(&self, settings: &ServerTls, alpn: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {
-        let unusable = |e: &dyn std::fmt::Display| TlsError::Unusable(e.to_string());
+    fn build(&self, settings: &ServerTls, alpn: &[Vec<u8>]) -> Result<ServerConfig, ServerTlsError> {
+        let unusable = |e: &dyn std::fmt::Display| ServerTlsError::Unusable(e.to_string());
         let provider = Arc::new(ring::default_provider());
         let versions: &[&SupportedProtocolVersion] = match settings.min_version {
             TlsVersion::V12 => &[&TLS13, &TLS12],
@@ -166,11 +166,11 @@ impl PemFiles {
     }
 }
 
-fn unreadable(path: &Path, why: impl std::fmt::Display) -> TlsError {
-    TlsError::File { path: path.to_owned(), why: why.to_string() }
+fn unreadable(path: &Path, reason: impl std::fmt::Display) -> ServerTlsError {
+    ServerTlsError::File { path: path.to_owned(), reason: reason.to_string() }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+fn read(path: &Path) -> Result<Vec<u8>, ServerTlsError> {
     let mut content = Vec::new();
     let file = File::open(path).map_err(|e| unreadable(path, e))?;
     file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(|e| unreadable(path, e))?;
@@ -180,7 +180,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     }
 }
 
-fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServerTlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|e| unreadable(path, e))?;
     if all.is_empty() { Err(unreadable(path, "it contains no certificate")) } else { Ok(all) }

@@ -43,7 +43,7 @@ pub struct Agreement {
 impl Agreement {
     /// The agreement of the pairs `(ours, theirs)`, on a scale from the lowest to the highest score; `None` of no pairs
     /// or a scale without range.
-    pub fn of(pairs: &[(f64, f64)], scale: (f64, f64)) -> Option<Agreement> {
+    pub fn from_pairs(pairs: &[(f64, f64)], scale: (f64, f64)) -> Option<Agreement> {
         let range = scale.1 - scale.0;
         if pairs.is_empty() || !range.is_finite() || range <= 0.0 {
             return None;
@@ -114,10 +114,11 @@ mod tests {
     #[test]
     fn kappa_of_the_textbook_tables() {
         // Fifty grant proposals; then two tables with one observed agreement and other habits.
-        for (cells, known) in [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
+        for (cells, expected) in
+            [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
         {
             let got = kappa(&table(cells)).unwrap();
-            assert!((got - known).abs() < 5e-5, "{cells:?}: {got}");
+            assert!((got - expected).abs() < 5e-5, "{cells:?}: {got}");
         }
     }
 
@@ -133,7 +134,7 @@ mod tests {
         let pairs: Vec<(f64, f64)> = (0..17)
             .map(|i| (f64::from(i % 2), if i < 4 { f64::from(i % 2) + 1.0 } else { f64::from(i % 2) }))
             .collect();
-        let a = Agreement::of(&pairs, (0.0, 2.0)).unwrap();
+        let a = Agreement::from_pairs(&pairs, (0.0, 2.0)).unwrap();
         assert!((a.nmae - 0.118).abs() < 5e-4, "{}", a.nmae);
         assert!((a.exact - 13.0 / 17.0).abs() < 1e-12);
         assert_eq!(a.off_by_one, 1.0);
@@ -142,18 +143,19 @@ mod tests {
     #[test]
     fn the_middle_scores_of_four_are_one_bucket() {
         let scale = (0.0, 3.0);
-        let a = Agreement::of(&[(0.0, 0.0), (1.0, 2.0), (2.0, 3.0), (3.0, 3.0)], scale).unwrap();
+        let a = Agreement::from_pairs(&[(0.0, 0.0), (1.0, 2.0), (2.0, 3.0), (3.0, 3.0)], scale).unwrap();
         assert_eq!((a.exact, a.off_by_one, a.bucketed), (0.5, 1.0, 0.75));
         // 0 against 3 is three points apart; 1 and 2 are no errors, 0 is one.
-        let far = Agreement::of(&[(0.0, 3.0), (1.0, 3.0), (0.0, 1.0), (1.0, 2.0)], scale).unwrap();
-        assert_eq!((far.off_by_one, far.off_by_two, far.two_point), (0.5, 0.75, 0.5));
-        let halves = Agreement::of(&[(2.5, 3.0), (1.0, 2.4)], scale).unwrap();
+        let distant =
+            Agreement::from_pairs(&[(0.0, 3.0), (1.0, 3.0), (0.0, 1.0), (1.0, 2.0)], scale).unwrap();
+        assert_eq!((distant.off_by_one, distant.off_by_two, distant.two_point), (0.5, 0.75, 0.5));
+        let halves = Agreement::from_pairs(&[(2.5, 3.0), (1.0, 2.4)], scale).unwrap();
         assert_eq!((halves.exact, halves.off_by_one), (0.5, 0.5));
     }
 
     #[test]
     fn without_pairs_or_range_there_is_none() {
-        assert_eq!(Agreement::of(&[], (0.0, 1.0)), None);
-        assert_eq!(Agreement::of(&[(1.0, 1.0)], (1.0, 1.0)), None);
+        assert_eq!(Agreement::from_pairs(&[], (0.0, 1.0)), None);
+        assert_eq!(Agreement::from_pairs(&[(1.0, 1.0)], (1.0, 1.0)), None);
     }
 }

@@ -75,9 +75,10 @@ mod tests {
 
     #[test]
     fn krippendorffs_example_with_four_observers() {
-        for (level, known) in [(Level::Nominal, 0.743), (Level::Ordinal, 0.815), (Level::Interval, 0.849)] {
+        for (level, expected) in [(Level::Nominal, 0.743), (Level::Ordinal, 0.815), (Level::Interval, 0.849)]
+        {
             let got = alpha(&observers(), level).unwrap();
-            assert!((got - known).abs() < 5e-4, "{level:?}: {got}");
+            assert!((got - expected).abs() < 5e-4, "{level:?}: {got}");
         }
     }
 

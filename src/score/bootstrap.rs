@@ -37,12 +37,12 @@ impl From<[Option<Interval>; 3]> for ShareIntervals {
     }
 }
 
-/// The 95 % percentile intervals of the figures that `of` computes from a sample of `cases` cases.
+/// The 95 % percentile intervals of the figures that `figures` computes from a sample of `cases` cases.
 /// NaN marks a figure that the sample does not define; it is left out. `None` for fewer than two cases
 /// or fewer than two samples that define the figure.
 pub fn intervals<const N: usize>(
     cases: usize,
-    mut of: impl FnMut(&[usize]) -> [f64; N],
+    mut figures: impl FnMut(&[usize]) -> [f64; N],
 ) -> [Option<Interval>; N] {
     let mut drawn: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(DRAWS));
     if cases < 2 {
@@ -52,7 +52,7 @@ pub fn intervals<const N: usize>(
     let mut choice = vec![0; cases];
     for _ in 0..DRAWS {
         choice.iter_mut().for_each(|case| *case = random.usize(..cases));
-        for (values, figure) in drawn.iter_mut().zip(of(&choice)) {
+        for (values, figure) in drawn.iter_mut().zip(figures(&choice)) {
             if figure.is_finite() {
                 values.push(figure);
             }

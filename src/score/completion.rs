@@ -12,7 +12,7 @@ use super::metrics::ScoredTrace;
 
 /// The agreement of one rater with people.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Completion {
+pub struct CompletionAgreement {
     pub by: &'static str,
     #[serde(flatten)]
     pub counts: Confusion,
@@ -20,14 +20,14 @@ pub struct Completion {
     pub unmeasured: usize,
 }
 
-impl Completion {
+impl CompletionAgreement {
     /// `said` whether the task of each labelled trace was completed; `None` if it said nothing.
-    pub fn of(
-        by: &'static str,
+    pub fn from_answers(
+        rater: &'static str,
         pairs: &[(&ScoredTrace, &TraceLabels)],
         answer: impl Fn(usize, &ScoredTrace) -> Option<bool>,
-    ) -> Completion {
-        let mut out = Completion { by, counts: Confusion::default(), unmeasured: 0 };
+    ) -> CompletionAgreement {
+        let mut out = CompletionAgreement { by: rater, counts: Confusion::default(), unmeasured: 0 };
         for (i, (trace, labels)) in pairs.iter().enumerate() {
             let Some(expected) = labels.expected else { continue };
             match answer(i, trace) {
@@ -57,7 +57,8 @@ mod tests {
         ];
         let pairs: Vec<(&ScoredTrace, &TraceLabels)> =
             cases.iter().map(|(trace, label)| (trace, label)).collect();
-        let found = Completion::of("checklist.verdict", &pairs, |_, trace| trace.completed);
+        let found =
+            CompletionAgreement::from_answers("checklist.verdict", &pairs, |_, trace| trace.completed);
         assert_eq!(found.counts, Confusion { tp: 1, fp: 0, fn_: 1, tn: 1 });
         assert_eq!((found.unmeasured, found.counts.specificity()), (1, 1.0));
     }

@@ -23,7 +23,7 @@ use super::similarity::{cosine, vectors};
 
 /// One run's rating of one span.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Rating {
+pub struct SpanRating {
     /// The score, scaled to 0..1.
     pub score: f64,
     /// Empty if the judge gave no reason.
@@ -60,8 +60,8 @@ pub struct Consistency {
 
 impl Consistency {
     /// The consistency of spans, each with the ratings of its runs; `None` if no span has two.
-    pub fn of(places: &[Vec<Rating>]) -> Option<Consistency> {
-        let rated: Vec<&Vec<Rating>> = places.iter().filter(|runs| runs.len() > 1).collect();
+    pub fn from_ratings(places: &[Vec<SpanRating>]) -> Option<Consistency> {
+        let rated: Vec<&Vec<SpanRating>> = places.iter().filter(|runs| runs.len() > 1).collect();
         if rated.is_empty() {
             return None;
         }
@@ -87,7 +87,7 @@ impl Consistency {
 }
 
 /// A judge's ratings of a trace, by metric and span.
-pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, SpanKey), Rating> {
+pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, SpanKey), SpanRating> {
     let asked = measurements.iter().filter(|m| m.judge != RULES);
     asked
         .filter_map(|m| {
@@ -100,7 +100,7 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
             let findings = measured.findings.iter().map(|f| f.rationale.as_str());
             let texts: Vec<&str> = m.rationale.as_deref().into_iter().chain(findings).collect();
             let place = (trace.tree.id, trace.tree.spans.get(m.at)?.id);
-            Some(((m.metric.to_owned(), place), Rating { score, rationale: texts.join(" ") }))
+            Some(((m.metric.to_owned(), place), SpanRating { score, rationale: texts.join(" ") }))
         })
         .collect()
 }
@@ -110,9 +110,9 @@ pub type SpanKey = (TraceId, SpanId);
 
 /// The ratings of every run for each metric and span; `runs[r][(metric, place)]` is that of run `r`.
 pub fn by_metric<P: Ord + Clone>(
-    runs: &[BTreeMap<(String, P), Rating>],
-) -> BTreeMap<String, Vec<Vec<Rating>>> {
-    let mut by_metric: BTreeMap<String, BTreeMap<P, Vec<Rating>>> = BTreeMap::new();
+    runs: &[BTreeMap<(String, P), SpanRating>],
+) -> BTreeMap<String, Vec<Vec<SpanRating>>> {
+    let mut by_metric: BTreeMap<String, BTreeMap<P, Vec<SpanRating>>> = BTreeMap::new();
     for ((metric, place), rating) in runs.iter().flatten() {
         let places = by_metric.entry(metric.clone()).or_default();
         places.entry(place.clone()).or_default().push(rating.clone());
@@ -128,16 +128,17 @@ fn deviation(values: &[f64]) -> f64 {
 }
 
 /// Words are weighted over all rationales of the metric, because rationales of one span resemble each other.
-fn rationale_similarity(places: &[&Vec<Rating>]) -> Option<f64> {
+fn rationale_similarity(places: &[&Vec<SpanRating>]) -> Option<f64> {
     let mut vectors =
         vectors(places.iter().flat_map(|runs| runs.iter().map(|r| r.rationale.as_str()))).into_iter();
     let mut means = Vec::new();
     for runs in places {
-        let own: Vec<_> = vectors.by_ref().take(runs.len()).collect();
-        let pairs = (0..own.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
-        let alike: Vec<f64> = pairs.filter_map(|(i, j)| cosine(&own[i], &own[j])).collect();
-        if !alike.is_empty() {
-            means.push(alike.iter().sum::<f64>() / alike.len() as f64);
+        let run_vectors: Vec<_> = vectors.by_ref().take(runs.len()).collect();
+        let pairs = (0..run_vectors.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
+        let similarities: Vec<f64> =
+            pairs.filter_map(|(i, j)| cosine(&run_vectors[i], &run_vectors[j])).collect();
+        if !similarities.is_empty() {
+            means.push(similarities.iter().sum::<f64>() / similarities.len() as f64);
         }
     }
     (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
@@ -147,15 +148,15 @@ fn rationale_similarity(places: &[&Vec<Rating>]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn place(scores: &[f64], rationale: &str) -> Vec<Rating> {
-        scores.iter().map(|&score| Rating { score, rationale: rationale.to_owned() }).collect()
+    fn place(scores: &[f64], rationale: &str) -> Vec<SpanRating> {
+        scores.iter().map(|&score| SpanRating { score, rationale: rationale.to_owned() }).collect()
     }
 
     #[test]
     fn figures_of_a_small_case() {
         let places =
             [place(&[0.0, 1.0], "same words"), place(&[0.5, 0.5], "same words"), place(&[1.0], "alone")];
-        let c = Consistency::of(&places).unwrap();
+        let c = Consistency::from_ratings(&places).unwrap();
         assert_eq!((c.places, c.ratings), (2, 4));
         // Deviations are sqrt(1/2) and 0; their own deviation is 0.5, over two places.
         assert!((c.mean_deviation - 0.5f64.sqrt() / 2.0).abs() < 1e-12);
@@ -168,19 +169,19 @@ mod tests {
     #[test]
     fn runs_are_joined_by_metric_and_place() {
         let run = |a: f64| {
-            let rating = |score: f64| Rating { score, rationale: String::new() };
+            let rating = |score: f64| SpanRating { score, rationale: String::new() };
             BTreeMap::from([(("m".to_owned(), 1), rating(a)), (("m".to_owned(), 2), rating(1.0))])
         };
         let places = by_metric(&[run(0.0), run(0.0), run(0.5)]);
-        let m = Consistency::of(&places["m"]).unwrap();
+        let m = Consistency::from_ratings(&places["m"]).unwrap();
         assert_eq!((m.places, m.ratings, m.similarity), (2, 6, None));
         assert!(m.alpha_interval.unwrap() > 0.5 && m.alpha_ordinal.unwrap() > 0.5);
     }
 
     #[test]
     fn one_run_has_no_figures() {
-        assert_eq!(Consistency::of(&[place(&[1.0], "x")]), None);
-        let steady = Consistency::of(&[place(&[0.5, 0.5], ""), place(&[0.5, 0.5], "")]).unwrap();
+        assert_eq!(Consistency::from_ratings(&[place(&[1.0], "x")]), None);
+        let steady = Consistency::from_ratings(&[place(&[0.5, 0.5], ""), place(&[0.5, 0.5], "")]).unwrap();
         assert_eq!((steady.alpha_interval, steady.mean_deviation, steady.similarity), (None, 0.0, None));
     }
 }

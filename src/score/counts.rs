@@ -10,14 +10,14 @@ use serde_json::json;
 
 /// Numbers of predictions, of gold cases, and of cases in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct PredictionTally {
     /// Predicted and in the gold annotations.
     pub hits: usize,
     pub predicted: usize,
     pub gold: usize,
 }
 
-impl Tally {
+impl PredictionTally {
     /// The share of correct predictions.
     pub fn precision(&self) -> f64 {
         share(self.hits, self.predicted)
@@ -45,9 +45,9 @@ impl Tally {
     }
 }
 
-impl Sum for Tally {
-    fn sum<I: Iterator<Item = Tally>>(tallies: I) -> Tally {
-        tallies.fold(Tally::default(), |sum, more| Tally {
+impl Sum for PredictionTally {
+    fn sum<I: Iterator<Item = PredictionTally>>(tallies: I) -> PredictionTally {
+        tallies.fold(PredictionTally::default(), |sum, more| PredictionTally {
             hits: sum.hits + more.hits,
             predicted: sum.predicted + more.predicted,
             gold: sum.gold + more.gold,
@@ -55,9 +55,9 @@ impl Sum for Tally {
     }
 }
 
-impl Serialize for Tally {
+impl Serialize for PredictionTally {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Tally { hits, predicted, gold } = self;
+        let PredictionTally { hits, predicted, gold } = self;
         let [precision, recall, f1] = self.shares();
         json!({
             "hits": hits, "predicted": predicted, "gold": gold,
@@ -91,8 +91,8 @@ impl Confusion {
     }
 
     /// Without the true negatives.
-    pub fn tally(&self) -> Tally {
-        Tally { hits: self.tp, predicted: self.tp + self.fp, gold: self.tp + self.fn_ }
+    pub fn tally(&self) -> PredictionTally {
+        PredictionTally { hits: self.tp, predicted: self.tp + self.fp, gold: self.tp + self.fn_ }
     }
 
     /// Cases counted.
@@ -113,7 +113,7 @@ impl Confusion {
     /// Cohen's kappa of prediction and truth: the agreement beyond chance. 0 if one of them is constant,
     /// `None` if both are.
     pub fn kappa(&self) -> Option<f64> {
-        let Tally { predicted, gold, .. } = self.tally();
+        let PredictionTally { predicted, gold, .. } = self.tally();
         let [predicted, gold] = [predicted, gold].map(|positive| share(positive, self.total()));
         let chance = predicted * gold + (1.0 - predicted) * (1.0 - gold);
         (self.total() > 0 && chance < 1.0).then(|| (self.accuracy() - chance) / (1.0 - chance))
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn kappa_of_the_textbook_tables() {
         // Fifty grant proposals; then two tables with one observed agreement and other habits.
-        for ([tp, fp, fn_, tn], known) in
+        for ([tp, fp, fn_, tn], expected) in
             [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
         {
             let got = Confusion { tp, fp, fn_, tn }.kappa();
-            assert!(got.is_some_and(|k| close(k, known)), "{got:?}");
+            assert!(got.is_some_and(|k| close(k, expected)), "{got:?}");
         }
         assert_eq!(Confusion { tp: 3, ..Confusion::default() }.kappa(), None);
         assert_eq!(Confusion { tp: 3, fp: 2, ..Confusion::default() }.kappa(), Some(0.0));
@@ -171,10 +171,10 @@ mod tests {
 
     #[test]
     fn a_share_of_nothing_is_0() {
-        let t = Tally::default();
+        let t = PredictionTally::default();
         assert_eq!((t.precision(), t.recall(), t.f1(), t.f(2.0)), (0.0, 0.0, 0.0, 0.0));
         assert_eq!(Confusion::default().accuracy(), 0.0);
-        assert_eq!(Tally { hits: 0, predicted: 3, gold: 2 }.f1(), 0.0);
+        assert_eq!(PredictionTally { hits: 0, predicted: 3, gold: 2 }.f1(), 0.0);
     }
 
     #[test]

@@ -51,8 +51,8 @@ impl Coverage {
                 Ok(_) => self.0.entry(m.metric).or_default().measured += 1,
                 Err(Unmeasured::NotApplicable) => {}
                 Err(reason) => {
-                    let own = self.0.entry(m.metric).or_default();
-                    *own.unmeasured.entry(reason.as_str()).or_default() += 1;
+                    let entry = self.0.entry(m.metric).or_default();
+                    *entry.unmeasured.entry(reason.as_str()).or_default() += 1;
                 }
             }
         }
@@ -78,9 +78,12 @@ mod tests {
             missing(Unmeasured::NotApplicable),
             measured(0, "tool_abuse", value),
         ]);
-        let own = &coverage.0["completeness"];
-        assert_eq!((own.measured, own.missing(), own.unmeasured["judge_error"]), (1, 3, 2));
-        assert_eq!(own.unmeasured_share(), 0.75);
+        let completeness = &coverage.0["completeness"];
+        assert_eq!(
+            (completeness.measured, completeness.missing(), completeness.unmeasured["judge_error"]),
+            (1, 3, 2)
+        );
+        assert_eq!(completeness.unmeasured_share(), 0.75);
         assert_eq!(coverage.0["tool_abuse"].unmeasured_share(), 0.0);
     }
 }

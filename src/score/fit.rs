@@ -64,7 +64,7 @@ pub struct OutcomeFit {
 
 impl OutcomeFit {
     /// The fit to all usable sets; `None` if there is none.
-    pub fn of(sets: &[RunSet]) -> Option<OutcomeFit> {
+    pub fn from_sets(sets: &[RunSet]) -> Option<OutcomeFit> {
         let usable: Vec<&RunSet> = sets.iter().filter(|set| set.is_usable()).collect();
         let model = fit(&usable)?;
         let shipped = OutcomeModel::default();
@@ -113,9 +113,10 @@ fn fit(sets: &[&RunSet]) -> Option<OutcomeModel> {
 
 /// The probability that a failed run has a greater probability than a passed one; equal ones count half.
 fn auc(model: &OutcomeModel, runs: &[LabelledRun]) -> Option<f64> {
-    let of =
+    let probabilities =
         |failed: bool| runs.iter().filter(move |r| r.failed == failed).map(|r| model.probability(&r.terms));
-    let (failed, passed): (Vec<f64>, Vec<f64>) = (of(true).collect(), of(false).collect());
+    let (failed, passed): (Vec<f64>, Vec<f64>) =
+        (probabilities(true).collect(), probabilities(false).collect());
     let ranks = super::correlation::ranks(failed.iter().chain(&passed).copied());
     let (f, p) = (failed.len() as f64, passed.len() as f64);
     let sum: f64 = ranks.iter().take(failed.len()).sum();
@@ -153,7 +154,8 @@ mod tests {
     fn weights_follow_the_shares_and_are_never_negative() {
         // Failures of the answer go with failed runs; recovered errors with passed ones, which is chance.
         let fit =
-            OutcomeFit::of(&[set("a", &[(NONE, 20, 80), (ANSWER, 80, 20), (RECOVERED, 10, 90)])]).unwrap();
+            OutcomeFit::from_sets(&[set("a", &[(NONE, 20, 80), (ANSWER, 80, 20), (RECOVERED, 10, 90)])])
+                .unwrap();
         assert!(fit.model.answer > 1.5, "{:?}", fit.model);
         assert_eq!(fit.model.recovered, 0.0);
         assert!(
@@ -167,15 +169,15 @@ mod tests {
     fn held_out_figures_use_weights_of_the_other_sets() {
         let a = set("a", &[(NONE, 1, 9), (ANSWER, 9, 1)]);
         let b = set("b", &[(NONE, 5, 5), (RECOVERED, 9, 1)]);
-        let fit = OutcomeFit::of(&[a.clone(), b]).unwrap();
+        let fit = OutcomeFit::from_sets(&[a.clone(), b]).unwrap();
         // Weights of `b` know nothing of answers, so they rank the runs of `a` alike.
         assert_eq!(fit.sets[0].auc_held_out, Some(0.5));
         assert_eq!(fit.sets[0].auc, Some(0.9));
-        assert_eq!(OutcomeFit::of(&[a]).unwrap().sets[0].auc_held_out, None);
+        assert_eq!(OutcomeFit::from_sets(&[a]).unwrap().sets[0].auc_held_out, None);
     }
 
     #[test]
     fn a_set_with_one_outcome_is_left_out() {
-        assert_eq!(OutcomeFit::of(&[set("failed", &[(ANSWER, 5, 0)])]), None);
+        assert_eq!(OutcomeFit::from_sets(&[set("failed", &[(ANSWER, 5, 0)])]), None);
     }
 }

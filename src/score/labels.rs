@@ -10,7 +10,7 @@ use verdict_eval::metrics::Severity;
 use verdict_eval::metrics::spec;
 
 use super::trail::ratings::PASSES;
-use super::trail::{Annotation, Annotations, Label, impact};
+use super::trail::{Annotation, Annotations, CategoryLabel, impact};
 
 /// The shape, for `--help`.
 pub const SHAPE: &str = r#"{ "traces": [{
@@ -33,7 +33,7 @@ const SEVERITIES: [Severity; 3] = [Severity::Low, Severity::Medium, Severity::Hi
 /// A file of labels.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Labels {
+pub struct LabelFile {
     pub traces: Vec<TraceLabels>,
 }
 
@@ -84,7 +84,7 @@ impl SpanLabel {
         match (&self.metric, &self.category) {
             (Some(named), _) => named == metric,
             (None, None) => true,
-            (None, Some(category)) => Label::read(category).category().is_none_or(|category| {
+            (None, Some(category)) => CategoryLabel::read(category).category().is_none_or(|category| {
                 let found = spec(metric).map_or(&[][..], |row| row.categories);
                 found.is_empty() || found.contains(&category)
             }),
@@ -127,8 +127,8 @@ impl TraceLabels {
     pub fn fails<'a>(&self, metric: &str, mut spans: impl Iterator<Item = &'a str>) -> Option<bool> {
         let mut looked = !self.partial;
         let wrong = spans.any(|span| {
-            let mut own = self.spans.iter().filter(|l| l.span_id == span && l.concerns(metric));
-            own.any(|label| {
+            let mut span_labels = self.spans.iter().filter(|l| l.span_id == span && l.concerns(metric));
+            span_labels.any(|label| {
                 looked = true;
                 label.expected == Expected::Fail
             })
@@ -143,7 +143,7 @@ mod tests {
 
     fn labels(spans: &str, partial: bool) -> TraceLabels {
         let text = format!(r#"{{"traces": [{{"trace_id": "t", "partial": {partial}, "spans": {spans}}}]}}"#);
-        serde_json::from_str::<Labels>(&text).unwrap().traces.remove(0)
+        serde_json::from_str::<LabelFile>(&text).unwrap().traces.remove(0)
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_faults() {
-        assert!(serde_json::from_str::<Labels>(r#"{"traces": [{"trace_id": "t", "span": []}]}"#).is_err());
+        assert!(serde_json::from_str::<LabelFile>(r#"{"traces": [{"trace_id": "t", "span": []}]}"#).is_err());
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             text.push_str(before);
             text.push_str(if after.ends_with(',') { "," } else { "" });
         }
-        let read: Labels = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let read: LabelFile = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         assert_eq!(read.traces[0].spans[0].severity, Some(Severity::Low));
         assert_eq!(read.traces[0].scores["completeness"], 3.0);
     }

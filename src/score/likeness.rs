@@ -9,12 +9,12 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value as Json, json};
 use verdict_eval::questions::{Answer, Form, Prompt, Question};
 
-use super::consistency::Rating;
+use super::consistency::SpanRating;
 
 /// The questions about the rationales of each metric, each with its metric. `clean` redacts rationales, which quote
 /// traces.
 pub fn questions(
-    by_metric: &BTreeMap<String, Vec<Vec<Rating>>>,
+    by_metric: &BTreeMap<String, Vec<Vec<SpanRating>>>,
     clean: impl Fn(&str) -> String,
 ) -> Vec<(String, Question)> {
     let mut out = Vec::new();
@@ -67,8 +67,8 @@ mod tests {
     use verdict_eval::metrics::Unmeasured;
     use verdict_eval::questions::{Opinion, Usage};
 
-    fn place(rationales: &[&str]) -> Vec<Rating> {
-        rationales.iter().map(|text| Rating { score: 1.0, rationale: (*text).to_owned() }).collect()
+    fn place(rationales: &[&str]) -> Vec<SpanRating> {
+        rationales.iter().map(|text| SpanRating { score: 1.0, rationale: (*text).to_owned() }).collect()
     }
 
     #[test]

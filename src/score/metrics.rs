@@ -19,7 +19,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::agreement::Agreement;
 use super::bootstrap::{self, ShareIntervals};
-use super::counts::{Confusion, Tally};
+use super::counts::{Confusion, PredictionTally};
 use super::labels::{SpanLabel, TraceLabels};
 use super::trail::Annotation;
 use super::trail::find::{self, Predicted};
@@ -58,7 +58,7 @@ pub struct ScoredTrace {
 }
 
 impl ScoredTrace {
-    pub fn of(
+    pub fn new(
         trace: &AgentTrace,
         measurements: &[Measurement],
         passed: Option<bool>,
@@ -73,7 +73,7 @@ impl ScoredTrace {
             Some(MetricResult {
                 metric: m.metric,
                 span: hex(m.at)?,
-                reach: reach.of(m),
+                reach: reach.span_ids(m),
                 passed: measured.passed,
                 score: match measured.value {
                     Value::Score(score) => Some(score),
@@ -84,8 +84,8 @@ impl ScoredTrace {
         let all = find::located_findings(trace, measurements, Predicted::ALL);
         let found = find::located_findings(trace, measurements, predicted);
         let call = |(i, view): (Idx, &SpanView)| {
-            let own = all.iter().filter(|f| f.at == i).map(|f| f.finding.score);
-            matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
+            let scores = all.iter().filter(|f| f.at == i).map(|f| f.finding.score);
+            matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, scores.reduce(f64::min))))?
         };
         let asker = &settings.asker;
         let is_shown = |agent: &&Agent| labels.expected.is_some() && !asker.withholds_run(trace, agent);
@@ -127,7 +127,7 @@ impl<'a> Reach<'a> {
         }
     }
 
-    fn of(&self, m: &Measurement) -> Vec<String> {
+    fn span_ids(&self, m: &Measurement) -> Vec<String> {
         let kind = self.trace.views.get(m.at).map(|view| view.kind);
         let of_a_run = [About::Agent, About::Run, About::Plans, About::Segments];
         let about_run = metrics::spec(m.metric).is_some_and(|row| of_a_run.contains(&row.about));
@@ -142,7 +142,7 @@ impl<'a> Reach<'a> {
 
 /// A measurement with the labelled result.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Point {
+pub struct LabelledMeasurement {
     /// Index of the trace; intervals resample whole traces.
     pub trace: usize,
     pub failed: bool,
@@ -153,13 +153,13 @@ pub struct Point {
 }
 
 /// Points of each metric, of every trace with labels.
-pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Point>> {
-    let mut out: BTreeMap<&'static str, Vec<Point>> = BTreeMap::new();
+pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<LabelledMeasurement>> {
+    let mut out: BTreeMap<&'static str, Vec<LabelledMeasurement>> = BTreeMap::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         for result in &judged.results {
             let reach = result.reach.iter().map(String::as_str);
             let Some(fails) = labels.fails(result.metric, reach) else { continue };
-            let point = Point { trace, failed: !result.passed, score: result.score, fails };
+            let point = LabelledMeasurement { trace, failed: !result.passed, score: result.score, fails };
             out.entry(result.metric).or_default().push(point);
         }
     }
@@ -170,32 +170,32 @@ pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, 
 const FLAWLESS: f64 = 5.0;
 
 /// Every model and tool call as a point, with the findings of all metrics.
-pub fn call_points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<Point> {
+pub fn call_points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<LabelledMeasurement> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         let wrong: BTreeSet<String> = labels.annotations().into_iter().map(|mark| mark.location).collect();
         for (span, score) in judged.calls.iter().filter(|_| !labels.partial) {
             let (failed, score) = (score.is_some(), Some(score.unwrap_or(FLAWLESS)));
-            out.push(Point { trace, failed, score, fails: wrong.contains(span) });
+            out.push(LabelledMeasurement { trace, failed, score, fails: wrong.contains(span) });
         }
     }
     out
 }
 
 /// Counts of `points`.
-pub fn confusion<'a>(points: impl IntoIterator<Item = &'a Point>) -> Confusion {
+pub fn confusion<'a>(points: impl IntoIterator<Item = &'a LabelledMeasurement>) -> Confusion {
     let mut confusion = Confusion::default();
     points.into_iter().for_each(|p| confusion.count(p.failed, p.fails));
     confusion
 }
 
 /// 95 % intervals of precision, recall and F1 of `points`, by resampling traces.
-pub fn intervals(points: &[Point]) -> ShareIntervals {
-    let mut by_trace: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
+pub fn intervals(points: &[LabelledMeasurement]) -> ShareIntervals {
+    let mut by_trace: BTreeMap<usize, Vec<LabelledMeasurement>> = BTreeMap::new();
     points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
-    let counted: Vec<Tally> = by_trace.values().map(|points| confusion(points).tally()).collect();
+    let counted: Vec<PredictionTally> = by_trace.values().map(|points| confusion(points).tally()).collect();
     bootstrap::intervals(counted.len(), |choice| {
-        choice.iter().filter_map(|&i| counted.get(i).copied()).sum::<Tally>().shares()
+        choice.iter().filter_map(|&i| counted.get(i).copied()).sum::<PredictionTally>().shares()
     })
     .into()
 }
@@ -209,13 +209,14 @@ pub fn agreements<'a>(pairs: &[(&'a ScoredTrace, &'a TraceLabels)]) -> BTreeMap<
         let of_span =
             |label: &'a SpanLabel| Some((label.metric.as_ref()?, Some(&label.span_id), label.score?));
         for (metric, span, theirs) in of_trace.chain(labels.spans.iter().filter_map(of_span)) {
-            let own = |s: &&MetricResult| s.metric == metric && span.is_none_or(|id| s.span == *id);
-            let ours = judged.results.iter().find(own).and_then(|s| s.score);
+            let is_match = |s: &&MetricResult| s.metric == metric && span.is_none_or(|id| s.span == *id);
+            let ours = judged.results.iter().find(is_match).and_then(|s| s.score);
             scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, theirs)));
         }
     }
-    let of = |(metric, pairs): (String, Vec<(f64, f64)>)| {
-        Agreement::of(&pairs, metrics::spec(&metric)?.scale.range()?).map(|agreement| (metric, agreement))
+    let metric_agreement = |(metric, pairs): (String, Vec<(f64, f64)>)| {
+        Agreement::from_pairs(&pairs, metrics::spec(&metric)?.scale.range()?)
+            .map(|agreement| (metric, agreement))
     };
-    scored.into_iter().filter_map(of).collect()
+    scored.into_iter().filter_map(metric_agreement).collect()
 }

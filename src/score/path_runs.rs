@@ -37,8 +37,10 @@ pub enum Dimension {
 impl RunKey {
     /// The key with these parts alone.
     #[must_use]
-    pub fn only(&self, by: &[Dimension]) -> RunKey {
-        let part = |of: Dimension, value: &Option<String>| value.clone().filter(|_| by.contains(&of));
+    pub fn only(&self, dimensions: &[Dimension]) -> RunKey {
+        let part = |dimension: Dimension, value: &Option<String>| {
+            value.clone().filter(|_| dimensions.contains(&dimension))
+        };
         RunKey {
             task: self.task.clone(),
             agent: part(Dimension::Agent, &self.agent),
@@ -126,8 +128,8 @@ impl PathRuns {
     pub fn report(self) -> PathReport {
         let group = |(key, collected): (RunKey, Collected)| {
             let distribution = |(name, (values, unmeasured)): (String, (Vec<f64>, usize))| {
-                let of = Distribution::of(&name, values, unmeasured);
-                (name, of)
+                let summary = Distribution::from_values(&name, values, unmeasured);
+                (name, summary)
             };
             let scores = collected.values.into_iter().map(distribution).collect();
             RunGroup { key, runs: collected.runs, pareto: false, scores }
@@ -135,7 +137,11 @@ impl PathRuns {
         let mut groups: Vec<RunGroup> = self.groups.into_iter().map(group).collect();
         let front: Vec<bool> = groups
             .iter()
-            .map(|own| !groups.iter().any(|other| other.key.task == own.key.task && dominates(other, own)))
+            .map(|candidate| {
+                !groups
+                    .iter()
+                    .any(|other| other.key.task == candidate.key.task && dominates(other, candidate))
+            })
             .collect();
         groups.iter_mut().zip(front).for_each(|(group, pareto)| group.pareto = pareto);
         PathReport { groups }
@@ -145,9 +151,15 @@ impl PathRuns {
 /// Whether `a` is at least as good as `b` in every mean that both have, and better in one.
 fn dominates(a: &RunGroup, b: &RunGroup) -> bool {
     let means = || {
-        let shared = a.scores.iter().filter_map(|(name, own)| Some((name, own, b.scores.get(name)?)));
-        let measured = shared.filter(|(_, own, other)| own.measured > 0 && other.measured > 0);
-        measured.map(|(name, own, other)| (goodness(name, own.mean), goodness(name, other.mean)))
+        let shared = a
+            .scores
+            .iter()
+            .filter_map(|(name, distribution)| Some((name, distribution, b.scores.get(name)?)));
+        let measured =
+            shared.filter(|(_, distribution, other)| distribution.measured > 0 && other.measured > 0);
+        measured.map(|(name, distribution, other)| {
+            (goodness(name, distribution.mean), goodness(name, other.mean))
+        })
     };
     means().all(|(a, b)| a >= b) && means().any(|(a, b)| a > b)
 }
@@ -158,7 +170,7 @@ fn goodness(name: &str, mean: f64) -> f64 {
 }
 
 impl Distribution {
-    fn of(name: &str, mut values: Vec<f64>, unmeasured: usize) -> Distribution {
+    fn from_values(name: &str, mut values: Vec<f64>, unmeasured: usize) -> Distribution {
         let measured = values.len();
         if measured == 0 {
             return Distribution { unmeasured, ..Distribution::default() };
@@ -189,26 +201,26 @@ fn wilson(share: f64, n: f64) -> (f64, f64) {
 
 /// Number, mean and sum of squared deviations of a score, which can be pooled.
 #[derive(Clone, Copy, Debug, Default)]
-struct Moments {
+struct ScoreMoments {
     n: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Moments {
-    fn of(distribution: &Distribution) -> Moments {
+impl ScoreMoments {
+    fn from_distribution(distribution: &Distribution) -> ScoreMoments {
         let n = distribution.measured as f64;
         let squares = distribution.sd.powi(2) * (n - 1.0).max(0.0);
-        Moments { n, mean: distribution.mean, squares }
+        ScoreMoments { n, mean: distribution.mean, squares }
     }
 
-    fn pooled(self, other: Moments) -> Moments {
+    fn pooled(self, other: ScoreMoments) -> ScoreMoments {
         let n = self.n + other.n;
         if n <= 0.0 {
             return self;
         }
         let apart = other.mean - self.mean;
-        Moments {
+        ScoreMoments {
             n,
             mean: self.mean + apart * other.n / n,
             squares: self.squares + other.squares + apart * apart * self.n * other.n / n,
@@ -222,24 +234,31 @@ impl Moments {
 }
 
 impl PathReport {
-    /// The moments of each score, with groups pooled that do not differ in `by`.
-    fn moments(&self, by: &[Dimension]) -> BTreeMap<(RunKey, &str), Moments> {
-        let mut all: BTreeMap<(RunKey, &str), Moments> = BTreeMap::new();
+    /// The moments of each score, with groups pooled that do not differ in `dimensions`.
+    fn moments(&self, dimensions: &[Dimension]) -> BTreeMap<(RunKey, &str), ScoreMoments> {
+        let mut all: BTreeMap<(RunKey, &str), ScoreMoments> = BTreeMap::new();
         for group in &self.groups {
-            for (name, distribution) in group.scores.iter().filter(|(_, of)| of.measured > 0) {
-                let pooled = all.entry((group.key.only(by), name.as_str())).or_default();
-                *pooled = pooled.pooled(Moments::of(distribution));
+            for (name, distribution) in
+                group.scores.iter().filter(|(_, distribution)| distribution.measured > 0)
+            {
+                let pooled = all.entry((group.key.only(dimensions), name.as_str())).or_default();
+                *pooled = pooled.pooled(ScoreMoments::from_distribution(distribution));
             }
         }
         all
     }
 
     /// The scores that are worse than in `earlier` by more than `tolerance` and, where both have two runs or
-    /// more, by more than chance explains (95 %). Groups are compared by `by`; those that only one report has
+    /// more, by more than chance explains (95 %). Groups are compared by `dimensions`; those that only one report has
     /// are left out.
-    pub fn regressions(&self, earlier: &PathReport, by: &[Dimension], tolerance: f64) -> Vec<Regression> {
-        let now = self.moments(by);
-        let compare = |((key, score), before): ((RunKey, &str), Moments)| {
+    pub fn regressions(
+        &self,
+        earlier: &PathReport,
+        dimensions: &[Dimension],
+        tolerance: f64,
+    ) -> Vec<Regression> {
+        let now = self.moments(dimensions);
+        let compare = |((key, score), before): ((RunKey, &str), ScoreMoments)| {
             let now = now.get(&(key.clone(), score))?;
             let drop = goodness(score, before.mean) - goodness(score, now.mean);
             let variance = before.variance_of_mean().zip(now.variance_of_mean()).map(|(a, b)| a + b);
@@ -248,13 +267,13 @@ impl PathReport {
             let score = score.to_owned();
             regressed.then_some(Regression { key, score, before: before.mean, now: now.mean })
         };
-        earlier.moments(by).into_iter().filter_map(compare).collect()
+        earlier.moments(dimensions).into_iter().filter_map(compare).collect()
     }
 
     /// The groups of `earlier` without runs now.
-    pub fn missing(&self, earlier: &PathReport, by: &[Dimension]) -> Vec<RunKey> {
-        let has = |key: &RunKey| self.groups.iter().any(|group| group.key.only(by) == *key);
-        let mut keys: Vec<RunKey> = earlier.groups.iter().map(|group| group.key.only(by)).collect();
+    pub fn missing(&self, earlier: &PathReport, dimensions: &[Dimension]) -> Vec<RunKey> {
+        let has = |key: &RunKey| self.groups.iter().any(|group| group.key.only(dimensions) == *key);
+        let mut keys: Vec<RunKey> = earlier.groups.iter().map(|group| group.key.only(dimensions)).collect();
         keys.sort();
         keys.dedup();
         keys.retain(|key| !has(key));
@@ -293,16 +312,16 @@ mod tests {
         let report = report(&[("a", "1", 1.0, 0.0), ("a", "1", 0.5, 0.25), ("a", "1", 0.0, 0.5)]);
         let [group] = &report.groups[..] else { panic!("{report:?}") };
         assert_eq!(group.runs, 3);
-        let of = |name: &str| &group.scores[name];
-        let correctness = of("correctness");
+        let distribution = |name: &str| &group.scores[name];
+        let correctness = distribution("correctness");
         assert_eq!((correctness.mean, correctness.sd, correctness.p50), (0.5, 0.5, 0.5));
         assert!((correctness.p10 - 0.1).abs() < 1e-12 && (correctness.p90 - 0.9).abs() < 1e-12);
         let (low, high) = correctness.interval.unwrap();
         assert_eq!((low, high), (0.0, 1.0), "0.5 +- 0.566 within the scale");
         // Wilson's interval of 1 of 3.
-        let (low, high) = of(ACCEPTING).interval.unwrap();
+        let (low, high) = distribution(ACCEPTING).interval.unwrap();
         assert!((low - 0.0615).abs() < 1e-4 && (high - 0.7923).abs() < 1e-4, "{low} {high}");
-        assert_eq!((of("efficiency").measured, of("efficiency").unmeasured), (0, 3));
+        assert_eq!((distribution("efficiency").measured, distribution("efficiency").unmeasured), (0, 3));
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<PathReport>(&text).unwrap(), report);
     }

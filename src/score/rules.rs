@@ -107,23 +107,23 @@ impl LabelledSet {
 
 /// Where a fault may be labelled.
 #[derive(Default)]
-struct Places {
+struct FaultPlaces {
     spans: BTreeSet<Idx>,
     /// A finding on an agent names no span beneath it: the label may be on any of them.
     anywhere_beneath: bool,
 }
 
 /// Each rule's failing findings by span, with the places at which the fault may be labelled.
-fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, Places)> {
+fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, FaultPlaces)> {
     let mut requested_by: BTreeMap<Idx, Idx> = BTreeMap::new();
     requested_by.extend(trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))));
-    let mut out: BTreeMap<(&'static str, Idx), (Defect, Places)> = BTreeMap::new();
+    let mut out: BTreeMap<(&'static str, Idx), (Defect, FaultPlaces)> = BTreeMap::new();
     let index = |id: &SpanId| trace.tree.spans.iter().position(|span| span.id == *id);
     for m in measurements {
         let Some(failing) = m.outcome.as_ref().ok().filter(|measured| !measured.passed) else { continue };
         for finding in &failing.findings {
             let Some(defect) = finding.defect.filter(|_| !finding.is_note()) else { continue };
-            let (_, places) = out.entry((defect.name(), m.at)).or_insert((defect, Places::default()));
+            let (_, places) = out.entry((defect.name(), m.at)).or_insert((defect, FaultPlaces::default()));
             let is_agent = trace.views.get(m.at).is_some_and(|view| view.kind == Kind::Agent);
             let cited = finding.cited.iter().filter_map(index).filter(|at| *at != m.at);
             let named: Vec<Idx> = match finding.origin.filter(|at| *at != m.at) {
@@ -138,7 +138,7 @@ fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, Pla
 }
 
 /// Whether one of the places is labelled as failing; `None` if none of them was examined.
-fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &Places) -> Option<bool> {
+fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &FaultPlaces) -> Option<bool> {
     let mut examined = !labels.partial;
     let mut stack: Vec<Idx> = places.spans.iter().copied().collect();
     while let Some(i) = stack.pop() {

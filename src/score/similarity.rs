@@ -15,18 +15,18 @@ pub struct Vector(Vec<(usize, f64)>);
 
 /// Vectors of `texts`, weighted by their word frequencies.
 pub fn vectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Vector> {
-    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut vocabulary: HashMap<String, usize> = HashMap::new();
     let mut containing: Vec<usize> = Vec::new();
     let counted: Vec<BTreeMap<usize, f64>> = texts
         .into_iter()
         .map(|text| {
             let mut counts: BTreeMap<usize, f64> = BTreeMap::new();
             for word in words(text) {
-                let next = known.len();
-                let id = *known.entry(word).or_insert(next);
+                let next = vocabulary.len();
+                let id = *vocabulary.entry(word).or_insert(next);
                 *counts.entry(id).or_default() += 1.0;
             }
-            containing.resize(known.len(), 0);
+            containing.resize(vocabulary.len(), 0);
             counts.keys().for_each(|&id| containing[id] += 1);
             counts
         })

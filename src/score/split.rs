@@ -34,14 +34,14 @@ mod tests {
     #[test]
     fn halves_are_disjoint_complete_and_depend_on_the_seed_alone() {
         let ids: Vec<String> = (0..117).map(|i| format!("{i:032x}")).collect();
-        let of = |which, seed| half(ids.iter().map(String::as_str), which, seed);
-        let (dev, test) = (of(Half::Dev, 7), of(Half::Test, 7));
+        let half_ids = |which, seed| half(ids.iter().map(String::as_str), which, seed);
+        let (dev, test) = (half_ids(Half::Dev, 7), half_ids(Half::Test, 7));
         // The sizes of paper 000.
         assert_eq!((dev.len(), test.len()), (58, 59));
         assert!(dev.is_disjoint(&test));
         let backwards = half(ids.iter().rev().map(String::as_str), Half::Dev, 7);
         assert_eq!(backwards, dev);
-        assert_ne!(of(Half::Dev, 8), dev);
+        assert_ne!(half_ids(Half::Dev, 8), dev);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The threshold of a metric's scores that fits labels best.
 //!
-//! In: points with a score and the truth. Out: [`Fit`]: the counts of every threshold, the best threshold,
+//! In: points with a score and the truth. Out: [`ThresholdFit`]: the counts of every threshold, the best threshold,
 //! and its counts on traces that it was not fitted to.
 //!
 //! The best threshold has the highest F1 of failing; of equal ones the lowest, which causes the fewest
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::counts::Confusion;
-use super::metrics::Point;
+use super::metrics::LabelledMeasurement;
 
 /// A threshold, and the counts if scores below it fail.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -25,7 +25,7 @@ pub struct Cut {
 
 /// A metric's thresholds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Fit {
+pub struct ThresholdFit {
     /// Points with a score.
     pub points: usize,
     pub best: Cut,
@@ -37,10 +37,10 @@ pub struct Fit {
     pub curve: Vec<Cut>,
 }
 
-impl Fit {
+impl ThresholdFit {
     /// `None` if nothing can be fitted: no failing or no passing case, or only one score.
-    pub fn of(points: &[Point]) -> Option<Fit> {
-        let scored: Vec<Point> = points.iter().filter(|p| p.score.is_some()).copied().collect();
+    pub fn from_points(points: &[LabelledMeasurement]) -> Option<ThresholdFit> {
+        let scored: Vec<LabelledMeasurement> = points.iter().filter(|p| p.score.is_some()).copied().collect();
         let curve = curve(&scored);
         let failing = scored.iter().filter(|p| p.fails).count();
         if curve.len() < 2 || failing == 0 || failing == scored.len() {
@@ -48,13 +48,13 @@ impl Fit {
         }
         let now = super::metrics::confusion(&scored);
         let best = best(&curve)?;
-        Some(Fit { points: scored.len(), best, held_out: held_out(&scored), now, curve })
+        Some(ThresholdFit { points: scored.len(), best, held_out: held_out(&scored), now, curve })
     }
 }
 
 /// The cuts between points with a score.
-fn curve(points: &[Point]) -> Vec<Cut> {
-    let score = |point: &Point| point.score.unwrap_or_default();
+fn curve(points: &[LabelledMeasurement]) -> Vec<Cut> {
+    let score = |point: &LabelledMeasurement| point.score.unwrap_or_default();
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| score(a).total_cmp(&score(b)));
     let failing = sorted.iter().filter(|p| p.fails).count();
@@ -79,16 +79,17 @@ fn best(curve: &[Cut]) -> Option<Cut> {
     curve.iter().copied().reduce(|best, cut| if f1(&cut) > f1(&best) { cut } else { best })
 }
 
-fn held_out(points: &[Point]) -> Option<Confusion> {
+fn held_out(points: &[LabelledMeasurement]) -> Option<Confusion> {
     let traces: BTreeSet<usize> = points.iter().map(|p| p.trace).collect();
     if traces.len() < 2 {
         return None;
     }
     let mut counts = Confusion::default();
     for trace in traces {
-        let (own, others): (Vec<Point>, Vec<Point>) = points.iter().partition(|p| p.trace == trace);
+        let (test_points, others): (Vec<LabelledMeasurement>, Vec<LabelledMeasurement>) =
+            points.iter().partition(|p| p.trace == trace);
         let tau = best(&curve(&others))?.tau;
-        own.iter().for_each(|p| counts.count(p.score.is_some_and(|score| score < tau), p.fails));
+        test_points.iter().for_each(|p| counts.count(p.score.is_some_and(|score| score < tau), p.fails));
     }
     Some(counts)
 }
@@ -97,18 +98,18 @@ fn held_out(points: &[Point]) -> Option<Confusion> {
 mod tests {
     use super::*;
 
-    fn point(trace: usize, score: f64, fails: bool) -> Point {
-        Point { trace, failed: score < 4.0, score: Some(score), fails }
+    fn point(trace: usize, score: f64, fails: bool) -> LabelledMeasurement {
+        LabelledMeasurement { trace, failed: score < 4.0, score: Some(score), fails }
     }
 
     #[test]
     fn the_best_threshold_separates_the_classes() {
-        let points: Vec<Point> = (0..8)
+        let points: Vec<LabelledMeasurement> = (0..8)
             .flat_map(|t| {
                 [point(t, 1.0, true), point(t, 2.0, true), point(t, 3.0, false), point(t, 5.0, false)]
             })
             .collect();
-        let fit = Fit::of(&points).unwrap();
+        let fit = ThresholdFit::from_points(&points).unwrap();
         assert_eq!(fit.best.tau, 2.5);
         assert_eq!(fit.best.counts, Confusion { tp: 16, fp: 0, fn_: 0, tn: 16 });
         assert_eq!(fit.now, Confusion { tp: 16, fp: 8, fn_: 0, tn: 8 });
@@ -121,24 +122,24 @@ mod tests {
     fn the_held_out_f1_of_a_chance_fit_is_lower() {
         // Each trace's failing score is another's passing one: any fit is luck.
         let points = [point(0, 1.0, true), point(0, 2.0, false), point(1, 2.0, true), point(1, 3.0, false)];
-        let fit = Fit::of(&points).unwrap();
+        let fit = ThresholdFit::from_points(&points).unwrap();
         assert!(fit.held_out.unwrap().tally().f1() < fit.best.counts.tally().f1());
     }
 
     #[test]
     fn nothing_to_fit_is_none() {
-        assert_eq!(Fit::of(&[]), None);
-        assert_eq!(Fit::of(&[point(0, 1.0, true), point(1, 2.0, true)]), None);
-        assert_eq!(Fit::of(&[point(0, 1.0, true), point(1, 1.0, false)]), None);
-        let label = Point { score: None, ..point(0, 1.0, true) };
-        assert_eq!(Fit::of(&[label, label]), None);
+        assert_eq!(ThresholdFit::from_points(&[]), None);
+        assert_eq!(ThresholdFit::from_points(&[point(0, 1.0, true), point(1, 2.0, true)]), None);
+        assert_eq!(ThresholdFit::from_points(&[point(0, 1.0, true), point(1, 1.0, false)]), None);
+        let label = LabelledMeasurement { score: None, ..point(0, 1.0, true) };
+        assert_eq!(ThresholdFit::from_points(&[label, label]), None);
     }
 
     #[test]
     fn every_cut_has_the_counts_of_its_threshold() {
-        let points: Vec<Point> =
+        let points: Vec<LabelledMeasurement> =
             (0..50usize).map(|i| point(i % 7, (i * 37 % 11) as f64 / 2.0, i % 3 == 0)).collect();
-        let fit = Fit::of(&points).unwrap();
+        let fit = ThresholdFit::from_points(&points).unwrap();
         for cut in &fit.curve {
             let mut counts = Confusion::default();
             points.iter().for_each(|p| counts.count(p.score.is_some_and(|s| s < cut.tau), p.fails));

@@ -28,7 +28,7 @@ const OTHER: &str = "other";
 const MAX_LABEL: usize = 64;
 
 type Labels<const N: usize> = [(&'static str, String); N];
-type Results = [Counter; ResultLabel::ALL.len()];
+type ResultCounters = [Counter; ResultLabel::ALL.len()];
 type Money = Counter<f64, AtomicU64>;
 
 /// Values of the label `kind` of tokens.
@@ -106,7 +106,7 @@ impl AgentMetrics {
         let [_, agent, model] = &run.labels;
         let limit = self.limit.load(Ordering::Relaxed);
         let cell = self.scored.get([agent.as_str(), model.as_str(), metric], limit, |values| {
-            self.scores.get_or_create_owned(&d::AGENT_SCORES.with(values))
+            self.scores.get_or_create_owned(&d::AGENT_SCORES.label_pairs(values))
         });
         cell.observe(score);
     }
@@ -122,17 +122,17 @@ impl AgentMetrics {
             [service, agent, model],
             self.limit.load(Ordering::Relaxed),
             |[service, agent, model]| {
-                let with = |result: ResultLabel| {
+                let counter = |result: ResultLabel| {
                     let values = [service.clone(), agent.clone(), model.clone(), result.as_str().to_owned()];
-                    self.traces.get_or_create_owned(&d::AGENT_TRACES.with(values))
+                    self.traces.get_or_create_owned(&d::AGENT_TRACES.label_pairs(values))
                 };
                 RunCells {
-                    traces: ResultLabel::ALL.map(with),
+                    traces: ResultLabel::ALL.map(counter),
                     tokens: TOKEN_KINDS.map(|kind| {
                         let values = [service.clone(), agent.clone(), model.clone(), kind.to_owned()];
-                        self.tokens.get_or_create_owned(&d::AGENT_TOKENS.with(values))
+                        self.tokens.get_or_create_owned(&d::AGENT_TOKENS.label_pairs(values))
                     }),
-                    cost: self.cost.get_or_create_owned(&d::AGENT_COST.with([
+                    cost: self.cost.get_or_create_owned(&d::AGENT_COST.label_pairs([
                         service.clone(),
                         agent.clone(),
                         model.clone(),
@@ -151,7 +151,7 @@ impl AgentMetrics {
             ResultLabel::ALL.map(|result| {
                 let [service, agent, model] = run.labels.clone();
                 let values = [service, agent, model, metric.to_owned(), result.as_str().to_owned()];
-                self.measurements.get_or_create_owned(&d::AGENT_MEASUREMENTS.with(values))
+                self.measurements.get_or_create_owned(&d::AGENT_MEASUREMENTS.label_pairs(values))
             })
         });
         for (cell, count) in cells.iter().zip(counts).filter(|(_, count)| *count > 0) {
@@ -163,7 +163,7 @@ impl AgentMetrics {
     pub fn finding(&self, run: &RunCells, metric: &'static str, category: &str, severity: &str) {
         let [service, agent, _] = run.labels.clone();
         let values = [service, agent, metric.to_owned(), category.to_owned(), severity.to_owned()];
-        self.findings.get_or_create_owned(&d::AGENT_FINDINGS.with(values)).inc();
+        self.findings.get_or_create_owned(&d::AGENT_FINDINGS.label_pairs(values)).inc();
     }
 
     /// Counts a call of a tool.
@@ -180,7 +180,7 @@ impl AgentMetrics {
     pub fn failure(&self, service: &str, agent: &str, signature: &str) {
         let limit = self.limit.load(Ordering::Relaxed);
         let cell = self.failures.get([service, agent, signature], limit, |values| {
-            self.signatures.get_or_create_owned(&d::AGENT_FAILURES.with(values))
+            self.signatures.get_or_create_owned(&d::AGENT_FAILURES.label_pairs(values))
         });
         cell.inc();
     }
@@ -191,7 +191,7 @@ impl AgentMetrics {
 struct ByResult {
     declared: &'static d::Declared,
     family: Family<Labels<4>, Counter>,
-    cells: Limited<3, Results>,
+    cells: Limited<3, ResultCounters>,
 }
 
 impl ByResult {
@@ -203,7 +203,7 @@ impl ByResult {
         let cells = self.cells.get(labels, limit, |[a, b, c]| {
             ResultLabel::ALL.map(|result| {
                 let values = [a.clone(), b.clone(), c.clone(), result.as_str().to_owned()];
-                self.family.get_or_create_owned(&self.declared.with(values))
+                self.family.get_or_create_owned(&self.declared.label_pairs(values))
             })
         });
         cells[result as usize].inc();
@@ -214,10 +214,10 @@ impl ByResult {
 #[derive(Debug)]
 pub struct RunCells {
     labels: [String; 3],
-    traces: Results,
+    traces: ResultCounters,
     tokens: [Counter; TOKEN_KINDS.len()],
     cost: Money,
-    measurements: Mutex<HashMap<&'static str, Results>>,
+    measurements: Mutex<HashMap<&'static str, ResultCounters>>,
 }
 
 impl RunCells {
@@ -257,8 +257,8 @@ impl<const N: usize, T> Limited<N, T> {
     /// The value for these labels, made by `new` if there is none, or the one for [`OTHER`] beyond the limit.
     fn get(&self, labels: [&str; N], limit: usize, new: impl Fn([String; N]) -> T) -> Arc<T> {
         let labels = labels.map(shortened);
-        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&labels) {
-            return Arc::clone(known);
+        if let Some(value) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&labels) {
+            return Arc::clone(value);
         }
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let labels = if all.len() < limit || all.contains_key(&labels) {
@@ -334,9 +334,9 @@ mod tests {
         prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
         let counts: Vec<&str> = page.lines().filter(|line| line.starts_with("agent_scores_count")).collect();
         assert_eq!(counts.len(), 3, "{page}");
-        let of = |labels: &str| counts.iter().any(|line| line.contains(labels));
-        assert!(of(r#"agent="a",model="m",metric="completeness"} 2"#), "{counts:?}");
-        assert!(of(r#"agent="other",model="other",metric="other"} 1"#), "{counts:?}");
+        let has_series = |labels: &str| counts.iter().any(|line| line.contains(labels));
+        assert!(has_series(r#"agent="a",model="m",metric="completeness"} 2"#), "{counts:?}");
+        assert!(has_series(r#"agent="other",model="other",metric="other"} 1"#), "{counts:?}");
     }
 
     #[test]

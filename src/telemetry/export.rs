@@ -69,10 +69,10 @@ impl ExportMetrics {
     pub fn register_exporters(&self, exporters: impl IntoIterator<Item = Arc<dyn ExporterState>>) {
         for exporter in exporters {
             let id = || Cow::Owned(exporter.id().to_owned());
-            exporter.observe(Arc::new(Requests {
+            exporter.observe(Arc::new(RequestMetrics {
                 exporter: exporter.id().to_owned(),
                 requests: self.requests.clone(),
-                duration: self.durations.get_or_create_owned(&d::EXPORT_DURATION.with([id()])),
+                duration: self.durations.get_or_create_owned(&d::EXPORT_DURATION.label_pairs([id()])),
             }));
             self.exporters.0.write().unwrap_or_else(PoisonError::into_inner).push(exporter);
         }
@@ -80,16 +80,16 @@ impl ExportMetrics {
 }
 
 /// Counts one exporter's requests. They are far fewer than spans, so a lookup for each is cheap.
-struct Requests {
+struct RequestMetrics {
     exporter: String,
     requests: Family<Labels<2>, Counter>,
     duration: Histogram,
 }
 
-impl RequestObserver for Requests {
+impl RequestObserver for RequestMetrics {
     fn request(&self, status: &'static str, duration: Duration) {
         let labels = [Cow::Owned(self.exporter.clone()), Cow::Borrowed(status)];
-        self.requests.get_or_create(&d::EXPORT_REQUESTS.with(labels)).inc();
+        self.requests.get_or_create(&d::EXPORT_REQUESTS.label_pairs(labels)).inc();
         self.duration.observe(duration.as_secs_f64());
     }
 }
@@ -102,28 +102,30 @@ impl Collector for Registered {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let items = all.iter().flat_map(|e| {
             Outcome::ALL.map(|outcome| {
-                let labels = d::EXPORT_ITEMS.with([e.id(), outcome.as_str()]);
+                let labels = d::EXPORT_ITEMS.label_pairs([e.id(), outcome.as_str()]);
                 (labels, ConstCounter::new(e.ledger().count(outcome)))
             })
         });
         encode(&mut encoder, &d::EXPORT_ITEMS, items)?;
         let dropped = all.iter().flat_map(|e| {
             DropReason::ALL.map(|reason| {
-                let labels = d::EXPORT_DROPPED.with([e.id(), reason.as_str()]);
+                let labels = d::EXPORT_DROPPED.label_pairs([e.id(), reason.as_str()]);
                 (labels, ConstCounter::new(e.dropped(reason)))
             })
         });
         encode(&mut encoder, &d::EXPORT_DROPPED, dropped)?;
-        let retries = all.iter().map(|e| (d::EXPORT_RETRIES.with([e.id()]), ConstCounter::new(e.retries())));
+        let retries =
+            all.iter().map(|e| (d::EXPORT_RETRIES.label_pairs([e.id()]), ConstCounter::new(e.retries())));
         encode(&mut encoder, &d::EXPORT_RETRIES, retries)?;
         let gauge = |bytes: u64| ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
-        let queued = all.iter().map(|e| (d::QUEUE_BYTES.with([e.id()]), gauge(e.queued_bytes())));
+        let queued = all.iter().map(|e| (d::QUEUE_BYTES.label_pairs([e.id()]), gauge(e.queued_bytes())));
         encode(&mut encoder, &d::QUEUE_BYTES, queued)?;
-        let capacity = all.iter().map(|e| (d::QUEUE_CAPACITY.with([e.id()]), gauge(e.queue_capacity())));
+        let capacity =
+            all.iter().map(|e| (d::QUEUE_CAPACITY.label_pairs([e.id()]), gauge(e.queue_capacity())));
         encode(&mut encoder, &d::QUEUE_CAPACITY, capacity)?;
         let alerts = all.iter().flat_map(|e| {
             AlertOutcome::ALL.into_iter().filter_map(|outcome| {
-                let labels = d::EXPORT_ALERTS.with([e.id(), outcome.as_str()]);
+                let labels = d::EXPORT_ALERTS.label_pairs([e.id(), outcome.as_str()]);
                 Some((labels, ConstCounter::new(e.alerts(outcome)?)))
             })
         });

@@ -60,7 +60,7 @@ impl KafkaMetrics {
         KafkaMetrics {
             records: signals.map(|signal| {
                 MessageOutcome::ALL.map(|outcome| {
-                    records.get_or_create_owned(&d::KAFKA_RECORDS.with([signal, outcome.as_str()]))
+                    records.get_or_create_owned(&d::KAFKA_RECORDS.label_pairs([signal, outcome.as_str()]))
                 })
             }),
             bytes: d::KAFKA_BYTES.register_cells(registry, signals),

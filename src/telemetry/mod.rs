@@ -37,7 +37,7 @@ pub use export::{ExportMetrics, ExporterState, RequestObserver};
 pub use kafka::{CommitResult, KafkaMetrics, MessageOutcome};
 pub use page::{PageMetrics, PageRefusal};
 pub use receive::{ReceiveMetrics, RequestOutcome};
-pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};
+pub use traces::{MetricCells, ResultLabel, TraceMetrics, VerdictMetrics};
 
 pub use text_format::TextFormat;
 
@@ -51,9 +51,9 @@ pub struct Telemetry {
     /// The journal and dead letters on disk.
     pub journal: JournalMetrics,
     /// Open and closed traces.
-    pub traces: Traces,
+    pub traces: TraceMetrics,
     /// Results of metrics, verdicts.
-    pub verdicts: Verdicts,
+    pub verdicts: VerdictMetrics,
     /// The live page.
     pub page: PageMetrics,
     /// Results by service, agent, model, tool and signature.
@@ -79,8 +79,8 @@ impl Telemetry {
             receive: ReceiveMetrics::register(registry),
             kafka: KafkaMetrics::register(registry),
             journal: JournalMetrics::register(registry),
-            traces: Traces::register(registry),
-            verdicts: Verdicts::register(registry),
+            traces: TraceMetrics::register(registry),
+            verdicts: VerdictMetrics::register(registry),
             agents: AgentMetrics::register(registry),
             page: PageMetrics::register(registry),
             judge: JudgeMetrics::register(registry),

@@ -72,10 +72,10 @@ impl ReceiveMetrics {
                     Route {
                         outcomes: RequestOutcome::ALL.map(|outcome| {
                             let labels = [transport, signal.as_str(), outcome.as_str()];
-                            requests.get_or_create_owned(&d::REQUESTS.with(labels))
+                            requests.get_or_create_owned(&d::REQUESTS.label_pairs(labels))
                         }),
-                        bytes: bytes.get_or_create_owned(&d::BODY_BYTES.with(route)),
-                        rejected: rejected.get_or_create_owned(&d::ITEMS_REJECTED.with(route)),
+                        bytes: bytes.get_or_create_owned(&d::BODY_BYTES.label_pairs(route)),
+                        rejected: rejected.get_or_create_owned(&d::ITEMS_REJECTED.label_pairs(route)),
                     }
                 })
             }),
@@ -119,6 +119,6 @@ impl ReceiveMetrics {
 
     /// Counts refused spans. `reason` is one of a fixed set.
     pub fn refused(&self, reason: &'static str, spans: u64) {
-        self.refused.get_or_create(&d::SPANS_REFUSED.with([reason])).inc_by(spans);
+        self.refused.get_or_create(&d::SPANS_REFUSED.label_pairs([reason])).inc_by(spans);
     }
 }

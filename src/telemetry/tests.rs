@@ -30,7 +30,7 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     telemetry.agents.version("shop", "clerk", "1.0", ResultLabel::Pass);
     telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
     let _cascade = telemetry.judge.of_cascade("both");
-    let judge = telemetry.judge.of("main");
+    let judge = telemetry.judge.cells_for("main");
     judge.request("ok", Duration::from_millis(200));
     judge.unusable("cut");
     let (exporters, _folder) = file_exporter();

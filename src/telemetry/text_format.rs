@@ -47,7 +47,7 @@ pub(super) fn prometheus(page: &str) -> String {
         {
             let total = if kind == "counter" { "_total" } else { "" };
             // Writing into a String does not fail.
-            if let Some((_, text)) = help.take().filter(|(of, _)| *of == name) {
+            if let Some((_, text)) = help.take().filter(|(metric, _)| *metric == name) {
                 let _ = writeln!(out, "# HELP {name}{total} {text}");
             }
             let _ = writeln!(out, "# TYPE {name}{total} {kind}");
@@ -74,12 +74,12 @@ mod tests {
 
     #[test]
     fn openmetrics_is_for_clients_that_accept_it() {
-        let of = TextFormat::accepted;
+        let format_for = TextFormat::accepted;
         let scraper =
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        assert_eq!(of(Some(scraper)), TextFormat::OpenMetrics);
-        assert_eq!(of(Some("text/plain; version=0.0.4")), TextFormat::Prometheus);
-        assert_eq!(of(Some("*/*")), TextFormat::Prometheus);
-        assert_eq!(of(None), TextFormat::Prometheus);
+        assert_eq!(format_for(Some(scraper)), TextFormat::OpenMetrics);
+        assert_eq!(format_for(Some("text/plain; version=0.0.4")), TextFormat::Prometheus);
+        assert_eq!(format_for(Some("*/*")), TextFormat::Prometheus);
+        assert_eq!(format_for(None), TextFormat::Prometheus);
     }
 }

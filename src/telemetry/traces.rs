@@ -19,7 +19,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 verdict_telemetry::registered! { registry =>
     /// Counters of open and closed traces.
     #[derive(Debug)]
-    pub struct Traces {
+    pub struct TraceMetrics {
         /// Traces being assembled.
         pub open: Gauge = d::TRACES_OPEN.register_new(registry),
         /// Spans of open traces.
@@ -57,7 +57,7 @@ verdict_telemetry::registered! { registry =>
     }
 }
 
-impl Traces {
+impl TraceMetrics {
     /// Counts a closed trace, or late spans of one that were exported.
     pub fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();
@@ -128,7 +128,7 @@ fn metric_buckets() -> Histogram {
 
 /// Counters of measurements and verdicts.
 #[derive(Debug)]
-pub struct Verdicts {
+pub struct VerdictMetrics {
     results: Family<Labels<2>, Counter>,
     limited: Family<Labels<1>, Counter>,
     unmeasured: [Counter; Unmeasured::ALL.len()],
@@ -137,9 +137,9 @@ pub struct Verdicts {
     close_to_export: Histogram,
 }
 
-impl Verdicts {
-    pub(super) fn register(registry: &mut Registry) -> Verdicts {
-        let cells = Verdicts {
+impl VerdictMetrics {
+    pub(super) fn register(registry: &mut Registry) -> VerdictMetrics {
+        let cells = VerdictMetrics {
             results: d::MEASUREMENTS.register_new(registry),
             limited: d::MEASUREMENTS_LIMITED.register_new(registry),
             unmeasured: d::MEASUREMENTS_UNMEASURED
@@ -157,10 +157,10 @@ impl Verdicts {
     pub fn metric(&self, name: &'static str) -> MetricCells {
         MetricCells {
             results: ResultLabel::ALL.map(|result| {
-                self.results.get_or_create_owned(&d::MEASUREMENTS.with([name, result.as_str()]))
+                self.results.get_or_create_owned(&d::MEASUREMENTS.label_pairs([name, result.as_str()]))
             }),
-            limited: self.limited.get_or_create_owned(&d::MEASUREMENTS_LIMITED.with([name])),
-            duration: self.durations.get_or_create_owned(&d::METRIC_DURATION.with([name])),
+            limited: self.limited.get_or_create_owned(&d::MEASUREMENTS_LIMITED.label_pairs([name])),
+            duration: self.durations.get_or_create_owned(&d::METRIC_DURATION.label_pairs([name])),
         }
     }
 

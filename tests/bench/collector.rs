@@ -110,7 +110,7 @@ service:
         std::fs::write(&file, text).unwrap();
         let mut command = Command::new(collector);
         command.arg("--config").arg(file);
-        Target::of(command, grpc, folder).await
+        Target::spawn(command, grpc, folder).await
     }
 }
 
@@ -120,7 +120,7 @@ fn median(mut all: Vec<f64>) -> f64 {
 }
 
 /// Prints the figures of one corpus.
-pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32, memory_alone: bool) {
+pub async fn compare(sink: &Sink, corpus: &Corpus, rounds: u32, memory_alone: bool) {
     let collector = std::env::var("OTEL_VERDICT_COLLECTOR");
     let collector = collector.expect("OTEL_VERDICT_COLLECTOR must name a Collector");
     memory_beside(sink, corpus, &collector).await;
@@ -145,7 +145,7 @@ async fn memory_beside(sink: &Sink, corpus: &Corpus, collector: &str) {
         "{:<20} {:>12} {:>14} {:>15} {:>14} {:>14}",
         "", "B/open span", "groupbytrace/x", "without payload", "after waiting", "groupbytrace/x"
     );
-    let all: Vec<[f64; 2]> = bytes.into_iter().map(|of| of.map(median)).collect();
+    let all: Vec<[f64; 2]> = bytes.into_iter().map(|samples| samples.map(median)).collect();
     let [space, waited] = all[0];
     for (measured, [now, later]) in Measured::ALL.into_iter().zip(all) {
         println!(
@@ -195,20 +195,20 @@ async fn latency_beside(sink: &Sink, corpus: &Corpus, collector: &str, pace: f64
         "", "p50 ms", "p99 ms", "over", "pass-through x", "p99 of seconds", "over"
     );
     let names = std::iter::once("pass-through").chain(Measured::ALL.map(Measured::name));
-    for (name, of) in names.zip(&latencies) {
-        let each = |figure: fn(&Latency) -> f64| median(of.iter().map(figure).collect());
-        let compared = |figure: fn(&Latency) -> f64, with: fn(f64, f64) -> f64| {
-            let turns = of.iter().zip(&latencies[0]);
-            median(turns.map(|(own, through)| with(figure(own), figure(through))).collect())
+    for (name, samples) in names.zip(&latencies) {
+        let each = |figure: fn(&Latency) -> f64| median(samples.iter().map(figure).collect());
+        let compared = |figure: fn(&Latency) -> f64, combine: fn(f64, f64) -> f64| {
+            let turns = samples.iter().zip(&latencies[0]);
+            median(turns.map(|(measured, through)| combine(figure(measured), figure(through))).collect())
         };
         println!(
             "{name:<20} {:>9.2} {:>9.2} {:>9.2} {:>14.2} {:>14.2} {:>14.2}",
             each(|l| l.p50),
             each(|l| l.p99),
-            compared(|l| l.p99, |own, through| own - through),
-            compared(|l| l.p99, |own, through| own / through),
+            compared(|l| l.p99, |measured, through| measured - through),
+            compared(|l| l.p99, |measured, through| measured / through),
             each(|l| l.p99_of_a_second),
-            compared(|l| l.p99_of_a_second, |own, through| own - through)
+            compared(|l| l.p99_of_a_second, |measured, through| measured - through)
         );
     }
 }

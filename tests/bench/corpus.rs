@@ -342,7 +342,7 @@ fn small_trace(trace: u32) -> Vec<(usize, Span)> {
 
 /// One turn of an agent: what the model said, the call it made, what came back.
 struct Turn {
-    said: String,
+    text: String,
     call: String,
     arguments: String,
     result: String,
@@ -414,7 +414,7 @@ fn turn(rng: &mut Rng, n: usize) -> Turn {
         "note": rng.prose(300),
     });
     Turn {
-        said: format!("I will call {call} to find out more. {}", rng.prose(190)),
+        text: format!("I will call {call} to find out more. {}", rng.prose(190)),
         call: call.to_owned(),
         arguments: json!({"order": order, "detail": rng.prose(40)}).to_string(),
         result: result.to_string(),
@@ -440,7 +440,7 @@ impl Run {
         ];
         let mut messages = vec![("system", &self.system, None), ("user", &self.task, None)];
         for turn in &self.turns[..n] {
-            messages.push(("assistant", &turn.said, Some(turn)));
+            messages.push(("assistant", &turn.text, Some(turn)));
             messages.push(("tool", &turn.result, None));
         }
         for (i, (role, content, call)) in messages.into_iter().enumerate() {
@@ -448,7 +448,7 @@ impl Run {
         }
         match self.turns.get(n) {
             Some(turn) => {
-                flat_message(&mut out, "llm.output_messages.0.message", "assistant", &turn.said, Some(turn));
+                flat_message(&mut out, "llm.output_messages.0.message", "assistant", &turn.text, Some(turn));
             }
             None => flat_message(&mut out, "llm.output_messages.0.message", "assistant", &self.answer, None),
         }
@@ -461,12 +461,12 @@ impl Run {
     fn llm_json(&self, n: usize) -> Vec<KeyValue> {
         let mut messages = vec![json!({"role": "user", "parts": [{"type": "text", "content": self.task}]})];
         for (i, turn) in self.turns[..n].iter().enumerate() {
-            messages.push(said(i, turn));
+            messages.push(assistant_message(i, turn));
             messages.push(json!({"role": "tool", "parts": [
                 {"type": "tool_call_response", "id": format!("call_{i}"), "response": turn.result}]}));
         }
         let output = match self.turns.get(n) {
-            Some(turn) => said(n, turn),
+            Some(turn) => assistant_message(n, turn),
             None => json!({"role": "assistant", "finish_reason": "stop",
                 "parts": [{"type": "text", "content": self.answer}]}),
         };
@@ -556,8 +556,8 @@ impl Run {
                 text("session.id", format!("session-{}", self.trace)),
             ]
         } else {
-            let message = |role: &str, said: &str| {
-                json!([{"role": role, "parts": [{"type": "text", "content": said}]}]).to_string()
+            let message = |role: &str, content: &str| {
+                json!([{"role": role, "parts": [{"type": "text", "content": content}]}]).to_string()
             };
             vec![
                 text("gen_ai.operation.name", "invoke_agent"),
@@ -571,10 +571,10 @@ impl Run {
     }
 }
 
-fn said(n: usize, turn: &Turn) -> Json {
+fn assistant_message(n: usize, turn: &Turn) -> Json {
     let arguments: Json = serde_json::from_str(&turn.arguments).unwrap_or_default();
     json!({"role": "assistant", "finish_reason": "tool_call", "parts": [
-        {"type": "text", "content": turn.said},
+        {"type": "text", "content": turn.text},
         {"type": "tool_call", "id": format!("call_{n}"), "name": turn.call, "arguments": arguments}]})
 }
 

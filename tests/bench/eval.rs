@@ -70,8 +70,8 @@ fn main() {
     }
     let turns = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(TURNS);
     let folder = tempfile::tempdir().unwrap();
-    let off = folder.path().join("off.yaml");
-    std::fs::write(&off, without_metrics()).unwrap();
+    let config = folder.path().join("off.yaml");
+    std::fs::write(&config, without_metrics()).unwrap();
     println!("corpus  format    way                    MB/s of CPU    x read   x decode    MB/s");
     for (name, make) in [("agent", Corpus::agent as fn(u32) -> Corpus), ("small", Corpus::small)] {
         if arguments.iter().any(|other| ["agent", "small"].contains(&other.as_str()) && other != name) {
@@ -80,7 +80,7 @@ fn main() {
         let corpus = make(TRACES);
         for format in [Format::Protobuf, Format::Json] {
             let file = write(&corpus, format, folder.path());
-            measure(name, format, &file, &off, turns);
+            measure(name, format, &file, &config, turns);
             std::fs::remove_file(file).unwrap();
         }
     }
@@ -91,8 +91,8 @@ fn without_metrics() -> String {
     // One key disables a family of metrics: `plan` disables `plan.score`.
     let family = |name: &str| name.split('.').next().unwrap().to_owned();
     let all: std::collections::BTreeSet<String> = verdict_eval::metrics::names().map(family).collect();
-    let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
-    format!("verdict: {{ metrics: {{ {} }} }}\n", off.join(", "))
+    let disabled: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
+    format!("verdict: {{ metrics: {{ {} }} }}\n", disabled.join(", "))
 }
 
 /// Rounds of the corpus, each with other trace ids.
@@ -124,27 +124,27 @@ fn write(corpus: &Corpus, format: Format, folder: &Path) -> PathBuf {
     path
 }
 
-fn measure(corpus: &str, format: Format, file: &Path, off: &Path, turns: usize) {
-    let own = std::env::current_exe().unwrap().display().to_string();
+fn measure(corpus: &str, format: Format, file: &Path, config: &Path, turns: usize) {
+    let program = std::env::current_exe().unwrap().display().to_string();
     let shown = file.display().to_string();
-    let of = |name: &str, command: &[&str]| Way {
+    let new_way = |name: &str, command: &[&str]| Way {
         name: name.to_owned(),
         command: command.iter().map(|&argument| argument.to_owned()).collect(),
         cpu: f64::MAX,
         took: f64::MAX,
     };
     let mut ways = vec![
-        of("read", &[&own, "--read", format.name(), &shown]),
-        of("read and decode", &[&own, "--decode", format.name(), &shown]),
+        new_way("read", &[&program, "--read", format.name(), &shown]),
+        new_way("read and decode", &[&program, "--decode", format.name(), &shown]),
     ];
     let before = std::env::var("OTEL_VERDICT_BEFORE").ok();
-    let off = off.display().to_string();
+    let config = config.display().to_string();
     for (binary, name) in [(Some(env!("CARGO_BIN_EXE_otel-verdict")), ""), (before.as_deref(), ", before")] {
         let Some(binary) = binary else { continue };
         // Failing traces as JSON, as a CI job prints them.
         let eval = [binary, "eval", &shown, "--output", "json", "--only", "fail"];
-        ways.push(of(&format!("without metrics{name}"), &[&eval[..], &["-c", &off]].concat()));
-        ways.push(of(&format!("all rules{name}"), &eval));
+        ways.push(new_way(&format!("without metrics{name}"), &[&eval[..], &["-c", &config]].concat()));
+        ways.push(new_way(&format!("all rules{name}"), &eval));
     }
     for _ in 0..turns {
         for way in &mut ways {

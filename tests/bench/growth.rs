@@ -103,11 +103,11 @@ policy:
 fn tasks(shape: &str) -> TaskSet {
     let source = |name: &str, text: String| verdict_config::Source { name: name.into(), text };
     let mut sources = vec![source("look_up.yaml", PATH.into()), source("rules.yaml", RULES.into())];
-    let own = |i| {
+    let task_yaml = |i| {
         PATH.replace("task: look_up", &format!("task: task_{i}\nmatch: {{ prompt: '(?i)do task {i} ' }}"))
     };
     if shape == MANY_TASKS {
-        sources = (0..TASKS).map(|i| source(&format!("{i}.yaml"), own(i))).collect();
+        sources = (0..TASKS).map(|i| source(&format!("{i}.yaml"), task_yaml(i))).collect();
     }
     TaskSet::new(load(&sources).expect("valid tasks").tasks)
 }
@@ -174,8 +174,8 @@ fn scripted(schema: &Value) -> Value {
     match schema.get("type").and_then(Value::as_str) {
         Some("object") => {
             let members = schema.get("properties").and_then(Value::as_object);
-            let of = |(key, schema): (&String, &Value)| (key.clone(), scripted(schema));
-            Value::Object(members.into_iter().flatten().map(of).collect::<Map<_, _>>())
+            let member = |(key, schema): (&String, &Value)| (key.clone(), scripted(schema));
+            Value::Object(members.into_iter().flatten().map(member).collect::<Map<_, _>>())
         }
         Some("array") => json!([]),
         Some("integer" | "number") => json!(1),
@@ -203,9 +203,9 @@ fn work(shape: &str, spans: u64, judged: bool) {
 
 /// Evaluates a trace in a process of its own, started by `program`.
 fn run(program: &str, arguments: &[&str], shape: &str, spans: u64, judged: bool) -> Option<Output> {
-    let own = std::env::current_exe().ok()?;
-    let own = own.to_str()?;
-    let (program, first) = if program.is_empty() { (own, None) } else { (program, Some(own)) };
+    let executable = std::env::current_exe().ok()?;
+    let executable = executable.to_str()?;
+    let (program, first) = if program.is_empty() { (executable, None) } else { (program, Some(executable)) };
     let output = Command::new(program)
         .args(arguments)
         .args(first)
@@ -272,8 +272,8 @@ fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) -> bool {
             String::new()
         }
     );
-    let most = if shape == GROWS_MORE.0 { GROWS_MORE.1 } else { MOST_GROWTH };
-    judged || shape == SCHEMA_FOR_EACH || last.beyond_budget == 0 && (growth.is_nan() || growth <= most)
+    let max_growth = if shape == GROWS_MORE.0 { GROWS_MORE.1 } else { MOST_GROWTH };
+    judged || shape == SCHEMA_FOR_EACH || last.beyond_budget == 0 && (growth.is_nan() || growth <= max_growth)
 }
 
 /// The part that is measured of [`open_traces`].
@@ -285,16 +285,16 @@ fn measured_open(work: &mut open_traces::Work) {
 /// Instructions per span with so many open traces and shards; CPU time in microseconds per span.
 fn open_row(traces: u32, shards: usize, within: f64) {
     let (traces, shards) = (traces.to_string(), shards.to_string());
-    let own = std::env::current_exe().expect("this program has a path");
+    let executable = std::env::current_exe().expect("this program has a path");
     let work = [OPEN, &traces, &shards];
-    let output = Command::new(&own).args(work).output().expect("it starts");
+    let output = Command::new(&executable).args(work).output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let seconds: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("seconds");
     let spans = 2.0 * traces.parse::<f64>().expect("a number");
     let callgrind =
         ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*growth*measured_open*"];
     let counted = (seconds * SLOWDOWN < within).then(|| {
-        let output = Command::new("valgrind").args(callgrind).arg(&own).args(work).output().ok()?;
+        let output = Command::new("valgrind").args(callgrind).arg(&executable).args(work).output().ok()?;
         let output = String::from_utf8_lossy(&output.stderr).into_owned();
         output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse::<f64>().ok()
     });

@@ -69,9 +69,9 @@ async fn main() {
 
 fn report(name: &str, took: Duration, ideal: Duration, mock: &Mock, spans: Option<(f64, f64)>) {
     let over = took.as_secs_f64() / ideal.as_secs_f64() - 1.0;
-    let most = mock.most.swap(0, Ordering::Relaxed);
+    let max_concurrent = mock.max_concurrent.swap(0, Ordering::Relaxed);
     print!(
-        "{name:<28} {:>9.1} s, {:>5.1} % over the ideal, at most {most} at once",
+        "{name:<28} {:>9.1} s, {:>5.1} % over the ideal, at most {max_concurrent} at once",
         took.as_secs_f64(),
         over * 100.0
     );
@@ -85,15 +85,15 @@ fn report(name: &str, took: Duration, ideal: Duration, mock: &Mock, spans: Optio
 struct Mock {
     addr: SocketAddr,
     /// Most requests that it has had at once.
-    most: Arc<AtomicUsize>,
+    max_concurrent: Arc<AtomicUsize>,
 }
 
 impl Mock {
     async fn start() -> Mock {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (most, now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let seen = Arc::clone(&most);
+        let (max_concurrent, now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&max_concurrent);
         let answer = async move |body: Bytes| {
             seen.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             let at = memchr::memmem::find(&body, b"question ").unwrap() + "question ".len();
@@ -105,7 +105,7 @@ impl Mock {
         };
         let router = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Mock { addr, most }
+        Mock { addr, max_concurrent }
     }
 }
 
@@ -182,25 +182,25 @@ impl Flow {
     /// Sends spans at `pace` a second, until `until`; how many a second were taken.
     async fn run(&self, pace: f64, until: impl Future<Output = ()>) -> f64 {
         let stop = Arc::new(AtomicBool::new(false));
-        let taken = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::new(AtomicUsize::new(0));
         let began = Instant::now();
         let mut senders = JoinSet::new();
         for _ in 0..4 {
-            let (stop, taken, client) = (Arc::clone(&stop), Arc::clone(&taken), self.client.clone());
+            let (stop, accepted, client) = (Arc::clone(&stop), Arc::clone(&accepted), self.client.clone());
             let (corpus, round) =
                 (self.corpus.clone(), self.round.fetch_add(1 << 20, Ordering::Relaxed) as u32);
             let each = corpus.spans / corpus.requests.len();
             senders.spawn(async move {
                 for round in round.. {
                     for request in corpus.renewed(round).requests {
-                        while taken.load(Ordering::Relaxed) as f64 > pace * began.elapsed().as_secs_f64() {
+                        while accepted.load(Ordering::Relaxed) as f64 > pace * began.elapsed().as_secs_f64() {
                             tokio::time::sleep(Duration::from_millis(1)).await;
                         }
                         if stop.load(Ordering::Relaxed) {
                             return;
                         }
                         client.export(relay::TRACES, request).await;
-                        taken.fetch_add(each, Ordering::Relaxed);
+                        accepted.fetch_add(each, Ordering::Relaxed);
                     }
                 }
             });
@@ -208,6 +208,6 @@ impl Flow {
         until.await;
         stop.store(true, Ordering::Relaxed);
         senders.join_all().await;
-        taken.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+        accepted.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
     }
 }

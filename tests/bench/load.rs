@@ -73,7 +73,7 @@ async fn run() {
             continue;
         }
         if arguments.iter().any(|argument| argument == "collector") {
-            collector::beside(&sink, &corpus, rounds / 4, memory_alone).await;
+            collector::compare(&sink, &corpus, rounds / 4, memory_alone).await;
             continue;
         }
         if !memory_alone {
@@ -94,7 +94,7 @@ async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
     let before = std::env::var("OTEL_VERDICT_BEFORE").ok();
     let [page, ..] = free_ports();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let own = listener.local_addr().unwrap();
+    let telemetry_addr = listener.local_addr().unwrap();
     let taking = axum::Router::new().fallback(async |_: Bytes| ());
     tokio::spawn(axum::serve(listener, taking).into_future());
     let mut all: Vec<(&str, String, String)> =
@@ -104,7 +104,7 @@ async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
         ("agent_series: 0", "agent_series: 0".to_owned()),
         ("page", format!("page: {{ endpoint: '{page}' }}")),
         ("alarms", "alarms".to_owned()),
-        ("telemetry", format!("  telemetry: {{ endpoint: 'http://{own}', interval: 1s }}")),
+        ("telemetry", format!("  telemetry: {{ endpoint: 'http://{telemetry_addr}', interval: 1s }}")),
     ] {
         all.push((name, ours.clone(), more));
     }
@@ -115,17 +115,17 @@ async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
             figures.push(throughput(&target, sink, corpus, rounds).await);
         }
     }
-    let median = |figures: &[(f64, f64)], of: fn(&(f64, f64)) -> f64| {
-        let mut all: Vec<f64> = figures.iter().map(of).collect();
+    let median = |figures: &[(f64, f64)], figure: fn(&(f64, f64)) -> f64| {
+        let mut all: Vec<f64> = figures.iter().map(figure).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     };
     let base = all.iter().position(|(name, ..)| *name == "default").unwrap();
-    let off = (median(&measured[base], |f| f.0), median(&measured[base], |f| f.1));
+    let baseline = (median(&measured[base], |f| f.0), median(&measured[base], |f| f.1));
     println!("{:<16} {:>9} {:>7} {:>14} {:>7}", "", "spans/s", "", "CPU s/million", "");
     for ((name, ..), figures) in all.iter().zip(&measured) {
         let (rate, cpu) = (median(figures, |f| f.0), median(figures, |f| f.1));
-        let (x, y) = (rate / off.0, cpu / off.1);
+        let (x, y) = (rate / baseline.0, cpu / baseline.1);
         println!("{name:<16} {rate:>9.0} {x:>6.3}x {cpu:>14.2} {y:>6.3}x");
     }
 }
@@ -219,7 +219,7 @@ impl Target {
         let [grpc, ..] = free_ports();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([kind.name().to_owned(), grpc.to_string(), sink.addr.to_string()]);
-        Target::of(command, grpc, tempfile::tempdir().unwrap()).await
+        Target::spawn(command, grpc, tempfile::tempdir().unwrap()).await
     }
 
     /// The processor, with a section `page`, an entry of `service`, or `alarms` in addition.
@@ -251,10 +251,10 @@ impl Target {
         std::fs::write(&file, text).unwrap();
         let mut command = Command::new(binary);
         command.arg("run").arg("--config").arg(file);
-        Target::of(command, grpc, folder).await
+        Target::spawn(command, grpc, folder).await
     }
 
-    async fn of(mut command: Command, grpc: SocketAddr, folder: tempfile::TempDir) -> Target {
+    async fn spawn(mut command: Command, grpc: SocketAddr, folder: tempfile::TempDir) -> Target {
         let child = command.stdout(Stdio::null()).spawn().expect("the process starts");
         Target { child, client: Client::connect(grpc).await, _folder: folder, journal: None }
     }
@@ -289,8 +289,9 @@ fn configuration(kind: Kind, [grpc, http, admin]: [SocketAddr; 3], sink: SocketA
             // One key disables a family of metrics: `plan` disables `plan.score`.
             let family = |name: &'static str| name.split('.').next().unwrap_or(name);
             let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
-            let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
-            format!("emit: [attributes], metrics: {{ {} }}", off.join(", "))
+            let disabled: Vec<String> =
+                all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
+            format!("emit: [attributes], metrics: {{ {} }}", disabled.join(", "))
         }
         _ => "metrics: {}".to_owned(),
     };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use regex::Regex;
-use verdict_eval::path::{Automaton, Draft, Parameters, PathScores, Token, Walk, check};
+use verdict_eval::path::{Automaton, Draft, Parameters, PathScores, PathToken, Walk, check};
 
 /// A pattern as task files have them.
 const PATTERN: &str = r"(?i)water plant (?P<plant>[A-C]) with (?P<litres>[0-9.]+) lit(re|er)s";
@@ -34,29 +34,29 @@ fn automaton(length: usize, golden: usize) -> Automaton {
 }
 
 /// The tokens of a run of `length` calls.
-fn run(automaton: &Automaton, length: usize) -> Vec<Token> {
+fn run(automaton: &Automaton, length: usize) -> Vec<PathToken> {
     let mut tokens = Vec::with_capacity(length);
     for i in 0.. {
         if tokens.len() >= length {
             break;
         }
         if i % 8 == 7 {
-            tokens.push(Token::Foreign(i));
+            tokens.push(PathToken::Foreign(i));
         }
         match automaton.symbol(&format!("a{i}")) {
-            Some(symbol) if tokens.len() < length => tokens.push(Token::Symbol(symbol)),
+            Some(symbol) if tokens.len() < length => tokens.push(PathToken::Symbol(symbol)),
             _ => {}
         }
     }
     tokens
 }
 
-fn score(automaton: &Automaton, tokens: &[Token]) -> PathScores {
+fn score(automaton: &Automaton, tokens: &[PathToken]) -> PathScores {
     let mut walk = Walk::new(automaton);
     for token in tokens {
         walk.push(automaton, *token);
     }
-    PathScores::of(automaton, &walk, Parameters::default())
+    PathScores::compute(automaton, &walk, Parameters::default())
 }
 
 fn scoring(criterion: &mut Criterion) {
@@ -74,11 +74,11 @@ fn scoring(criterion: &mut Criterion) {
 }
 
 /// The median of many runs.
-fn median(mut what: impl FnMut()) -> Duration {
+fn median(mut action: impl FnMut()) -> Duration {
     let mut times: Vec<Duration> = (0..401)
         .map(|_| {
             let since = Instant::now();
-            what();
+            action();
             since.elapsed()
         })
         .collect();

@@ -149,8 +149,8 @@ fn double(key: &str, value: f64) -> KeyValue {
 /// before the measurement.
 pub fn ours(requests: &[Bytes]) -> Done {
     static MADE_UP: LazyLock<(Vec<Measurement>, Verdicts)> = LazyLock::new(|| {
-        let of = vec![Some(propagation::Verdict::Pass); PER_TRACE];
-        let verdicts = Verdicts { of, trace: TraceVerdict::default() };
+        let by_span = vec![Some(propagation::Verdict::Pass); PER_TRACE];
+        let verdicts = Verdicts { by_span, trace: TraceVerdict::default() };
         ((0..PER_TRACE).flat_map(made_up).collect(), verdicts)
     });
     let (measurements, verdicts) = &*MADE_UP;

@@ -35,14 +35,14 @@ fn system(content: &str) -> Value {
     json!({ "role": "system", "parts": [text(content)] })
 }
 
-fn said(content: &str) -> Value {
+fn assistant(content: &str) -> Value {
     json!({ "role": "assistant", "parts": [text(content)] })
 }
 
 fn definitions<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let parameters = json!({ "type": "object" });
-    let of = |name| json!({ "type": "function", "name": name, "parameters": parameters });
-    Value::from(names.into_iter().map(of).collect::<Vec<Value>>()).to_string()
+    let definition = |name| json!({ "type": "function", "name": name, "parameters": parameters });
+    Value::from(names.into_iter().map(definition).collect::<Vec<Value>>()).to_string()
 }
 
 /// A run of as many spans whose model calls and tool calls alternate, and its answer.
@@ -79,7 +79,7 @@ fn orders_before_actions(n: u64) -> Vec<Span> {
         let agreed =
             format!("Yes, cancel K-{i} now. I moved to another town in spring, and it has no branch there.");
         let input = [system(&orders), user(TASK)];
-        let next = [system(&orders), user(TASK), said(&asked), user(&agreed)];
+        let next = [system(&orders), user(TASK), assistant(&asked), user(&agreed)];
         let arguments = json!({ "contract_no": format!("K-{i}") });
         let at = 3 * i;
         spans.push(chat_with(at - 1, 1, &tools, &input, &[text(&asked)]));
@@ -264,8 +264,8 @@ fn columns_of_one_page(n: u64) -> Vec<Span> {
 /// Actions that are refused, and an answer of many words that asks the user.
 fn refusals_and_a_long_answer(n: u64) -> Vec<Span> {
     let call = |i: u64| {
-        let why = format!("Error: booking B-{i} cannot be deleted, since its guest has already arrived.");
-        ("delete_booking", json!({ "booking": format!("B-{i}") }), why)
+        let error = format!("Error: booking B-{i} cannot be deleted, since its guest has already arrived.");
+        ("delete_booking", json!({ "booking": format!("B-{i}") }), error)
     };
     let words: String = (0..900).map(|i| format!("parcel{i} ")).collect();
     let answer = format!("{words}. Shall I go on?");

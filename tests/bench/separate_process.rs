@@ -43,7 +43,7 @@ pub fn work() -> bool {
     }
     let arguments: Vec<String> = arguments.collect();
     let [corpus, path, traces, turn] = &arguments[..] else { panic!("unexpected arguments") };
-    let corpus = of(corpus, traces.parse().expect("a number"));
+    let corpus = named_corpus(corpus, traces.parse().expect("a number"));
     let path = PATHS.iter().find(|(name, _)| name == path).expect("a path of that name").1;
     // Statics are initialised before the measurement.
     path(&corpus.requests);
@@ -56,7 +56,7 @@ pub fn work() -> bool {
     }
 }
 
-fn of(corpus: &str, traces: u32) -> Corpus {
+fn named_corpus(corpus: &str, traces: u32) -> Corpus {
     if corpus == "agent" { Corpus::agent(traces) } else { Corpus::small(traces) }
 }
 
@@ -69,7 +69,7 @@ fn measured(path: Path, corpus: &Corpus) -> Duration {
 
 /// Spans of a corpus.
 pub fn spans(corpus: &str, traces: u32) -> usize {
-    of(corpus, 1).spans * traces as usize
+    named_corpus(corpus, 1).spans * traces as usize
 }
 
 /// Configures this program to run one path for at least `turn`.

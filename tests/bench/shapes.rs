@@ -207,8 +207,9 @@ fn one_text(answer: &str) -> Vec<Span> {
 
 /// A run with these calls, given by name, arguments and result, and this answer.
 fn one_run(calls: &[(&str, Value, String)], task: &Value, tools: &[&str], answer: &str) -> Vec<Span> {
-    let of = |name: &&str| json!({ "type": "function", "name": name, "parameters": { "type": "object" } });
-    let tools = Value::from(tools.iter().map(of).collect::<Vec<_>>()).to_string();
+    let tool_definition =
+        |name: &&str| json!({ "type": "function", "name": name, "parameters": { "type": "object" } });
+    let tools = Value::from(tools.iter().map(tool_definition).collect::<Vec<_>>()).to_string();
     let mut spans =
         vec![agent_with(1, 0, "finder", task["parts"][0]["content"].as_str().unwrap_or_default())];
     for (i, (name, arguments, result)) in (1..).zip(calls) {
@@ -258,9 +259,9 @@ fn parts(n: u64, part: impl Fn(u64) -> Value) -> Vec<Value> {
 }
 
 /// A root, and further spans, each beneath `parent`.
-fn beneath(n: u64, parent: impl Fn(u64) -> u64, of: impl Fn(u64, u64) -> Span) -> Vec<Span> {
+fn beneath(n: u64, parent: impl Fn(u64) -> u64, make_span: impl Fn(u64, u64) -> Span) -> Vec<Span> {
     let mut spans = vec![agent(1, 0, "finder")];
-    spans.extend((2..=n).map(|i| of(i, parent(i))));
+    spans.extend((2..=n).map(|i| make_span(i, parent(i))));
     spans
 }
 
@@ -274,8 +275,8 @@ fn run(n: u64, failing: bool) -> Vec<Span> {
             (0, true) => chat(i, up, &[user(TASK)], &[answer(i)]),
             (0, false) => {
                 let response = json!({ "type": "tool_call_response", "id": (i - 1).to_string(), "response": found(i - 1) });
-                let told = json!({ "role": "tool", "parts": [response] });
-                chat(i, up, &[user(TASK), told], &[call("look_up", i + 1)])
+                let message = json!({ "role": "tool", "parts": [response] });
+                chat(i, up, &[user(TASK), message], &[call("look_up", i + 1)])
             }
             _ => tool(i, up, "look_up", i, &found(i)),
         },
@@ -333,8 +334,8 @@ fn calls_of_one_message(n: u64) -> Vec<Span> {
 
 fn results_in_one_prompt(n: u64) -> Vec<Span> {
     let asked = json!({ "role": "assistant", "parts": parts(n, |i| call("look_up", i)) });
-    let told = json!({ "role": "tool", "parts": parts(n, result) });
-    vec![agent(1, 0, "finder"), chat(2, 1, &[user(TASK), asked, told], &[answer(1)])]
+    let tool_message = json!({ "role": "tool", "parts": parts(n, result) });
+    vec![agent(1, 0, "finder"), chat(2, 1, &[user(TASK), asked, tool_message], &[answer(1)])]
 }
 
 /// A model is offered as many tools as it announces and claims to have called.
@@ -433,8 +434,8 @@ fn turns_of_one_prompt(n: u64) -> Vec<Span> {
 
 /// A tool with as many parameters, all given in a call.
 fn schema_of_one_tool(n: u64) -> Vec<Span> {
-    let members = |of: &dyn Fn(u64) -> Value| -> Value {
-        Value::Object((0..n).map(|i| (format!("p{i}"), of(i))).collect())
+    let members = |value: &dyn Fn(u64) -> Value| -> Value {
+        Value::Object((0..n).map(|i| (format!("p{i}"), value(i))).collect())
     };
     let parameters = json!({ "type": "object", "properties": members(&|_| json!({ "type": "integer" })) });
     let definitions =

@@ -104,14 +104,14 @@ impl<'a> Choices<'a> {
         first
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn choose<T: Copy>(&mut self, all: &[T]) -> T {
         all[usize::from(self.byte()) % all.len()]
     }
 
     /// A phrase, or the next bytes as they are.
     fn text(&mut self) -> String {
         if !self.byte().is_multiple_of(8) {
-            return self.of(&WORDS).to_owned();
+            return self.choose(&WORDS).to_owned();
         }
         let (text, rest) = self.0.split_at(self.0.len().min(usize::from(self.byte()) % 64));
         self.0 = rest;
@@ -155,18 +155,18 @@ impl<'a> Choices<'a> {
     fn message(&mut self) -> Value {
         let parts: Vec<Value> = (0..self.byte() % 4)
             .map(|_| match self.byte() % 5 {
-                0 => json!({ "type": "tool_call", "id": self.of(&["c1", "c2", "c3"]), "name": self.of(&WORDS[1..3]), "arguments": self.json(3) }),
-                1 => json!({ "type": "tool_call_response", "id": self.of(&["c1", "c2", "c3"]), "response": self.json(2) }),
+                0 => json!({ "type": "tool_call", "id": self.choose(&["c1", "c2", "c3"]), "name": self.choose(&WORDS[1..3]), "arguments": self.json(3) }),
+                1 => json!({ "type": "tool_call_response", "id": self.choose(&["c1", "c2", "c3"]), "response": self.json(2) }),
                 2 => json!({ "type": "reasoning", "content": self.text() }),
                 3 => self.json(2),
                 _ => json!({ "type": "text", "content": self.text() }),
             })
             .collect();
-        let role = self.of(&["user", "assistant", "tool", "system", "x"]);
+        let role = self.choose(&["user", "assistant", "tool", "system", "x"]);
         match self.byte() % 3 {
             0 => json!({ "role": role, "content": self.text(), "tool_calls": parts }),
             _ => {
-                json!({ "role": role, "parts": parts, "finish_reason": self.of(&["stop", "tool_call", "length"]) })
+                json!({ "role": role, "parts": parts, "finish_reason": self.choose(&["stop", "tool_call", "length"]) })
             }
         }
     }
@@ -175,7 +175,7 @@ impl<'a> Choices<'a> {
         match self.byte() % 6 {
             0 => self.text(),
             1 => self.json(4).to_string(),
-            2 => json!([{ "type": "function", "name": self.of(&WORDS[1..3]), "parameters": self.schema(3) }])
+            2 => json!([{ "type": "function", "name": self.choose(&WORDS[1..3]), "parameters": self.schema(3) }])
                 .to_string(),
             3 => format!("{}{}", self.message(), self.text()),
             _ => json!((0..self.byte() % 6).map(|_| self.message()).collect::<Vec<_>>()).to_string(),
@@ -183,20 +183,20 @@ impl<'a> Choices<'a> {
     }
 
     fn attributes(&mut self) -> Vec<KeyValue> {
-        let (key, value) = self.of(&KINDS);
+        let (key, value) = self.choose(&KINDS);
         let mut attributes = vec![text(key, value.to_owned())];
         if matches!(value, "execute_tool" | "TOOL") && !self.byte().is_multiple_of(4) {
             let arguments = json!({ "q": self.json(1) }).to_string();
-            attributes.push(text("gen_ai.tool.name", self.of(&WORDS[1..3]).to_owned()));
-            attributes.push(text("gen_ai.tool.call.id", self.of(&["c1", "c2", "c3"]).to_owned()));
+            attributes.push(text("gen_ai.tool.name", self.choose(&WORDS[1..3]).to_owned()));
+            attributes.push(text("gen_ai.tool.call.id", self.choose(&["c1", "c2", "c3"]).to_owned()));
             attributes.push(text("gen_ai.tool.call.arguments", arguments));
         }
         for _ in 0..self.byte() % 4 {
-            let key = self.of(&TEXTS);
+            let key = self.choose(&TEXTS);
             attributes.push(text(key, self.text()));
         }
         for _ in 0..self.byte() % 4 {
-            let key = self.of(&CONTENTS);
+            let key = self.choose(&CONTENTS);
             attributes.push(text(key, self.content()));
         }
         attributes
@@ -212,7 +212,7 @@ impl<'a> Choices<'a> {
         };
         let start = u64::from(self.byte() % 32) * 1_000_000;
         let events = (0..self.byte() % 3).map(|_| {
-            let name = self.of(&["exception", "gen_ai.choice", "gen_ai.user.message", "x"]).to_owned();
+            let name = self.choose(&["exception", "gen_ai.choice", "gen_ai.user.message", "x"]).to_owned();
             let attributes = vec![text("exception.message", self.text()), text("content", self.content())];
             Event { time_unix_nano: start, name, attributes, ..Event::default() }
         });
@@ -246,8 +246,8 @@ pub fn request(data: &[u8]) -> ExportTraceServiceRequest {
     let mut choices = Choices(data);
     let mut services = [Vec::new(), Vec::new()];
     for n in 0..=choices.byte() % SPANS {
-        let of = usize::from(choices.byte() % 2);
-        services[of].push(choices.span(n));
+        let service = usize::from(choices.byte() % 2);
+        services[service].push(choices.span(n));
     }
     let resource_spans = services.into_iter().enumerate().map(|(n, spans)| {
         let in_scope = spans.len().max(1).div_ceil(1 + usize::from(choices.byte() % 4));

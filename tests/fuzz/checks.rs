@@ -20,7 +20,7 @@ use verdict_eval::{Evaluator, JudgeResults};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
 use verdict_otlp::trace::{ClosedTrace, Span};
-use verdict_otlp::write::{Item, requests, strip_attributes};
+use verdict_otlp::write::{TelemetryItem, requests, strip_attributes};
 use verdict_otlp::{Interner, Signal, json, logs, metrics, split};
 
 #[path = "agent_runs.rs"]
@@ -35,10 +35,10 @@ pub fn wire_split(data: &[u8]) {
     let interner = Interner::default();
     let Ok(first) = split(data, "verdict.", &interner) else { return };
     for group in &first.groups {
-        let items: Vec<Item<'_>> = group
+        let items: Vec<TelemetryItem<'_>> = group
             .spans
             .iter()
-            .map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
+            .map(|span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
             .collect();
         let written: Vec<u8> = requests(&items, 4096).iter().flat_map(|piece| piece.bytes.to_vec()).collect();
         let again = split(&written, "verdict.", &interner).expect("a written request is valid");

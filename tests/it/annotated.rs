@@ -83,7 +83,7 @@ fn marked(folder: &Path) -> Vec<Marked> {
 
 fn figures(traces: &[Marked], without: Option<Defect>) -> Benchmark {
     let cases: Vec<TraceMarks> = traces.iter().map(|t| t.case(without)).collect();
-    Benchmark::of(&cases)
+    Benchmark::from_cases(&cases)
 }
 
 #[test]
@@ -112,12 +112,12 @@ fn scripted_faults_are_among_the_failing_spans() {
         .unwrap();
         let evaluated = judged(&file, &config);
         let trace = &evaluated.trace.trace;
-        let own = |i: &usize| {
-            let verdict = evaluated.trace.verdicts.of.get(*i).copied().flatten();
+        let fails_itself = |i: &usize| {
+            let verdict = evaluated.trace.verdicts.by_span.get(*i).copied().flatten();
             let by_itself = matches!(verdict, Some(Verdict::Fail(cause)) if cause.as_str() != "children");
             by_itself && trace.tree.parent(*i).is_some()
         };
-        let failed: Vec<usize> = (0..trace.tree.len()).filter(own).collect();
+        let failed: Vec<usize> = (0..trace.tree.len()).filter(fails_itself).collect();
         // Steps are spans in order of time, the root aside.
         let step = usize::try_from(gold["critical_failure_step"].as_u64().unwrap()).unwrap();
         let mut steps: Vec<usize> =

@@ -61,14 +61,14 @@ fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
         let mut spans = vec![span(&trace, &id(0), "", [0, 4 * steps + 1], "AGENT", &asked)];
         for step in 0..steps {
             let (model, tool) = (id(2 * step + 1), id(2 * step + 2));
-            let said = format!("Step {step}: item {step} of shelf {run} comes next.");
+            let output_text = format!("Step {step}: item {step} of shelf {run} comes next.");
             let arguments = format!(r#"{{"shelf":{run},"item":{step}}}"#);
             let found = format!("Shelf {run}, item {step}: a box of {} screws.", 7 * step + run);
             let of_model = [
                 ("llm.input_messages.0.message.role", "user"),
                 ("llm.input_messages.0.message.content", task.as_str()),
                 ("llm.output_messages.0.message.role", "assistant"),
-                ("llm.output_messages.0.message.content", said.as_str()),
+                ("llm.output_messages.0.message.content", output_text.as_str()),
                 ("llm.output_messages.0.message.tool_calls.0.tool_call.function.name", "look"),
                 (
                     "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments",
@@ -92,8 +92,8 @@ fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
         }
         let traces = object!({ "resourceSpans": [{ "scopeSpans": [{ "scope": {}, "spans": spans }] }] });
         std::fs::write(folder.join(format!("traces/{trace}.json")), traces.to_string()).unwrap();
-        let own = gold.iter().filter(|(span, _)| span.starts_with(&id(0)[..8]));
-        write_gold(&folder.join(format!("gold/{trace}.json")), &trace, own);
+        let trace_gold = gold.iter().filter(|(span, _)| span.starts_with(&id(0)[..8]));
+        write_gold(&folder.join(format!("gold/{trace}.json")), &trace, trace_gold);
     }
     gold
 }
@@ -240,8 +240,8 @@ fn run(folder: &Path, endpoint: &str, config: &str, more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn figure(told: &Value, which: &str, share: &str) -> f64 {
-    told[which][share].as_f64().unwrap_or_else(|| panic!("{which}.{share}: {told}"))
+fn figure(report: &Value, which: &str, share: &str) -> f64 {
+    report[which][share].as_f64().unwrap_or_else(|| panic!("{which}.{share}: {report}"))
 }
 
 #[test]
@@ -254,12 +254,12 @@ fn judge_that_answers_by_the_annotations_fills_the_tables_with_ones() {
         let proved = Arc::new(Mutex::new(BTreeSet::new()));
         let endpoint = by_annotations(gold.clone(), Arc::clone(&proved));
         for placement in ["first", "every"] {
-            let told = run(folder.path(), &endpoint, config, &["--placement", placement]);
+            let report = run(folder.path(), &endpoint, config, &["--placement", placement]);
             assert_eq!(proved.lock().unwrap().len(), errors, "{config}");
             for which in ["location", "joint"] {
-                assert_eq!(figure(&told, which, "f1"), 1.0, "{config}, {placement}: {told}");
+                assert_eq!(figure(&report, which, "f1"), 1.0, "{config}, {placement}: {report}");
             }
-            assert_eq!(told["category_f1_weighted"], 1.0, "{config}, {placement}: {told}");
+            assert_eq!(report["category_f1_weighted"], 1.0, "{config}, {placement}: {report}");
         }
     }
 }
@@ -271,7 +271,7 @@ fn judge_that_answers_noise_is_at_chance() {
     let calls = 4 * 15 * 2;
     let endpoint = model::serve_requests(|form, asked| {
         let page = asked["messages"][1]["content"].as_str().unwrap();
-        let noise = |what: &str| hash(&format!("{what} {form} {page}")) >> 20;
+        let noise = |salt: &str| hash(&format!("{salt} {form} {page}")) >> 20;
         if form == "failure_category" {
             let schema = &asked["response_format"]["json_schema"]["schema"];
             let names = schema["properties"]["category"]["enum"].as_array().unwrap();
@@ -285,14 +285,14 @@ fn judge_that_answers_noise_is_at_chance() {
             spans.into_iter().map(|id| (id, "noise".to_owned(), "medium".to_owned())).collect();
         grade(asked, if fails { &errors } else { &[] })
     });
-    let told = run(folder.path(), &endpoint, "trail-001.yaml", &["--placement", "every"]);
-    let predicted = figure(&told, "location", "predicted");
-    assert!(predicted > 25.0, "{told}");
+    let report = run(folder.path(), &endpoint, "trail-001.yaml", &["--placement", "every"]);
+    let predicted = figure(&report, "location", "predicted");
+    assert!(predicted > 25.0, "{report}");
     // Of the predicted spans as many are annotated as of all calls; of the pairs one in twenty of these.
     let base = gold.len() as f64 / f64::from(calls);
-    let precision = figure(&told, "location", "precision");
-    assert!((precision - base).abs() < 0.15, "{precision} against {base}: {told}");
-    assert!(figure(&told, "joint", "precision") < base / ALL as f64 + 0.06, "{told}");
+    let precision = figure(&report, "location", "precision");
+    assert!((precision - base).abs() < 0.15, "{precision} against {base}: {report}");
+    assert!(figure(&report, "joint", "precision") < base / ALL as f64 + 0.06, "{report}");
 }
 
 /// Some annotated traces of the benchmark, if they are unpacked.
@@ -333,11 +333,11 @@ fn judge_that_answers_by_the_benchmarks_annotations_is_right_wherever_it_can_pro
         };
         let proved = Arc::new(Mutex::new(BTreeSet::new()));
         let endpoint = by_annotations(gold, Arc::clone(&proved));
-        let told = run(folder.path(), &endpoint, "trail-000.yaml", &["--placement", "every"]);
+        let report = run(folder.path(), &endpoint, "trail-000.yaml", &["--placement", "every"]);
         let proved = proved.lock().unwrap().len();
-        println!("{part}: {proved} proved; {} {}", told["location"], told["joint"]);
-        assert_eq!(figure(&told, "joint", "precision"), 1.0, "{part}: {told}");
-        assert_eq!(told["joint"]["hits"].as_u64(), Some(proved as u64), "{part}: {told}");
-        assert!(figure(&told, "joint", "recall") > 0.8, "{part}: {told}");
+        println!("{part}: {proved} proved; {} {}", report["location"], report["joint"]);
+        assert_eq!(figure(&report, "joint", "precision"), 1.0, "{part}: {report}");
+        assert_eq!(report["joint"]["hits"].as_u64(), Some(proved as u64), "{part}: {report}");
+        assert!(figure(&report, "joint", "recall") > 0.8, "{part}: {report}");
     }
 }

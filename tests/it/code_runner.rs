@@ -92,7 +92,7 @@ fn measured(folder: &Path, runner: &Example, code: &str, expected: &'static str)
     spans.iter().flat_map(|span| span["measurements"].as_array().unwrap().clone()).collect()
 }
 
-fn of<'a>(measured: &'a [Value], metric: &str) -> &'a Value {
+fn measurement<'a>(measured: &'a [Value], metric: &str) -> &'a Value {
     measured.iter().find(|m| m["metric"] == metric).unwrap_or_else(|| panic!("{metric}: {measured:#?}"))
 }
 
@@ -101,20 +101,20 @@ fn without_docker_nothing_is_run_and_nothing_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
-    let Some(runner) = Example::of(RUNNER, &[], Some(&empty.display().to_string())) else { return };
+    let Some(runner) = Example::spawn(RUNNER, &[], Some(&empty.display().to_string())) else { return };
     let all = measured(folder.path(), &runner, "print(836)", "836\n");
-    let code = of(&all, "answer.code_runs");
+    let code = measurement(&all, "answer.code_runs");
     assert_eq!(
         (&code["result"], &code["reason"]),
         (&json!("unmeasured"), &json!("not_applicable")),
         "{code:#}"
     );
     // The judge knows that its program was not run, and cannot decide.
-    let checklist = of(&all, "checklist.verdict");
+    let checklist = measurement(&all, "checklist.verdict");
     assert_eq!(checklist["result"], "unmeasured", "{checklist:#}");
-    let said = "error: it was not run: Docker is not installed where the runner is.";
+    let message = "error: it was not run: Docker is not installed where the runner is.";
     assert_eq!(
-        of(&measured(folder.path(), &runner, "print(836)", said), "checklist.verdict")["label"],
+        measurement(&measured(folder.path(), &runner, "print(836)", message), "checklist.verdict")["label"],
         "yes"
     );
 }
@@ -123,12 +123,13 @@ fn without_docker_nothing_is_run_and_nothing_is_measured() {
 fn programs_run_in_a_container_without_network() {
     let folder = tempfile::tempdir().unwrap();
     let path = fake_docker(folder.path());
-    let Some(runner) = Example::of(RUNNER, &["--image", "python:test", "--seconds", "5"], Some(&path)) else {
+    let Some(runner) = Example::spawn(RUNNER, &["--image", "python:test", "--seconds", "5"], Some(&path))
+    else {
         return;
     };
     let all = measured(folder.path(), &runner, "print(5642 - 4806)", "\n836\n");
-    assert_eq!(of(&all, "answer.code_runs")["label"], "runs");
-    let checklist = of(&all, "checklist.verdict");
+    assert_eq!(measurement(&all, "answer.code_runs")["label"], "runs");
+    let checklist = measurement(&all, "checklist.verdict");
     assert_eq!(checklist["label"], "yes", "{checklist:#}");
     assert!(
         checklist["details"]["checklist.items"].as_str().unwrap().contains("\"run_code\""),
@@ -148,12 +149,12 @@ fn programs_run_in_a_container_without_network() {
     }
     // An error is a finding at the model call that wrote the code.
     let all = measured(folder.path(), &runner, "raise ValueError('no')", "never");
-    let code = of(&all, "answer.code_runs");
+    let code = measurement(&all, "answer.code_runs");
     assert_eq!((&code["label"], &code["result"]), (&json!("fails"), &json!("fail")), "{code:#}");
     assert!(code["findings"][0]["rationale"].as_str().unwrap().contains("ValueError: no"), "{code:#}");
     // A program that does not end is stopped together with its container.
     let all = measured(folder.path(), &runner, "sleep()", "never");
-    assert_eq!(of(&all, "answer.code_runs")["label"], "fails");
+    assert_eq!(measurement(&all, "answer.code_runs")["label"], "fails");
     let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
     assert!(calls.lines().any(|call| call.starts_with("kill verdict-run-")), "{calls}");
 }

@@ -98,9 +98,9 @@ pub async fn serve(store: &Destination) -> String {
 fn relocated(text: &str, ports: &[&str], file: &Path) -> u16 {
     let (mut text, grpc) = (text.to_owned(), free_port());
     for port in ports {
-        let own = format!("0.0.0.0:{port}");
-        assert_eq!(text.matches(&own).count(), 1, "{own} in\n{text}");
-        text = text.replace(&own, &address(if *port == "4317" { grpc } else { free_port() }));
+        let endpoint = format!("0.0.0.0:{port}");
+        assert_eq!(text.matches(&endpoint).count(), 1, "{endpoint} in\n{text}");
+        text = text.replace(&endpoint, &address(if *port == "4317" { grpc } else { free_port() }));
     }
     assert!(!text.contains("0.0.0.0"), "{text}");
     std::fs::write(file, text).unwrap();
@@ -201,7 +201,7 @@ pub struct Stored {
 
 impl Stored {
     /// What is in `store`; a span that came twice came unchanged.
-    fn of(store: &Destination) -> Stored {
+    fn from_destination(store: &Destination) -> Stored {
         let mut stored = Stored { spans: BTreeMap::new(), events: BTreeSet::new() };
         for span in store.spans() {
             let id = (span.trace_id.clone(), span.span_id.clone());
@@ -231,10 +231,10 @@ impl Stored {
         send(process.client(), requests).await;
         let runs = requests.iter().filter(|offer| offer.signal == Signal::Traces).count();
         let verdicts = |store: &Destination| {
-            Stored::of(store).events.iter().filter(|(.., metric, _)| metric == "trace").count()
+            Stored::from_destination(store).events.iter().filter(|(.., metric, _)| metric == "trace").count()
         };
         process.until("a verdict of every run", |store| verdicts(store) >= runs).await;
-        Stored::of(&Box::pin(process.stop()).await)
+        Stored::from_destination(&Box::pin(process.stop()).await)
     }
 
     /// The traces whose root has this result.
@@ -253,12 +253,12 @@ impl Stored {
 /// Waits until `store` has as much as `expected`, and compares.
 pub async fn assert_stored(store: &Destination, expected: &Stored) {
     let missing = || {
-        let stored = Stored::of(store);
+        let stored = Stored::from_destination(store);
         expected.spans.len().saturating_sub(stored.spans.len())
             + expected.events.len().saturating_sub(stored.events.len())
     };
     until_none_is_missing("spans and events in the store", missing).await;
-    let stored = Stored::of(store);
+    let stored = Stored::from_destination(store);
     for (id, span) in &expected.spans {
         assert_eq!(stored.spans.get(id), Some(span));
     }
@@ -321,10 +321,10 @@ async fn balances(configuration: &str, requests: &[Offer]) {
     let names = ["REPLICA_1", "REPLICA_2", "REPLICA_3"];
     let before = collector(configuration, names.into_iter().zip(addresses.iter().map(|a| &**a))).await;
     send(before.client().await, requests).await;
-    let all = || stores.iter().map(Stored::of).collect::<Vec<_>>();
+    let all = || stores.iter().map(Stored::from_destination).collect::<Vec<_>>();
     let missing = || {
         let (spans, events) =
-            all().iter().fold((0, 0), |(s, e), of| (s + of.spans.len(), e + of.events.len()));
+            all().iter().fold((0, 0), |(s, e), stored| (s + stored.spans.len(), e + stored.events.len()));
         expected.spans.len().saturating_sub(spans) + expected.events.len().saturating_sub(events)
     };
     until_none_is_missing("spans and events in the stores", missing).await;
@@ -351,16 +351,16 @@ async fn tail_sampling_behind_keeps_what_failed() {
     let behind = collector("tail-sampling.yaml", [("STORE", &*serve(&store).await)]).await;
     let before = verdict("verdict.yaml", &behind.address(), []).await;
     send(before.client().await, &requests()).await;
-    until("all events", || Stored::of(&store).events.len() >= expected.events.len()).await;
-    until("all failed traces", || Stored::of(&store).traces("fail") == failed).await;
+    until("all events", || Stored::from_destination(&store).events.len() >= expected.events.len()).await;
+    until("all failed traces", || Stored::from_destination(&store).traces("fail") == failed).await;
     // A decision about the others was due by now: it is made at the same interval.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let stored = Stored::of(&store);
+    let stored = Stored::from_destination(&store);
     assert_eq!(stored.events, expected.events);
-    let kept: BTreeSet<&Vec<u8>> = stored.spans.keys().map(|(trace, _)| trace).collect();
-    assert!(kept.len() < failed.len() + passed.len(), "every trace was kept");
+    let kept_ids: BTreeSet<&Vec<u8>> = stored.spans.keys().map(|(trace, _)| trace).collect();
+    assert!(kept_ids.len() < failed.len() + passed.len(), "every trace was kept");
     // A trace is kept as a whole.
-    for (id, span) in expected.spans.iter().filter(|((trace, _), _)| kept.contains(trace)) {
+    for (id, span) in expected.spans.iter().filter(|((trace, _), _)| kept_ids.contains(trace)) {
         assert_eq!(stored.spans.get(id), Some(span));
     }
 }

@@ -91,10 +91,10 @@ fn runs_are_independent_and_their_spread_is_printed() {
     assert_eq!((&holistic["places"], &holistic["ratings"]), (&json!(2), &json!(8)), "{printed}");
     // Four of eight say 4 and four say 5, whichever trace they are about: no agreement beyond chance.
     assert!(holistic["alpha_ordinal"].as_f64().is_some_and(|alpha| alpha < 0.2), "{printed}");
-    let alike = holistic["rationale_similarity_lexical"].as_f64().unwrap();
+    let similarity = holistic["rationale_similarity_lexical"].as_f64().unwrap();
     // Of four words three are in all eight rationales (rarity 1) and one in one alone: ln(9/2) + 1.
     let number = 4.5f64.ln() + 1.0;
-    assert!((alike - 3.0 / (3.0 + number * number)).abs() < 1e-9, "{printed}");
+    assert!((similarity - 3.0 / (3.0 + number * number)).abs() < 1e-9, "{printed}");
     assert!(printed["metrics"]["plan.format"].is_null(), "what rules answer is left out: {printed}");
     let table = run(&["consistency", &traces, "--runs", "2", "--config", &config]);
     let (table, warned) = (String::from_utf8_lossy(&table.stdout), String::from_utf8_lossy(&table.stderr));
@@ -128,21 +128,24 @@ fn an_embedding_endpoint_compares_rationales_by_their_meaning() {
     let warned = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !warned.contains("temperature"), "{warned}");
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let own = &printed["metrics"]["completeness"];
-    let alike = own["rationale_similarity_embedding"].as_f64().unwrap();
-    assert!((alike - 1.0 / 3.0).abs() < 1e-9, "{printed}");
-    assert!(own["rationale_similarity_lexical"].as_f64().is_some_and(|lexical| lexical > alike), "{printed}");
+    let completeness = &printed["metrics"]["completeness"];
+    let similarity = completeness["rationale_similarity_embedding"].as_f64().unwrap();
+    assert!((similarity - 1.0 / 3.0).abs() < 1e-9, "{printed}");
+    assert!(
+        completeness["rationale_similarity_lexical"].as_f64().is_some_and(|lexical| lexical > similarity),
+        "{printed}"
+    );
     assert_eq!(printed["likeness"], "by embeddings of judge 'meaning'");
     let second = json!({ "endpoint": "http://127.0.0.1:9/v1", "model": "e", "dialect": "embeddings" });
     let two = config(json!({ "second": second }));
-    for (more, why) in [
+    for (more, expected) in [
         (vec![], "choose one with --embeddings"),
         (vec!["--embeddings", "main"], "is not of dialect"),
         (vec!["--embeddings", "absent"], "'absent' is not defined"),
     ] {
         let output = run(&[&["consistency", &trace, "--config", &two][..], &more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{more:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{more:?}");
     }
 }
 
@@ -165,11 +168,11 @@ fn eval_and_consistency_report_the_same_fault_alike() {
     let judges = "judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m } }";
     let tasks = "path: { enabled: true, tasks: [absent.yaml] }";
     let config = file("c.yaml", format!("verdict: {{ metrics: {{ judges: [main], {tasks} }} }}\n{judges}"));
-    let said = ["eval", "consistency"].map(|command| {
+    let errors = ["eval", "consistency"].map(|command| {
         let output = run(&[command, &input, "--config", &config]);
         assert_eq!(output.status.code(), Some(2), "{command}");
         String::from_utf8(output.stderr).unwrap()
     });
-    assert_eq!(said[0], said[1]);
-    assert!(said[0].contains("verdict.metrics.path.tasks: "), "{}", said[0]);
+    assert_eq!(errors[0], errors[1]);
+    assert!(errors[0].contains("verdict.metrics.path.tasks: "), "{}", errors[0]);
 }

@@ -12,7 +12,7 @@ use regex::Regex;
 use reqwest::Url;
 use serde_json::Value;
 use verdict_client::Tls;
-use verdict_telemetry::declared::{ALL, Kind};
+use verdict_telemetry::declared::{ALL, MetricKind};
 
 use crate::model;
 use crate::scrape::{http, span};
@@ -69,15 +69,15 @@ fn every_alert_has_a_case_in_which_it_fires() {
     let read =
         |path: PathBuf| -> Value { serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() };
     let cases = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/alerts.test.yaml"));
-    let of = |value: &Value, key: &str| value[key].as_array().unwrap().clone();
-    let fired: BTreeSet<String> = of(&cases, "tests")
+    let array = |value: &Value, key: &str| value[key].as_array().unwrap().clone();
+    let fired: BTreeSet<String> = array(&cases, "tests")
         .iter()
         .flat_map(|test| test["alert_rule_test"].as_array().cloned().unwrap_or_default())
-        .filter(|case| !of(case, "exp_alerts").is_empty())
+        .filter(|case| !array(case, "exp_alerts").is_empty())
         .map(|case| case["alertname"].as_str().unwrap().to_owned())
         .collect();
     let rules = read(deploy("prometheus/alerts.yaml"));
-    let alerts = of(&rules, "groups").into_iter().flat_map(|group| of(&group, "rules"));
+    let alerts = array(&rules, "groups").into_iter().flat_map(|group| array(&group, "rules"));
     let alerts: BTreeSet<String> =
         alerts.filter_map(|rule| Some(rule["alert"].as_str()?.to_owned())).collect();
     assert_eq!(alerts, fired);
@@ -94,7 +94,7 @@ fn exposed() -> BTreeMap<String, BTreeSet<&'static str>> {
     for metric in ALL {
         let labels: BTreeSet<&str> = metric.labels.iter().copied().collect();
         let name = metric.exposed();
-        if metric.kind == Kind::Histogram {
+        if metric.kind == MetricKind::Histogram {
             let buckets = labels.iter().copied().chain(["le"]).collect();
             all.insert(format!("{name}_bucket"), buckets);
             all.insert(format!("{name}_sum"), labels.clone());
@@ -145,8 +145,8 @@ fn queries_name_metrics_and_labels_that_exist() {
             let labels = exposed.get(&found[1]).unwrap_or_else(|| panic!("{place}: no metric {}", &found[1]));
             let selected = found.get(2).map_or("", |labels| labels.as_str());
             for label in LABEL.captures_iter(selected) {
-                let known = labels.contains(&label[1]) || &label[1] == "instance";
-                assert!(known, "{place}: {} has no label {}", &found[1], &label[1]);
+                let is_known = labels.contains(&label[1]) || &label[1] == "instance";
+                assert!(is_known, "{place}: {} has no label {}", &found[1], &label[1]);
             }
         }
         assert!(named, "{place}: names no metric: {expr}");
@@ -162,11 +162,12 @@ fn groups_legends_and_variables_name_labels_that_exist() {
         LazyLock::new(|| Regex::new(r"^label_values\((\w+)(?:\{.*\})?, (\w+)\)$").unwrap());
     let exposed = exposed();
     let check = |place: &str, expr: &str, label: &str| {
-        let own = |found: regex::Match<'_>| exposed.get(found.as_str()).is_some_and(|l| l.contains(label));
+        let has_label =
+            |found: regex::Match<'_>| exposed.get(found.as_str()).is_some_and(|l| l.contains(label));
         // Of a recorded series nothing is declared.
         let recorded = expr.contains(":otel_verdict_");
-        let known = recorded || label == "instance" || NAME.find_iter(expr).any(own);
-        assert!(known, "{place}: no metric of {expr} has the label {label}");
+        let is_known = recorded || label == "instance" || NAME.find_iter(expr).any(has_label);
+        assert!(is_known, "{place}: no metric of {expr} has the label {label}");
     };
     for Query { place, expr } in dashboards().into_iter().chain(rules()) {
         for group in BY.captures_iter(&expr) {

@@ -202,8 +202,8 @@ fn commands_shown_exist() {
                 false => stdout(&["help", words[0]]),
             };
             for flag in words.iter().filter(|word| word.starts_with('-') && **word != "-") {
-                let known = help.split([' ', ',', '\n']).any(|word| word == *flag);
-                assert!(known, "{place}: {flag} is not an option of otel-verdict {}", words[0]);
+                let is_known = help.split([' ', ',', '\n']).any(|word| word == *flag);
+                assert!(is_known, "{place}: {flag} is not an option of otel-verdict {}", words[0]);
             }
         }
     }
@@ -212,8 +212,8 @@ fn commands_shown_exist() {
 
 /// The anchor of a heading on GitHub and in mdBook.
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim_start_matches('#').trim().to_lowercase();
-    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
+    let title = heading.trim_start_matches('#').trim().to_lowercase();
+    title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
 }
 
 #[test]

@@ -32,11 +32,11 @@ pub fn text(key: &str, value: &str) -> KeyValue {
 
 pub fn span(trace: u64, id: u8, parent: u8, name: &str, attributes: Vec<KeyValue>) -> Span {
     // No byte is zero, so that every id is valid.
-    let own = |id: u8| trace.to_be_bytes().map(|b| b ^ 0xa5 ^ id).to_vec();
+    let id_bytes = |id: u8| trace.to_be_bytes().map(|b| b ^ 0xa5 ^ id).to_vec();
     Span {
         trace_id: [[7; 8].to_vec(), trace.wrapping_add(1).to_be_bytes().to_vec()].concat(),
-        span_id: own(id),
-        parent_span_id: if parent == 0 { Vec::new() } else { own(parent) },
+        span_id: id_bytes(id),
+        parent_span_id: if parent == 0 { Vec::new() } else { id_bytes(parent) },
         name: name.into(),
         start_time_unix_nano: 1_000 + u64::from(id),
         end_time_unix_nano: 2_000 + u64::from(id),
@@ -819,9 +819,9 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
     // All metrics are disabled, so that a second evaluation would measure nothing.
     let family = |name: &'static str| name.split('.').next().unwrap_or(name);
     let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
-    let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
+    let disabled: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
     let back = exporters(&format!("127.0.0.1:{}", destination.serve().await));
-    let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", off.join(", "));
+    let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", disabled.join(", "));
     let process = Process::start(&storage(folder.path(), &back)).await;
     wait_for_spans(&destination, 3).await;
     // The optional destination is still unreachable, so that it takes all the time.

@@ -41,11 +41,11 @@ fn attributes(output: &Output) -> Vec<BTreeMap<String, Value>> {
     let spans = scopes.flat_map(|scope| list(&scope, "spans"));
     let value =
         |value: &Value| value.as_object().and_then(|v| v.values().next()).cloned().unwrap_or_default();
-    let of = |span: Value| {
-        let own = list(&span, "attributes").into_iter();
-        own.map(|a| (a["key"].as_str().unwrap().to_owned(), value(&a["value"]))).collect()
+    let read_attributes = |span: Value| {
+        let pairs = list(&span, "attributes").into_iter();
+        pairs.map(|a| (a["key"].as_str().unwrap().to_owned(), value(&a["value"]))).collect()
     };
-    spans.map(of).collect()
+    spans.map(read_attributes).collect()
 }
 
 /// The values of an attribute, of all spans that have it.
@@ -113,9 +113,9 @@ async fn received(server: &MockServer) -> Vec<Request> {
 
 #[tokio::test]
 async fn an_evaluator_measures_propagates_and_is_reported() {
-    let told =
+    let reply =
         json!({ "rationale": "too curt", "score": 1.5, "usage": { "input_tokens": 10, "output_tokens": 2 } });
-    let server = server(Scores(told)).await;
+    let server = server(Scores(reply)).await;
     let key = ", api_key: '${env:TOKEN}'";
     let setup = Setup::new(&format!("{}/tone?v=1", server.uri()), ", subject: trace", key, "");
     let report = setup.folder.path().join("report.json").display().to_string();
@@ -325,9 +325,9 @@ fn wrong_configurations_name_the_key() {
     ] {
         std::fs::write(&file, format!("verdict: {{ {verdict} }}\n{judges}\n")).unwrap();
         let output = run(&["validate", "-c", file.to_str().unwrap()]);
-        let told = text(&output.stdout) + &text(&output.stderr);
-        assert!(output.status.code() == Some(2) || output.status.code() == Some(1), "{told}");
-        assert!(told.contains(expected), "{expected}: {told}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.code() == Some(2) || output.status.code() == Some(1), "{printed}");
+        assert!(printed.contains(expected), "{expected}: {printed}");
     }
     let valid =
         "evaluators: { style.tone: { judges: [tone] } }, ask: { when_by_metric: { style.tone: failing } }";
@@ -339,22 +339,22 @@ fn wrong_configurations_name_the_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_counts_evaluators_and_a_reload_adds_one() {
     let server = server(ResponseTemplate::new(200).set_body_json(json!({ "score": 4 }))).await;
-    let of = |metrics: &[&str]| {
-        let own: Vec<String> =
+    let config_with = |metrics: &[&str]| {
+        let evaluators: Vec<String> =
             metrics.iter().map(|name| format!("{name}: {{ judges: [tone], subject: trace }}")).collect();
         format!(
             "verdict: {{ close: {{ quiet: 50ms }}, evaluators: {{ {} }} }}\n\
              judges: {{ tone: {{ endpoint: '{}', dialect: evaluator, model: t }} }}",
-            own.join(", "),
+            evaluators.join(", "),
             server.uri()
         )
     };
-    let process = Process::start(&of(&["style.tone"])).await;
+    let process = Process::start(&config_with(&["style.tone"])).await;
     let mut client = process.client();
     client.spans(call(1)).await;
     process.until("the first trace", |destination| destination.spans().len() == 1).await;
     let mut new = process.service.config();
-    let added = crate::support::config(1, &of(&["style.tone", "style.wit"]));
+    let added = crate::support::config(1, &config_with(&["style.tone", "style.wit"]));
     new.verdict.evaluation.evaluators = added.verdict.evaluation.evaluators;
     process.service.reload(&new).unwrap();
     client.spans(call(2)).await;
@@ -373,11 +373,11 @@ pub struct Example(Child, pub String);
 impl Example {
     /// `None` where there is no Python.
     fn start() -> Option<Example> {
-        Example::of("examples/remote_evaluator/evaluator.py", &[], None)
+        Example::spawn("examples/remote_evaluator/evaluator.py", &[], None)
     }
 
     /// The program, which finds others in `path`.
-    pub fn of(program: &str, more: &[&str], path: Option<&str>) -> Option<Example> {
+    pub fn spawn(program: &str, more: &[&str], path: Option<&str>) -> Option<Example> {
         // What is on the path may be a script that needs the path.
         let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
         let Some(python) = python.ok().filter(|output| output.status.success()) else {

@@ -171,9 +171,9 @@ fn every_finding_names_an_expectation_and_quotes_its_span() {
                 }
                 for finding in &measured.findings {
                     *seen.entry(m.metric).or_default() += 1;
-                    if let Some(what) = complaint(&judged.trace, m, finding) {
+                    if let Some(problem) = complaint(&judged.trace, m, finding) {
                         let Finding { rationale, quote, .. } = finding;
-                        complaints.push(format!("{name}: {}: {what}: {rationale} | {quote}", m.metric));
+                        complaints.push(format!("{name}: {}: {problem}: {rationale} | {quote}", m.metric));
                     }
                 }
             }

@@ -71,11 +71,11 @@ impl Metric for Politeness {
             [first] => ask("second", format!("round 2, after {:?}", polite(first))),
             [.., last] => match polite(last) {
                 Ok(polite) => score(context, &POLITENESS, f64::from(u8::from(polite))),
-                Err(why) => MetricProgress::Done(vec![Measurement::new(
+                Err(reason) => MetricProgress::Done(vec![Measurement::new(
                     context.at,
                     POLITENESS.name,
                     "test/1",
-                    Err(why),
+                    Err(reason),
                 )]),
             },
         }
@@ -157,7 +157,7 @@ async fn custom_metrics_and_their_judge_stay_registered_after_a_reload() {
 #[tokio::test(flavor = "multi_thread")]
 async fn recordings_are_evaluated_with_custom_metrics_and_their_judge_in_async_code() {
     let provider = Arc::new(InProcess::default());
-    let mut evaluation = Evaluation::with(&config(1, ""), &extensions(&provider), 0).unwrap();
+    let mut evaluation = Evaluation::with_extensions(&config(1, ""), &extensions(&provider), 0).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: call(1).encode_to_vec().into() }).unwrap();
     let evaluating = async move {
         let mut results = Vec::new();
@@ -255,28 +255,28 @@ const CUSTOM: &str = "exporters: { custom/own: { signals: [traces], retry_on_fai
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_reload() {
     let folder = tempfile::tempdir().unwrap();
-    let own = Arc::new(ScriptedDestination::default());
+    let destination = Arc::new(ScriptedDestination::default());
     let text = format!("{CUSTOM}\nstorage: {{ directory: {:?} }}", folder.path());
     let extensions = || Extensions {
-        exporters: [("custom/own".to_owned(), Arc::clone(&own) as _)].into(),
+        exporters: [("custom/own".to_owned(), Arc::clone(&destination) as _)].into(),
         ..Extensions::default()
     };
     let process = Process::start_with(&text, extensions()).await;
     process.client().spans(call(1)).await;
-    process.until("the retried request", |_| own.count() == 2).await;
+    process.until("the retried request", |_| destination.count() == 2).await;
     {
-        let requests = own.requests.lock().unwrap();
+        let requests = destination.requests.lock().unwrap();
         assert_eq!(requests[0], requests[1], "the same request is sent again");
         let text = verdict_otlp::json::encode(Signal::Traces, &requests[1]).unwrap();
         assert!(String::from_utf8(text).unwrap().contains("verdict."), "annotated");
     }
 
-    own.rejecting.store(true, Ordering::Relaxed);
+    destination.rejecting.store(true, Ordering::Relaxed);
     let mut new = process.service.config();
     new.verdict.evaluation.log_unmeasured = true;
     process.service.reload(&new).unwrap();
     process.client().spans(call(2)).await;
-    process.until("the rejected request", |_| own.count() == 3).await;
+    process.until("the rejected request", |_| destination.count() == 3).await;
     process.stop().await;
     let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     let letters = files.filter(|name| name.to_string_lossy().contains("dead")).count();
@@ -284,7 +284,7 @@ async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_relo
 
     let again = Process::start_with(&text, extensions()).await;
     again.stop().await;
-    assert_eq!(own.count(), 3, "the journal does not retain what was delivered or dead-lettered");
+    assert_eq!(destination.count(), 3, "the journal does not retain what was delivered or dead-lettered");
 }
 
 #[tokio::test]

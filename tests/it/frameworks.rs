@@ -209,8 +209,8 @@ impl Score {
         }
     }
 
-    fn share((n, of): (usize, usize)) -> f64 {
-        if of == 0 { 1.0 } else { n as f64 / of as f64 }
+    fn share((n, total): (usize, usize)) -> f64 {
+        if total == 0 { 1.0 } else { n as f64 / total as f64 }
     }
 
     /// The bars of the project's acceptance.
@@ -230,8 +230,9 @@ impl Score {
 
 fn explain(span: &Out) -> String {
     let metrics = span.get("verdict.failed_metrics");
-    let why = metrics.split(',').map(|m| span.get(&format!("verdict.{m}.explanation"))).collect::<Vec<_>>();
-    format!("[{metrics}] {}", why.join(" | "))
+    let explanations =
+        metrics.split(',').map(|m| span.get(&format!("verdict.{m}.explanation"))).collect::<Vec<_>>();
+    format!("[{metrics}] {}", explanations.join(" | "))
 }
 
 fn relatives<'s>(spans: &'s Spans, id: &str) -> impl Iterator<Item = &'s Out> {

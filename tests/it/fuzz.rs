@@ -44,7 +44,7 @@ fn mutated(rng: &mut Rng, seeds: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
         let len = input.len();
         let (from, to) = (rng.usize(..=len), rng.usize(..=len));
         let (from, to) = (from.min(to), from.max(to).min(from.min(to) + 64));
-        let put: Vec<u8> = match rng.u8(..8) {
+        let insertion: Vec<u8> = match rng.u8(..8) {
             0 => (0..rng.usize(1..9)).map(|_| rng.u8(..)).collect(),
             1 => NUMBERS[rng.usize(..NUMBERS.len())].to_le_bytes()[..rng.usize(1..5)].to_vec(),
             2 if !words.is_empty() => words[rng.usize(..words.len())].as_bytes().to_vec(),
@@ -64,9 +64,9 @@ fn mutated(rng: &mut Rng, seeds: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
             }
             _ => Vec::new(),
         };
-        let over = if rng.bool() { to.min(from + put.len()) } else { to };
+        let over = if rng.bool() { to.min(from + insertion.len()) } else { to };
         let over = if rng.bool() { from } else { over };
-        input.splice(from..over, put);
+        input.splice(from..over, insertion);
     }
     input.truncate(LARGEST);
     input

@@ -104,17 +104,17 @@ async fn after_a_restart_the_judge_is_not_asked_again_and_late_spans_have_their_
     let path = folder.path().join("journal");
     let telemetry = Telemetry::new();
     let (journal, recovered) = Journal::open(&path, &Storage::default(), 10, &telemetry.journal).unwrap();
-    let mut of: Vec<Vec<Seq>> = Vec::new();
+    let mut verdict_requests: Vec<Vec<Seq>> = Vec::new();
     for &seq in recovered.verdicts.keys() {
         let Some(JournalRecord::Verdict(verdict)) = journal.read(seq).await else { panic!("no verdict") };
-        of.push(verdict.requests);
+        verdict_requests.push(verdict.requests);
     }
     journal.close().await;
     drop(journal);
-    let mut sizes: Vec<usize> = of.iter().map(Vec::len).collect();
+    let mut sizes: Vec<usize> = verdict_requests.iter().map(Vec::len).collect();
     sizes.sort_unstable();
-    let distinct: BTreeSet<Seq> = of.iter().flatten().copied().collect();
-    assert_eq!((sizes, distinct.len()), (vec![1, 1, 2], 4), "{of:?}");
+    let distinct: BTreeSet<Seq> = verdict_requests.iter().flatten().copied().collect();
+    assert_eq!((sizes, distinct.len()), (vec![1, 1, 2], 4), "{verdict_requests:?}");
 
     let process = Process::start(&storage(folder.path(), &judge.config())).await;
     process.until("all spans", |d| d.spans().len() >= 5).await;
@@ -141,16 +141,16 @@ async fn a_cancelled_request_leaves_no_journal_record() {
     // The queue has room for one request; the sender of the other waits, then cancels.
     process.client().logs(request.clone()).await.unwrap();
     let telemetry = Arc::clone(process.service.telemetry());
-    let (held, written) = (&telemetry.receive.held_bytes, &telemetry.journal.written);
-    until("the first request is released", || held.get() == 0).await;
+    let (held_bytes, written) = (&telemetry.receive.held_bytes, &telemetry.journal.written);
+    until("the first request is released", || held_bytes.get() == 0).await;
     let before = written.get();
     let mut other = process.client();
     tokio::select! {
         answer = other.logs(request) => panic!("the second request was answered: {answer:?}"),
-        () = until("the second request is written", || held.get() > 0 && written.get() > before) => {}
+        () = until("the second request is written", || held_bytes.get() > 0 && written.get() > before) => {}
     }
     drop(other);
-    until("the second request is cancelled", || held.get() == 0).await;
+    until("the second request is cancelled", || held_bytes.get() == 0).await;
 
     let destination = Destination::default();
     destination.serve_on(port).await;

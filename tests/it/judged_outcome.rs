@@ -51,7 +51,7 @@ async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> Evaluated {
     let judges = JudgeExtensions::default().provider("own", Arc::clone(judge) as _);
     let extensions = Extensions { judges, ..Extensions::default() };
     let config: Config = load_with(&[file], &extensions).unwrap();
-    let mut evaluation = Evaluation::with(&config, &extensions, 0).unwrap();
+    let mut evaluation = Evaluation::with_extensions(&config, &extensions, 0).unwrap();
     let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/shop.json")).unwrap();
     let body: Bytes = otlp_json::decode(Signal::Traces, &recorded).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
@@ -81,17 +81,17 @@ async fn failing_trace_has_a_root_cause_and_a_score_by_its_judge() {
     let judge = Arc::new(Judge { score: 2, ..Judge::default() });
     let evaluated = evaluated(&judge, &format!("{{ metrics: {{ {METRICS} }} }}")).await;
     assert_eq!(*judge.asked.lock().unwrap(), ["completeness", "outcome"]);
-    let of = |at, key| attribute(&evaluated, at, key);
-    assert_eq!(of(0, "verdict.trace.root_cause").as_deref(), Some("0000000000000003"));
-    assert_eq!(of(0, "verdict.trace.score").as_deref(), Some("0.2"));
-    let findings: Vec<Value> = serde_json::from_str(&of(2, "verdict.findings").unwrap()).unwrap();
+    let value = |at, key| attribute(&evaluated, at, key);
+    assert_eq!(value(0, "verdict.trace.root_cause").as_deref(), Some("0000000000000003"));
+    assert_eq!(value(0, "verdict.trace.score").as_deref(), Some("0.2"));
+    let findings: Vec<Value> = serde_json::from_str(&value(2, "verdict.findings").unwrap()).unwrap();
     assert_eq!(
         (&findings[0]["touched_outcome"], &findings[0]["metric"]),
         (&json!(true), &json!("completeness"))
     );
     assert_eq!(
-        of(0, "verdict.findings"),
-        of(2, "verdict.findings"),
+        value(0, "verdict.findings"),
+        value(2, "verdict.findings"),
         "where it began, and on the judged span"
     );
 }

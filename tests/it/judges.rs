@@ -96,10 +96,13 @@ async fn a_judge_that_answers_is_reported_and_nothing_fails() {
     let setup = Setup::new(&server.uri(), ", price: { input: 1, output: 10 }");
     let report = setup.path("report.json");
     let output = setup.eval(&["--require-judged", "1", "--judge-report", &report]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let asked = requests(&server).await;
-    assert!(asked >= 2 && told.contains(&format!("main (m): {asked} asked, {asked} answered\n")), "{told}");
+    assert!(
+        asked >= 2 && stderr.contains(&format!("main (m): {asked} asked, {asked} answered\n")),
+        "{stderr}"
+    );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     let judge = &report["judges"][0];
     assert_eq!((&judge["asked"], &judge["failed"]), (&json!(asked), &json!({})), "{report}");
@@ -120,23 +123,23 @@ async fn a_judge_that_refuses_or_lies_is_visible_in_the_report_and_the_exit_code
     let refusing = server(refusal).await;
     let setup = Setup::new(&refusing.uri(), "");
     let output = setup.eval(&[]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     for part in
         ["failed (http_401", "message of the server: it refuses", "instruction_following", "judge_error"]
     {
-        assert!(told.contains(part), "{part}\n{told}");
+        assert!(stderr.contains(part), "{part}\n{stderr}");
     }
-    assert!(!told.contains("abcdefghijklmnop"), "{told}");
+    assert!(!stderr.contains("abcdefghijklmnop"), "{stderr}");
     let output = setup.eval(&["--require-judged", "0.95"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("error: judges measured 0.0 %"), "{}", text(&output.stderr));
 
     let lying = server(Lies).await;
     let output = Setup::new(&lying.uri(), "").eval(&["--require-judged", "0.95"]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("error: judges measured 0.0 %") && !told.contains("failed ("), "{told}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("error: judges measured 0.0 %") && !stderr.contains("failed ("), "{stderr}");
 }
 
 #[tokio::test]
@@ -185,9 +188,9 @@ async fn a_judge_that_is_away_is_waited_for() {
     assert_eq!(impatient.status.code(), Some(1), "{}", text(&impatient.stderr));
     let server = self::server(Late(std::sync::atomic::AtomicUsize::new(0))).await;
     let patient = Setup::new(&server.uri(), "").eval(&["--require-judged", "1"]);
-    let told = text(&patient.stderr);
-    assert_eq!(patient.status.code(), Some(0), "{told}");
-    assert!(told.contains("does not respond") && told.contains("answers again"), "{told}");
+    let stderr = text(&patient.stderr);
+    assert_eq!(patient.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("does not respond") && stderr.contains("answers again"), "{stderr}");
 }
 
 #[tokio::test]
@@ -299,19 +302,19 @@ async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
         let counted: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
         (text(&output.stdout), text(&output.stderr), counted["cascades"][0].clone())
     };
-    let (verdicts, told, counted) = eval("sure");
+    let (verdicts, stderr, counted) = eval("sure");
     let asked = requests(&small).await;
-    assert!(asked >= 2 && requests(&strong).await == 0, "{told}");
+    assert!(asked >= 2 && requests(&strong).await == 0, "{stderr}");
     assert!(verdicts.contains("\"sure/"), "the judge that answered: {verdicts}");
     assert_eq!(counted["questions"], json!({ "kept": asked }));
     assert!(counted["avoided"]["cost_usd"].as_f64().unwrap() > 0.004 * asked as f64, "{counted}");
     assert!(
-        told.contains(&format!("careful (small, then strong): {asked} questions, {asked} without strong")),
-        "{told}"
+        stderr.contains(&format!("careful (small, then strong): {asked} questions, {asked} without strong")),
+        "{stderr}"
     );
 
-    let (verdicts, told, counted) = eval("unsure");
-    assert_eq!(requests(&strong).await, asked, "{told}");
+    let (verdicts, stderr, counted) = eval("unsure");
+    assert_eq!(requests(&strong).await, asked, "{stderr}");
     assert!(verdicts.contains("\"strong/"), "{verdicts}");
     assert_eq!((&counted["compared"], &counted["agreed"]), (&json!(asked), &json!(asked)));
     assert_eq!(counted["questions"], json!({ "unsure": asked }));

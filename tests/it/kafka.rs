@@ -63,10 +63,10 @@ pub struct Captures {
 /// The attributes that do not differ between a process that evaluates recordings and one that receives.
 fn comparable<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> Verdict {
     // Offline traces close for another reason.
-    let kept = attributes.filter(|kv| kv.key != "verdict.trace.close_reason");
+    let compared = attributes.filter(|kv| kv.key != "verdict.trace.close_reason");
     // Ids of findings depend on the id of the trace.
     static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\\"id\\":\\"[0-9a-f]{16}\\""#).unwrap());
-    kept.map(|kv| (kv.key.clone(), ID.replace_all(&format!("{:?}", kv.value), "").into_owned())).collect()
+    compared.map(|kv| (kv.key.clone(), ID.replace_all(&format!("{:?}", kv.value), "").into_owned())).collect()
 }
 
 fn on_span(span: &Span) -> (Judged, Verdict) {
@@ -158,8 +158,8 @@ impl Captures {
     /// The run and the trace of the captures of each trace of `runs`, by id.
     fn originals(&self, runs: u32) -> BTreeMap<String, (u32, String)> {
         let in_run = |run| {
-            let of = move |trace: &[u8; 16]| (hex(&Captures::id(trace, run)), (run, hex(trace)));
-            self.traces.iter().map(of)
+            let entry = move |trace: &[u8; 16]| (hex(&Captures::id(trace, run)), (run, hex(trace)));
+            self.traces.iter().map(entry)
         };
         (0..runs).flat_map(in_run).collect()
     }
@@ -322,10 +322,10 @@ impl Outcome {
             "{rate:.0} spans/s written, {changes_under_load} changes meanwhile; log records: {lost_records} lost, \
              {repeated_records} repeated"
         );
-        for (what, compared) in [("spans", &self.spans), ("events", &self.events)] {
+        for (kind, compared) in [("spans", &self.spans), ("events", &self.events)] {
             let Compared { expected, lost, wrong, double, unexpected, repeated, .. } = compared;
             println!(
-                "{expected} {what}: {lost} lost, {wrong} wrong, {double} double, {unexpected} unexpected, {repeated} repeated"
+                "{expected} {kind}: {lost} lost, {wrong} wrong, {double} double, {unexpected} unexpected, {repeated} repeated"
             );
         }
         for Compared { expected, lost, wrong, double, unexpected, .. } in [&self.spans, &self.events] {
@@ -474,8 +474,8 @@ impl<'c> Comparison<'c> {
 
     fn add(&mut self, ((trace, span, metric), verdict): (Judged, Verdict)) {
         let (run, trace) = &self.originals[&trace];
-        let known = self.verdicts.get(&verdict).cloned();
-        let verdict = known.unwrap_or_else(|| Arc::new(verdict));
+        let existing = self.verdicts.get(&verdict).cloned();
+        let verdict = existing.unwrap_or_else(|| Arc::new(verdict));
         self.verdicts.insert(Arc::clone(&verdict));
         let all = self.delivered.entry((*run, (trace.clone(), span, metric))).or_default();
         if all.contains(&verdict) {
@@ -644,10 +644,10 @@ fn member(brokers: &str, port: u16, more: &str) -> String {
     )
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+async fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < PATIENCE, "{condition}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -81,10 +81,11 @@ impl Broker {
         .unwrap();
         let mut users = Vec::new();
         if security == Security::TlsAndSasl {
-            let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            let certified_key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
             let (certificate, both) = (folder.path().join("ca.pem"), folder.path().join("broker.pem"));
-            std::fs::write(&certificate, own.cert.pem()).unwrap();
-            std::fs::write(&both, own.signing_key.serialize_pem() + &own.cert.pem()).unwrap();
+            std::fs::write(&certificate, certified_key.cert.pem()).unwrap();
+            std::fs::write(&both, certified_key.signing_key.serialize_pem() + &certified_key.cert.pem())
+                .unwrap();
             let modules = "org.apache.kafka.common.security";
             let (keys, trusted) = (both.display(), certificate.display());
             let prefix = "listener.name.sasl_ssl";
@@ -253,12 +254,12 @@ async fn collector_and_verdict_meet_in_kafka() {
     .await;
     send(writing.client().await, &requests()).await;
     let (spans, logs): (BTreeSet<String>, BTreeSet<String>) = {
-        let of = |signal| {
+        let trace_ids = |signal| {
             let offers = requests().into_iter().filter(move |offer| offer.signal == signal);
             // Log records outside of traces have no key.
             offers.flat_map(|offer| traces_of(&offer)).filter(|trace| !trace.is_empty()).collect()
         };
-        (of(Signal::Traces), of(Signal::Logs))
+        (trace_ids(Signal::Traces), trace_ids(Signal::Logs))
     };
     assert!(!logs.is_empty() && logs.is_subset(&spans));
     let read = |topic: &'static str, traces: &BTreeSet<String>| {

@@ -105,15 +105,15 @@ impl Sources {
                     self.macros.insert(name.to_string(), mac.tokens.clone());
                 }
                 other => {
-                    let here = &mut self.modules[this];
+                    let current = &mut self.modules[this];
                     match other {
-                        Item::Macro(item) => here.defined.extend(declared(item.mac.tokens.clone())),
-                        other => here.defined.extend(name_of(other)),
+                        Item::Macro(item) => current.defined.extend(declared(item.mac.tokens.clone())),
+                        other => current.defined.extend(name_of(other)),
                     }
                     let mut found = Paths::default();
                     found.visit_item(other);
-                    here.paths.append(&mut found.0);
-                    here.invoked.append(&mut found.1);
+                    current.paths.append(&mut found.0);
+                    current.invoked.append(&mut found.1);
                 }
             }
         }
@@ -134,22 +134,22 @@ impl Sources {
 
     fn below(&self, module: usize, path: &[String], hops: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
-        let here = &self.modules[module];
+        let current = &self.modules[module];
         if first == "super" {
-            return self.below(here.parent?, rest, hops);
+            return self.below(current.parent?, rest, hops);
         }
-        if here.defined.contains(first) {
+        if current.defined.contains(first) {
             return Some(module);
         }
-        if let (Some(&child), false) = (here.children.get(first), rest.is_empty()) {
+        if let (Some(&child), false) = (current.children.get(first), rest.is_empty()) {
             return self.below(child, rest, hops);
         }
-        let named = here.imports.iter().find(|import| import.name.as_ref() == Some(first));
+        let named = current.imports.iter().find(|import| import.name.as_ref() == Some(first));
         if let Some(import) = named {
             let whole: Names = import.path.iter().chain(rest).cloned().collect();
             return self.definition(module, &whole, hops - 1);
         }
-        let globs = here.imports.iter().filter(|import| import.name.is_none());
+        let globs = current.imports.iter().filter(|import| import.name.is_none());
         globs.map(|import| import.path.iter().chain(path).cloned().collect::<Names>()).find_map(|whole| {
             match whole.first().map(String::as_str) {
                 Some("crate" | "self" | "super") => self.definition(module, &whole, hops.saturating_sub(1)),

@@ -26,15 +26,15 @@ struct Model {
 
 impl Model {
     fn start() -> Option<Model> {
-        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let installed = here.join("target/tools/llama/bin/python");
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let installed = root.join("target/tools/llama/bin/python");
         let python = std::env::var_os("OTEL_VERDICT_LLAMA").map_or(installed, PathBuf::from);
         if !python.exists() {
             println!("skipped: no local model; .ci/run installs one");
             return None;
         }
         let mut child = Command::new(python)
-            .arg(here.join("tests/llama.py"))
+            .arg(root.join("tests/llama.py"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -227,13 +227,13 @@ async fn a_plan_is_scored_and_improved_by_a_real_model() {
          {1: {\"step\": T2S([], \"Fetch ids of refund calls.\"), \"depends_on\": []},\n\
          2: {\"step\": RAG((1), \"Why are customers unhappy?\"), \"depends_on\": [1]}}",
     );
-    let run = |what: &[&str]| {
+    let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
-            .args(["plan", what[0]])
+            .args(["plan", arguments[0]])
             .arg(&plan)
             .args(["--judge", "main", "--output", "json", "--config"])
             .arg(&config)
-            .args(&what[1..])
+            .args(&arguments[1..])
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -49,10 +49,10 @@ pub fn rank(fit: impl Fn(&str, &str) -> f64 + Send + 'static) -> String {
     listen(move |asked| {
         let texts = asked["documents"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
         let query = asked["query"].as_str().unwrap();
-        let mut fits: Vec<(usize, f64)> = texts.map(|text| fit(query, text)).enumerate().collect();
-        fits.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut scores: Vec<(usize, f64)> = texts.map(|text| fit(query, text)).enumerate().collect();
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
         let results: Vec<Value> =
-            fits.into_iter().map(|(i, fit)| json!({ "index": i, "relevance_score": fit })).collect();
+            scores.into_iter().map(|(i, fit)| json!({ "index": i, "relevance_score": fit })).collect();
         json!({ "results": results, "usage": { "total_tokens": 1 } })
     })
 }

@@ -177,7 +177,7 @@ async fn process(exporters: &str) -> (Verdicts, Sessions) {
 
 /// Asserts that `shown` are the verdicts that were written: 0..1 scores, the same results and rationales.
 fn assert_shown(written: &Verdicts, shown: &Verdicts) {
-    let keys = |of: &Verdicts| of.keys().cloned().collect::<Vec<_>>();
+    let keys = |verdicts: &Verdicts| verdicts.keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(shown), keys(written));
     assert!(written.values().any(|verdict| verdict.result == "fail"), "nothing fails");
     assert!(written.values().any(|verdict| verdict.result == "pass"), "nothing passes");
@@ -243,11 +243,11 @@ async fn annotations(server: &Server, written: &Verdicts) -> Verdicts {
     let traces: BTreeMap<&String, &String> =
         written.keys().filter_map(|(trace, span, _)| Some((span.as_ref()?, trace))).collect();
     let mut shown = Verdicts::new();
-    for (of, id) in [("span", "span_id"), ("trace", "trace_id")] {
-        let path = format!("v1/projects/default/{of}_annotations?identifier=otel-verdict&limit=10000");
+    for (kind, id) in [("span", "span_id"), ("trace", "trace_id")] {
+        let path = format!("v1/projects/default/{kind}_annotations?identifier=otel-verdict&limit=10000");
         let Some(found) = server.get(&path).await else { continue };
         for one in found["data"].as_array().unwrap() {
-            let key = match of {
+            let key = match kind {
                 "span" => {
                     let span = string(&one[id]);
                     let trace = traces.get(&span).map(|trace| (*trace).clone()).unwrap_or_default();

@@ -38,7 +38,7 @@ struct Flood {
     in_logs: bool,
     /// The destination takes half of the bytes that are sent, whether they are accepted or refused. Then the flood
     /// lasts until requests are refused.
-    held: bool,
+    is_throttled: bool,
     /// An attribute that every exported span must have.
     attribute: &'static str,
     /// Bytes that may be charged at once, as a multiple of the budget. What is being read when it is reached may
@@ -117,9 +117,9 @@ impl Flood {
 }
 
 /// A line of `/proc/<pid>/status`, in bytes.
-fn memory(pid: u32, what: &str) -> u64 {
+fn memory(pid: u32, key: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
@@ -144,7 +144,7 @@ async fn charged(admin: SocketAddr) -> u64 {
 async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
-    if flood.held {
+    if flood.is_throttled {
         destination.hold();
     }
     let port = destination.serve().await;
@@ -163,11 +163,11 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
 
     let stop = Arc::new(AtomicBool::new(false));
     let (next, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let taken: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let accepted: Arc<Mutex<Vec<u64>>> = Arc::default();
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
-            let (stop, next, refused, taken) =
-                (Arc::clone(&stop), Arc::clone(&next), Arc::clone(&refused), Arc::clone(&taken));
+            let (stop, next, refused, accepted) =
+                (Arc::clone(&stop), Arc::clone(&next), Arc::clone(&refused), Arc::clone(&accepted));
             let (mut traces, mut logs) = (processor.client(), processor.logs_client());
             let destination = destination.clone();
             tokio::spawn(async move {
@@ -175,7 +175,7 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     destination.allow(SPANS * CONTENT as u64 / 2);
                     match flood.send(&mut traces, &mut logs, n).await {
-                        Ok(()) => taken.lock().unwrap().push(n),
+                        Ok(()) => accepted.lock().unwrap().push(n),
                         // The client's timeout; the request may have been accepted.
                         Err(status) if status.code() == tonic::Code::Cancelled => {}
                         Err(status) => {
@@ -193,9 +193,9 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
         .collect();
     // Until far more than the budget was accepted, and each sender was refused some times on average: without a slow
     // destination, memory may be freed before that happens.
-    let refusals_wanted = if flood.held { 5 * SENDERS } else { 0 };
-    let (began, mut peak, mut most) = (Instant::now(), 0, 0);
-    let bytes = || taken.lock().unwrap().len() as u64 * SPANS * CONTENT as u64;
+    let refusals_wanted = if flood.is_throttled { 5 * SENDERS } else { 0 };
+    let (began, mut peak, mut max_charged) = (Instant::now(), 0, 0);
+    let bytes = || accepted.lock().unwrap().len() as u64 * SPANS * CONTENT as u64;
     let refusals = || refused.load(Ordering::Relaxed);
     let left = || [(budget + budget / 2).saturating_sub(bytes()), refusals_wanted.saturating_sub(refusals())];
     let (mut before_that, mut advanced) = (left(), Instant::now());
@@ -205,10 +205,10 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
         if now.iter().zip(before_that).any(|(&now, before)| now < before) {
             (before_that, advanced) = (now, Instant::now());
         }
-        let (taken, refused) = (bytes() / MIB, refusals());
-        assert!(advanced.elapsed() < PATIENCE, "{taken} MiB taken, {refused} refused");
+        let (accepted_mib, refused) = (bytes() / MIB, refusals());
+        assert!(advanced.elapsed() < PATIENCE, "{accepted_mib} MiB taken, {refused} refused");
         peak = peak.max(anonymous());
-        most = most.max(charged(admin).await);
+        max_charged = max_charged.max(charged(admin).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let took = began.elapsed();
@@ -217,14 +217,14 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
         sender.await.unwrap();
     }
     let grown = peak.saturating_sub(before);
-    let taken = taken.lock().unwrap().clone();
+    let accepted = accepted.lock().unwrap().clone();
     let refused = refusals();
-    let (requests, mib) = (taken.len(), bytes() / MIB);
+    let (requests, mib) = (accepted.len(), bytes() / MIB);
     println!(
         "budget {} MiB: {requests} requests taken, {mib} MiB, {refused} refused in {took:?}; at most {} MiB charged, \
          resident memory grew by {} MiB",
         budget / MIB,
-        most / MIB,
+        max_charged / MIB,
         grown / MIB
     );
 
@@ -233,13 +233,13 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     assert_eq!(processor.terminate(), Some(0));
     processor.restart();
     let missing =
-        || taken.iter().flat_map(|&n| ids(n)).filter(|(trace, _)| !destination.has_seen(trace)).count();
+        || accepted.iter().flat_map(|&n| ids(n)).filter(|(trace, _)| !destination.has_seen(trace)).count();
     until_none_is_missing("acknowledged spans", missing).await;
     let mut spans = destination.spans();
     spans.retain(|span| span.trace_id.starts_with(&[9; 8]));
     let has_attribute = |span: &&Span| span.attributes.iter().any(|kv| kv.key.contains(flood.attribute));
     assert_eq!(spans.iter().find(|span| !has_attribute(span)), None);
-    most
+    max_charged
 }
 
 /// Long, since traces that are not evaluated in time are exported unmeasured.
@@ -264,7 +264,7 @@ fn silent() -> String {
     format!("http://{address}/v1")
 }
 
-const SLOW: Flood = Flood { in_logs: false, held: true, attribute: "verdict.result", times: 1 };
+const SLOW: Flood = Flood { in_logs: false, is_throttled: true, attribute: "verdict.result", times: 1 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_twice_the_load_memory_stays_within_budget_and_nothing_acknowledged_is_lost() {
@@ -281,7 +281,7 @@ async fn under_twice_the_load_with_a_journal_memory_stays_within_budget_and_noth
 /// may happen at the same time for all.
 async fn silent_judge(in_logs: bool) {
     let attribute = "instruction_following.reason";
-    let flood = Flood { in_logs, held: false, attribute, times: 2 };
+    let flood = Flood { in_logs, is_throttled: false, attribute, times: 2 };
     let more = format!(
         "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 10s, retries: 0 }} }}\n\
          verdict: {{ max_wait: 1h, metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}\n\
@@ -309,21 +309,21 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
     )
     .await;
     process.destination.hold();
-    let mut taken = 0;
-    while process.client().try_spans(Flood::default().spans(taken)).await.is_ok() {
-        taken += 1;
-        assert!(taken < 16, "twice the budget was accepted");
+    let mut accepted = 0;
+    while process.client().try_spans(Flood::default().spans(accepted)).await.is_ok() {
+        accepted += 1;
+        assert!(accepted < 16, "twice the budget was accepted");
         // Its traces have closed, so that the queue fills the budget.
         let traces = &process.service.telemetry().traces;
         until("closed traces", || traces.in_transit_bytes.get() == 0 && traces.open.get() == 0).await;
     }
     process.destination.release();
     let began = Instant::now();
-    while process.client().try_spans(Flood::default().spans(taken)).await.is_err() {
+    while process.client().try_spans(Flood::default().spans(accepted)).await.is_err() {
         assert!(began.elapsed() < PATIENCE, "requests are refused");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(process.stop().await.spans().len() as u64, (taken + 1) * SPANS);
+    assert_eq!(process.stop().await.spans().len() as u64, (accepted + 1) * SPANS);
 }
 
 #[tokio::test(flavor = "multi_thread")]

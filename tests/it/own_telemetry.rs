@@ -88,24 +88,25 @@ fn own_spans_are_not_evaluated_and_have_no_spans_of_their_own() {
     let text = configuration(&out, &port.to_string(), &format!("http://{port}"));
     let mut running = Running::configured(folder.path(), &text);
     replay(&running);
-    let own = |out: &Path| -> Vec<Span> {
+    let self_spans = |out: &Path| -> Vec<Span> {
         let text = std::fs::read_to_string(out).unwrap_or_default();
         // The last line may be incomplete.
         let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
         let requests =
             whole.lines().map(|line| serde_json::from_str::<ExportTraceServiceRequest>(line).unwrap());
         let scopes = requests.flat_map(|r| r.resource_spans).flat_map(|r| r.scope_spans);
-        let own = scopes.filter(|s| s.scope.as_ref().is_some_and(|scope| scope.name == "otel-verdict.self"));
-        own.flat_map(|scope| scope.spans).collect()
+        let self_scopes =
+            scopes.filter(|s| s.scope.as_ref().is_some_and(|scope| scope.name == "otel-verdict.self"));
+        self_scopes.flat_map(|scope| scope.spans).collect()
     };
     let started = Instant::now();
-    while !names(&own(&out)).contains("evaluate") {
+    while !names(&self_spans(&out)).contains("evaluate") {
         assert!(started.elapsed() < PATIENCE, "{}", running.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     // Many batches later there are no further spans: neither the requests of spans nor their traces have any.
     std::thread::sleep(Duration::from_secs(1));
-    let spans = own(&out);
+    let spans = self_spans(&out);
     let count = |name: &str| spans.iter().filter(|span| span.name == name).count();
     assert_eq!(count("evaluate"), 1, "{:?}", names(&spans));
     let requests = count("receive");

@@ -347,9 +347,9 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
             browser.eval("[document.querySelectorAll('.passrate .dot').length > 1, document.querySelectorAll('.passrate polyline').length, document.querySelector('.ticks').innerText.replace(/\\s+/g, ' ').trim()]"),
             json!([true, 1, "100 % 0 %"])
         );
-        let said = browser.eval("document.querySelector('svg.passrate').getAttribute('aria-label')");
-        assert!(said.as_str().unwrap().starts_with("Pass rate over time: "), "{said}");
-        assert!(said.as_str().unwrap().contains("% in total"), "{said}");
+        let label = browser.eval("document.querySelector('svg.passrate').getAttribute('aria-label')");
+        assert!(label.as_str().unwrap().starts_with("Pass rate over time: "), "{label}");
+        assert!(label.as_str().unwrap().contains("% in total"), "{label}");
         assert_eq!(browser.eval("document.querySelectorAll('.over table th')[1].textContent"), "Pass rate");
         assert_eq!(browser.faint(), json!([]), "{scheme}");
         browser.picture(&format!("list-{scheme}"), 1400, 960);

@@ -118,16 +118,23 @@ fn sequences_are_scored_and_what_is_unmeasured_is_null() {
     let output = path(&["score", "--more", &tasks, &sequences]);
     assert!(output.status.success(), "{}", err(&output));
     let scored: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let of = |i: usize| &scored["vectors"][i]["metrics"];
+    let metrics_at = |i: usize| &scored["vectors"][i]["metrics"];
     assert_eq!(
-        (of(0)["efficiency"].as_f64(), of(0)["condensed"].clone(), of(0)["pareto"].clone()),
+        (
+            metrics_at(0)["efficiency"].as_f64(),
+            metrics_at(0)["condensed"].clone(),
+            metrics_at(0)["pareto"].clone()
+        ),
         (Some(0.5), json!(["S"]), json!(true))
     );
-    assert_eq!((of(1)["efficiency"].clone(), of(1)["weighted"].clone()), (json!(null), json!(0.5)));
-    assert_eq!(of(2)["condensed"], json!(["X", "S", "S"]));
-    assert_eq!(of(2)["harm_mask"], json!([1, 0, 1]));
-    assert_eq!(of(2)["pareto"], json!(false));
-    assert!((of(2)["harm_free"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-12);
+    assert_eq!(
+        (metrics_at(1)["efficiency"].clone(), metrics_at(1)["weighted"].clone()),
+        (json!(null), json!(0.5))
+    );
+    assert_eq!(metrics_at(2)["condensed"], json!(["X", "S", "S"]));
+    assert_eq!(metrics_at(2)["harm_mask"], json!([1, 0, 1]));
+    assert_eq!(metrics_at(2)["pareto"], json!(false));
+    assert!((metrics_at(2)["harm_free"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-12);
 }
 
 #[test]
@@ -250,8 +257,11 @@ fn shipped_runs_are_judged_by_shipped_tasks() {
     assert_eq!(agent["path.accepting"]["label"], "accepting");
     let first = &measured(&trace, 3)["path.harmful_call"];
     assert_eq!((first["label"].as_str(), first["result"].as_str()), (Some("not_allowed_here"), Some("fail")));
-    let why = first["findings"][0]["rationale"].as_str().unwrap();
-    assert!(why.contains(" was expected in state 'unlocked' of the task 'water-plant'; "), "{why}");
+    let rationale = first["findings"][0]["rationale"].as_str().unwrap();
+    assert!(
+        rationale.contains(" was expected in state 'unlocked' of the task 'water-plant'; "),
+        "{rationale}"
+    );
     let second = &measured(&trace, 6)["path.harmful_call"];
     assert_eq!(second["label"], "other_arguments");
     assert!((0..10).filter(|i| measured(&trace, *i).contains_key("path.harmful_call")).count() == 2);
@@ -308,13 +318,13 @@ async fn harmful_calls_are_reported_while_their_trace_is_open() {
     let spans = &mut request.resource_spans[0].scope_spans[0].spans;
     let rest = spans.split_off(5);
     client.spans(request.clone()).await;
-    let told = |process: &Process| process.service.telemetry().traces.harmful_calls.get();
-    until("the first call", || told(&process) >= 1).await;
-    assert_eq!(told(&process), 1, "the valve was opened where the rover stood");
+    let harmful_calls = |process: &Process| process.service.telemetry().traces.harmful_calls.get();
+    until("the first call", || harmful_calls(&process) >= 1).await;
+    assert_eq!(harmful_calls(&process), 1, "the valve was opened where the rover stood");
     request.resource_spans[0].scope_spans[0].spans = rest;
     client.spans(request).await;
-    until("the second call", || told(&process) >= 2).await;
-    assert_eq!(told(&process), 2, "too much water; the first call is not told again");
+    until("the second call", || harmful_calls(&process) >= 2).await;
+    assert_eq!(harmful_calls(&process), 2, "too much water; the first call is not told again");
     assert!(process.destination.spans().is_empty(), "the trace is still open");
     process.service.flush().await;
     process.until("the trace", |d| d.spans().len() == 10).await;
@@ -452,8 +462,8 @@ async fn a_faulty_task_file_is_refused_at_reload() {
     let config = process.service.config();
     process.service.reload(&config).unwrap();
     written(&folder, "task.yaml", &TASK.replace("S: sent", "S: snet"));
-    let why = process.service.reload(&config).unwrap_err().to_string();
-    assert!(why.starts_with("verdict.metrics.path.tasks:") && why.contains("task.yaml:6:18"), "{why}");
+    let error = process.service.reload(&config).unwrap_err().to_string();
+    assert!(error.starts_with("verdict.metrics.path.tasks:") && error.contains("task.yaml:6:18"), "{error}");
     Box::pin(process.stop()).await;
 }
 

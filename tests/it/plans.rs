@@ -245,7 +245,7 @@ const REFUND: &str = r#"{
 }"#;
 
 /// What the model says, by the form that is asked for. Step 2 alone is found wanting, once.
-fn said(form: &str, prompt: &str) -> Value {
+fn model_answer(form: &str, prompt: &str) -> Value {
     let ask = |tool: &str| json!({ "tool": tool, "inputs": [1], "prompt": "What are customers most unhappy about?", "depends_on": [1] });
     match form {
         "plan_step_check" => {
@@ -279,8 +279,7 @@ fn said(form: &str, prompt: &str) -> Value {
 fn asking_and_replaying(folder: &tempfile::TempDir) -> (String, String) {
     let record = folder.path().join("answers.jsonl");
     let record = record.to_str().unwrap();
-    let asking =
-        json!({ "judges": { "main": { "endpoint": model::serve(said), "model": "m", "record": record } } });
+    let asking = json!({ "judges": { "main": { "endpoint": model::serve(model_answer), "model": "m", "record": record } } });
     let replaying = json!({ "judges": { "main": { "replay": record } } });
     (file(folder, "asking.yaml", &asking.to_string()), file(folder, "replaying.yaml", &replaying.to_string()))
 }
@@ -369,7 +368,7 @@ fn answers_are_compared_by_table_34_and_a_silent_judge_is_an_error() {
 /// A planner's run as an SDK would send it: an agent, and the model call that wrote `plan`.
 fn recorded(plan: &str) -> String {
     let attribute = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
-    let said = |role: &str, text: &str| {
+    let message = |role: &str, text: &str| {
         json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
     };
     let span = |id: &str, parent: &str, name: &str, attributes: Vec<Value>| {
@@ -383,8 +382,8 @@ fn recorded(plan: &str) -> String {
     let model = vec![
         attribute("gen_ai.operation.name", "chat"),
         attribute("gen_ai.request.model", "m"),
-        attribute("gen_ai.input.messages", &said("user", QUERY)),
-        attribute("gen_ai.output.messages", &said("assistant", plan)),
+        attribute("gen_ai.input.messages", &message("user", QUERY)),
+        attribute("gen_ai.output.messages", &message("assistant", plan)),
     ];
     let spans = json!([
         span("00f067aa0ba902b7", "", "invoke_agent planner", agent),
@@ -409,26 +408,27 @@ fn in_trace(folder: &tempfile::TempDir, plan: &str, config: &str) -> Vec<(String
 #[test]
 fn a_plan_in_a_trace_is_measured_if_enabled() {
     let folder = tempfile::tempdir().unwrap();
-    let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
-    let off = file(&folder, "off.yaml", "{}\n");
-    assert_eq!(in_trace(&folder, REFUND, &off), []);
-    assert_eq!(in_trace(&folder, "1. Search\n2. Answer", &on), [], "a list is not always a plan");
-    let of = |all: &[(String, Value)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
-    let good = in_trace(&folder, REFUND, &on);
-    assert_eq!((good.len(), &of(&good, "plan.format")["score"]), (9, &json!(1.0)));
-    assert_eq!(of(&good, "plan.score")["details"]["plan.hops"], 1);
-    assert_eq!(of(&good, "plan.query_adherence")["reason"], "not_applicable");
-    let broken = in_trace(&folder, &REFUND.replace("[1]}\n}", "[1"), &on);
+    let enabled = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
+    let disabled = file(&folder, "off.yaml", "{}\n");
+    assert_eq!(in_trace(&folder, REFUND, &disabled), []);
+    assert_eq!(in_trace(&folder, "1. Search\n2. Answer", &enabled), [], "a list is not always a plan");
+    let measurement =
+        |all: &[(String, Value)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    let good = in_trace(&folder, REFUND, &enabled);
+    assert_eq!((good.len(), &measurement(&good, "plan.format")["score"]), (9, &json!(1.0)));
+    assert_eq!(measurement(&good, "plan.score")["details"]["plan.hops"], 1);
+    assert_eq!(measurement(&good, "plan.query_adherence")["reason"], "not_applicable");
+    let broken = in_trace(&folder, &REFUND.replace("[1]}\n}", "[1"), &enabled);
     assert_eq!(
-        (&of(&broken, "plan.format")["score"], &of(&broken, "plan.format")["result"]),
+        (&measurement(&broken, "plan.format")["score"], &measurement(&broken, "plan.format")["result"]),
         (&json!(0.5), &json!("fail"))
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_measured_plan_metric_is_in_the_self_metrics() {
-    let on = "verdict: { close: { quiet: 50ms }, metrics: { plan: { enabled: true } } }";
-    let process = Process::start(on).await;
+    let config = "verdict: { close: { quiet: 50ms }, metrics: { plan: { enabled: true } } }";
+    let process = Process::start(config).await;
     let body = verdict_otlp::json::decode(Signal::Traces, recorded(REFUND).as_bytes()).unwrap();
     process.client().send(&Offer { signal: Signal::Traces, body }).await;
     process.until("the trace", |destination| destination.spans().len() == 2).await;
@@ -448,15 +448,15 @@ async fn every_measured_plan_metric_is_in_the_self_metrics() {
 #[test]
 fn a_prose_plan_in_a_trace_is_measured_in_part() {
     let folder = tempfile::tempdir().unwrap();
-    let on = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
-    let all = in_trace(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &on);
-    let of = |name: &str| &all.iter().find(|(n, _)| n == name).unwrap().1;
-    assert_eq!((all.len(), &of("plan.redundancy")["score"]), (9, &json!(1.0)));
-    assert_eq!(of("plan.dependencies")["result"], "pass");
-    assert_eq!(of("plan.score")["details"]["plan.hops"], 1);
+    let config = file(&folder, "on.yaml", "verdict: { metrics: { plan: { enabled: true } } }\n");
+    let all = in_trace(&folder, "Plan:\n1. Find both heights\n2. Subtract what step 1 gives", &config);
+    let measurement = |name: &str| &all.iter().find(|(n, _)| n == name).unwrap().1;
+    assert_eq!((all.len(), &measurement("plan.redundancy")["score"]), (9, &json!(1.0)));
+    assert_eq!(measurement("plan.dependencies")["result"], "pass");
+    assert_eq!(measurement("plan.score")["details"]["plan.hops"], 1);
     for name in ["plan.format", "plan.tool_prompt_alignment", "plan.score", "plan.rating"] {
         assert_eq!(
-            (&of(name)["result"], &of(name)["reason"]),
+            (&measurement(name)["result"], &measurement(name)["reason"]),
             (&json!("unmeasured"), &json!("not_applicable")),
             "{name}"
         );
@@ -469,7 +469,7 @@ fn redacted_text_is_sent_by_no_command() {
     let (sender, prompts) = std::sync::mpsc::channel();
     let endpoint = model::serve(move |form, prompt| {
         sender.send(prompt.to_owned()).unwrap();
-        said(form, prompt)
+        model_answer(form, prompt)
     });
     let config = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
     let config = file(&folder, "judges.yaml", &config.to_string());
@@ -484,15 +484,15 @@ fn redacted_text_is_sent_by_no_command() {
         &["compare", &answer, &answer, &answer],
     ] {
         let output = run(&[args, &judged[..]].concat());
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
         let mut asked = 0;
         for prompt in prompts.try_iter() {
             assert!(!prompt.contains(address) && prompt.contains("[redacted: e-mail]"), "{args:?}: {prompt}");
             asked += 1;
         }
         assert!(asked > 0, "{args:?} asks");
-        assert_eq!(told.contains("removed text from the plan"), args.contains(&"improve"), "{told}");
+        assert_eq!(stderr.contains("removed text from the plan"), args.contains(&"improve"), "{stderr}");
     }
 }
 

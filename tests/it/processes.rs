@@ -52,8 +52,8 @@ fn eval_counts_results_selects_traces_and_fails_on_a_rate() {
     let both = |more: &[&str]| run(&[&["eval", FAILS, PASSES, "-o", "json"], more].concat());
     let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().count();
     let all = both(&[]);
-    let told = String::from_utf8_lossy(&all.stderr).into_owned();
-    assert!(told.contains("2 traces: 1 pass, 1 fail, 0 unmeasured"), "{told}");
+    let stderr = String::from_utf8_lossy(&all.stderr).into_owned();
+    assert!(stderr.contains("2 traces: 1 pass, 1 fail, 0 unmeasured"), "{stderr}");
     assert_eq!(lines(&all), 2);
     let only = both(&["--only", "fail"]);
     assert_eq!((lines(&only), only.status.code()), (1, Some(0)));
@@ -242,10 +242,10 @@ fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
 
 #[test]
 fn run_prints_why_it_cannot_start() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
-    let address = taken.local_addr().unwrap().to_string();
+    let address = listener.local_addr().unwrap().to_string();
     let free = "127.0.0.1:0";
     // The key says which of the listeners is to be moved.
     for (key, grpc, http, admin, page) in [
@@ -255,8 +255,8 @@ fn run_prints_why_it_cannot_start() {
         ("page", free, free, free, &*address),
     ] {
         let protocols = format!("grpc: {{ endpoint: '{grpc}' }}, http: {{ endpoint: '{http}' }}");
-        let own = format!("admin: {{ endpoint: '{admin}' }}\npage: {{ endpoint: '{page}' }}\n");
-        let text_of = format!("{own}receivers: {{ otlp: {{ protocols: {{ {protocols} }} }} }}\n");
+        let sections = format!("admin: {{ endpoint: '{admin}' }}\npage: {{ endpoint: '{page}' }}\n");
+        let text_of = format!("{sections}receivers: {{ otlp: {{ protocols: {{ {protocols} }} }} }}\n");
         std::fs::write(&config, text_of).unwrap();
         let output = run(&["run", "--config", config.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(1));

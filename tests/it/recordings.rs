@@ -80,10 +80,10 @@ fn every_shipped_recording_has_the_verdicts_of_the_whole() {
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let each = all.chunks(1).map(|path| (path, "json"));
     for (paths, output) in each.chain([(&all[..], "json"), (&all[..], "otlp")]) {
-        let of = |more: &[&str]| sorted(&run(&[&["eval", "--output", output], more, paths].concat()));
-        let whole = of(&["--whole"]);
+        let evaluate = |more: &[&str]| sorted(&run(&[&["eval", "--output", output], more, paths].concat()));
+        let whole = evaluate(&["--whole"]);
         assert!(!whole.is_empty());
-        assert_eq!(of(&[]), whole, "{paths:?} as {output}");
+        assert_eq!(evaluate(&[]), whole, "{paths:?} as {output}");
     }
 }
 
@@ -168,10 +168,10 @@ fn late_spans_from_a_pipe_revise_the_verdict_and_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recording.jsonl");
     std::fs::write(&path, input).unwrap();
-    let of =
+    let evaluate =
         |more: &[&str]| sorted(&run(&[&["eval", path.to_str().unwrap(), "--output", "json"], more].concat()));
-    assert_eq!(of(&[]), of(&["--whole"]));
-    assert_eq!(of(&[]).len(), 19);
+    assert_eq!(evaluate(&[]), evaluate(&["--whole"]));
+    assert_eq!(evaluate(&[]).len(), 19);
 }
 
 #[test]

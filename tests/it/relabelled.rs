@@ -69,7 +69,7 @@ struct Frames {
 }
 
 impl Frames {
-    fn of(trace: &AgentTrace) -> Option<Frames> {
+    fn from_trace(trace: &AgentTrace) -> Option<Frames> {
         let [top] = trace.tree.top() else { return None };
         let id = |at: Idx| trace.tree.spans[at].id.to_string();
         let frames = matches!(trace.views[*top].kind, Kind::Agent | Kind::Chain)
@@ -96,7 +96,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(evaluated: &Evaluated) -> Outcome {
+    fn new(evaluated: &Evaluated) -> Outcome {
         let trace = &evaluated.trace.trace;
         let outermost: BTreeSet<Idx> =
             trace.agents.iter().filter(|agent| agent.parent.is_none()).map(|agent| agent.at).collect();
@@ -122,12 +122,12 @@ impl Outcome {
 fn differences(config: &Config, name: &str, run: &[Offer]) -> (usize, Vec<String>) {
     let recorded = evaluate(config, run, &Labels::new());
     let [recorded] = recorded.as_slice() else { return (0, Vec::new()) };
-    let Some(frames) = Frames::of(&recorded.trace.trace) else { return (0, Vec::new()) };
-    let expected = Outcome::of(recorded);
+    let Some(frames) = Frames::from_trace(&recorded.trace.trace) else { return (0, Vec::new()) };
+    let expected = Outcome::new(recorded);
     let mut out = Vec::new();
     for (root, agents) in LABELS.iter().flat_map(|root| LABELS.iter().map(move |agents| (root, agents))) {
         let evaluated = evaluate(config, run, &frames.labels(root, agents));
-        let outcome = Outcome::of(&evaluated[0]);
+        let outcome = Outcome::new(&evaluated[0]);
         if outcome != expected {
             let metrics: BTreeSet<_> = expected.run.keys().chain(outcome.run.keys()).collect();
             let differs = |metric: &&&String| expected.run.get(**metric) != outcome.run.get(**metric);

@@ -56,16 +56,16 @@ fn written_predictions_have_the_benchmarks_shape_and_the_same_scores() {
 fn the_page_is_self_contained_and_escapes_texts_of_traces() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
-    for (what, labels) in [("trail", "gold"), ("labels", "labels.json"), ("thresholds", "labels.json")] {
-        let option = if what == "trail" { "--gold" } else { "--labels" };
+    for (command, labels) in [("trail", "gold"), ("labels", "labels.json"), ("thresholds", "labels.json")] {
+        let option = if command == "trail" { "--gold" } else { "--labels" };
         let (traces, labels) = (data("traces"), data(labels));
-        score(&[what, "--traces", text(&traces), option, text(&labels), "--report", text(&page)]);
+        score(&[command, "--traces", text(&traces), option, text(&labels), "--report", text(&page)]);
         let html = std::fs::read_to_string(&page).unwrap();
-        assert!(html.contains("Keeper &lt;script&gt;"), "{what}: the agent's name is there");
-        assert!(html.contains("aaaaaaaaaaaaaaa3") && html.contains("found and annotated"), "{what}");
-        assert!(html.contains("A sample of explanations"), "{what}");
+        assert!(html.contains("Keeper &lt;script&gt;"), "{command}: the agent's name is there");
+        assert!(html.contains("aaaaaaaaaaaaaaa3") && html.contains("found and annotated"), "{command}");
+        assert!(html.contains("A sample of explanations"), "{command}");
         for active in ["<script", "javascript:", "src=", "href=", "url(", "@import"] {
-            assert!(!html.contains(active), "{what}: {active}");
+            assert!(!html.contains(active), "{command}: {active}");
         }
     }
 }
@@ -73,10 +73,10 @@ fn the_page_is_self_contained_and_escapes_texts_of_traces() {
 #[test]
 fn score_labels_prints_each_metric_and_its_scores() {
     let (traces, labels) = (data("traces"), data("labels.json"));
-    let told = json(&["labels", "--traces", text(&traces), "--labels", text(&labels), "--output", "json"]);
-    assert_eq!(told["metrics"]["error_detection"]["tp"], 1, "{told}");
-    assert_eq!(told["trace_verdict"]["tp"], 1, "{told}");
-    assert_eq!(told["impacts"][0]["impact"], "HIGH", "{told}");
+    let report = json(&["labels", "--traces", text(&traces), "--labels", text(&labels), "--output", "json"]);
+    assert_eq!(report["metrics"]["error_detection"]["tp"], 1, "{report}");
+    assert_eq!(report["trace_verdict"]["tp"], 1, "{report}");
+    assert_eq!(report["impacts"][0]["impact"], "HIGH", "{report}");
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn labels_of_whole_traces_are_compared_with_verdicts_alone() {
         let printed = String::from_utf8(score(&[&["labels"][..], &args].concat()).stdout).unwrap();
         assert!(printed.contains("trace verdict") && printed.contains("no label names a span"), "{printed}");
         assert!(!printed.contains("location") && !printed.contains("tool_completeness"), "{printed}");
-        let told = json(&[&["labels"][..], &args, &["--output", "json"]].concat());
+        let report = json(&[&["labels"][..], &args, &["--output", "json"]].concat());
         assert_eq!(
-            (&told["trace_verdict"]["tp"], told.get("location")),
+            (&report["trace_verdict"]["tp"], report.get("location")),
             (&serde_json::json!(1), None),
-            "{told}"
+            "{report}"
         );
         let fitted = String::from_utf8(score(&[&["thresholds"][..], &args].concat()).stdout).unwrap();
         assert!(fitted.starts_with("nothing to fit: "), "{fitted}");
@@ -109,16 +109,16 @@ fn unusable_input_of_score_exits_2() {
     std::fs::write(&wrong, r#"{"traces": [{"trace_id": "x", "spam": 1}]}"#).unwrap();
     let (traces, empty) = (data("traces"), folder.path().join("empty"));
     std::fs::create_dir(&empty).unwrap();
-    for (args, why) in [
+    for (args, expected) in [
         (["labels", "--traces", text(&traces), "--labels", text(&wrong)], "spam"),
         (["trail", "--traces", text(&traces), "--gold", text(&empty)], "no annotations"),
         (["trail", "--traces", text(&traces), "--gold", "/nowhere"], "/nowhere"),
     ] {
         let output =
             Command::new(env!("CARGO_BIN_EXE_otel-verdict")).arg("score").args(args).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(why), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
     }
 }
 
@@ -142,9 +142,9 @@ fn figures_equal_the_reference_scripts() {
         .output()
         .unwrap();
     let theirs = String::from_utf8(output.stdout).unwrap();
-    let figure = |name: &str, of: &str| ours[name][of].as_f64().unwrap();
+    let figure = |name: &str, key: &str| ours[name][key].as_f64().unwrap();
     let line = |name: &str| {
-        let [p, r, f] = ["precision", "recall", "f1"].map(|of| figure(name, of));
+        let [p, r, f] = ["precision", "recall", "f1"].map(|key| figure(name, key));
         format!("{name:<8} P {p:.3} R {r:.3} F1 {f:.3}")
     };
     let means = ["benchmark_location_mean", "benchmark_joint_mean", "category_f1_weighted"];

@@ -51,9 +51,9 @@ impl SmallDisk {
             .spawn()
             .ok()?;
         let mut line = String::new();
-        let said = BufReader::new(holder.stdout.take()?).read_line(&mut line);
+        let read_result = BufReader::new(holder.stdout.take()?).read_line(&mut line);
         let disk = SmallDisk { holder, entry };
-        (said.is_ok() && line.trim() == "mounted" && disk.works()).then_some(disk)
+        (read_result.is_ok() && line.trim() == "mounted" && disk.works()).then_some(disk)
     }
 
     /// A command that executes another one in the namespace.
@@ -113,7 +113,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &more);
     // Waits until the process listens.
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
-    let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
+    let mut acknowledged: Vec<(u64, usize)> = vec![(0, 0)];
     let mut refused = None;
     let mut client = processor.client();
     'full: for trace in 1..20_000 {
@@ -124,7 +124,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
                 answer = client.export(request.clone()).await;
             }
             match answer {
-                Ok(_) => kept.push((trace, n)),
+                Ok(_) => acknowledged.push((trace, n)),
                 Err(status) => {
                     refused = Some(status);
                     break 'full;
@@ -134,7 +134,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     }
     let refused = refused.expect("the disk is small");
     assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
-    assert!(kept.len() > 300, "{} requests fitted", kept.len());
+    assert!(acknowledged.len() > 300, "{} requests fitted", acknowledged.len());
 
     // After a kill the process starts on the full disk.
     processor.kill();
@@ -142,8 +142,8 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     processor.restart();
     let destination = Destination::default();
     destination.serve_on(port).await;
-    until_all_are_there(&kept, || destination.spans()).await;
-    assert_unchanged(&kept, &destination.spans(), &expected);
+    until_all_are_there(&acknowledged, || destination.spans()).await;
+    assert_unchanged(&acknowledged, &destination.spans(), &expected);
     // The disk has room again, and requests are accepted.
     send_until_acknowledged(&mut processor.client(), &requests(30_000)[0]).await;
     assert_eq!(processor.terminate(), Some(0));
@@ -170,7 +170,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     let outside = disk.seen_outside(&journal);
     until("a dead letter", || !letter_files(&outside).is_empty()).await;
     // Dead letters fill the disk. Requests accepted after that are still accounted for.
-    let mut kept: Vec<(u64, usize)> = vec![(0, 0), (0, 1)];
+    let mut acknowledged: Vec<(u64, usize)> = vec![(0, 0), (0, 1)];
     let mut client = processor.client();
     let mut refused = 0;
     for trace in 1..20_000 {
@@ -179,7 +179,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
         }
         for (n, request) in requests(trace).into_iter().enumerate() {
             match client.export(request).await {
-                Ok(_) => kept.push((trace, n)),
+                Ok(_) => acknowledged.push((trace, n)),
                 Err(_) => {
                     refused += 1;
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -200,11 +200,14 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     assert!(!letters.is_empty());
     processor.restart();
     let all = || [destination.spans(), letters.clone()].concat();
-    until_all_are_there(&kept, all).await;
-    assert_unchanged(&kept, &all(), &expected);
-    let of = |spans: &[Span]| spans.iter().map(|span| span.span_id.clone()).collect::<BTreeSet<_>>();
-    let dead_lettered = of(&letters);
-    assert!(of(&destination.spans()).difference(&dead_lettered).count() > 0, "no dead letter was refused");
+    until_all_are_there(&acknowledged, all).await;
+    assert_unchanged(&acknowledged, &all(), &expected);
+    let span_ids = |spans: &[Span]| spans.iter().map(|span| span.span_id.clone()).collect::<BTreeSet<_>>();
+    let dead_lettered = span_ids(&letters);
+    assert!(
+        span_ids(&destination.spans()).difference(&dead_lettered).count() > 0,
+        "no dead letter was refused"
+    );
     processor.kill();
 }
 
@@ -241,24 +244,28 @@ fn sent(trace: u64, n: usize) -> Vec<Span> {
 }
 
 /// Waits until every acknowledged span is exported.
-async fn until_all_are_there(kept: &[(u64, usize)], spans: impl Fn() -> Vec<Span>) {
+async fn until_all_are_there(acknowledged: &[(u64, usize)], spans: impl Fn() -> Vec<Span>) {
     let wanted: BTreeSet<Vec<u8>> =
-        kept.iter().flat_map(|&(trace, n)| sent(trace, n)).map(|span| span.span_id).collect();
+        acknowledged.iter().flat_map(|&(trace, n)| sent(trace, n)).map(|span| span.span_id).collect();
     let missing = || {
-        let there: BTreeSet<Vec<u8>> = spans().into_iter().map(|span| span.span_id).collect();
-        wanted.difference(&there).count()
+        let exported: BTreeSet<Vec<u8>> = spans().into_iter().map(|span| span.span_id).collect();
+        wanted.difference(&exported).count()
     };
     until_none_is_missing("acknowledged spans", missing).await;
 }
 
 /// Asserts that every copy of every acknowledged span is unchanged and has verdict attributes. If all requests of
 /// its trace were acknowledged, the attributes are those of a run without a full disk.
-fn assert_unchanged(kept: &[(u64, usize)], spans: &[Span], expected: &BTreeMap<String, BTreeSet<String>>) {
+fn assert_unchanged(
+    acknowledged: &[(u64, usize)],
+    spans: &[Span],
+    expected: &BTreeMap<String, BTreeSet<String>>,
+) {
     let mut copies: BTreeMap<&[u8], Vec<&Span>> = BTreeMap::new();
     spans.iter().for_each(|span| copies.entry(&span.span_id).or_default().push(span));
     let mut whole = 0;
-    for &(trace, n) in kept {
-        let is_whole = (0..2).all(|n| kept.contains(&(trace, n)));
+    for &(trace, n) in acknowledged {
+        let is_whole = (0..2).all(|n| acknowledged.contains(&(trace, n)));
         whole += u64::from(is_whole && n == 0);
         for sent in sent(trace, n) {
             for &out in &copies[&sent.span_id[..]] {

@@ -30,12 +30,13 @@ fn small_runs_keep_their_figures() {
         let runs: Vec<Json> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let labelled = labels["traces"].as_array().unwrap();
         assert_eq!(runs.len(), labelled.len());
-        let with = |expected: &str, result: &str| {
+        let count = |expected: &str, result: &str| {
             let expected = labelled.iter().filter(|label| label["expected"] == expected);
-            let of = |label: &&Json| runs.iter().find(|run| run["trace_id"] == label["trace_id"]).unwrap();
-            expected.filter(|label| of(label)["result"] == result).count()
+            let find_run =
+                |label: &&Json| runs.iter().find(|run| run["trace_id"] == label["trace_id"]).unwrap();
+            expected.filter(|label| find_run(label)["result"] == result).count()
         };
-        let seen = (with("pass", "fail"), with("fail", "pass"));
+        let seen = (count("pass", "fail"), count("fail", "pass"));
         assert!(seen.0 <= alarms && seen.1 <= misses, "{set}: {seen:?}");
     }
 }

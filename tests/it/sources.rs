@@ -1,8 +1,9 @@
-//! The form of the sources: tables of modules, the length of files, the width of comments.
+//! The form of the sources: tables of modules, the length of files, the width of comments, names that say nothing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::{TokenStream, TokenTree};
 use regex::Regex;
 
 /// Most lines of a file before its tests.
@@ -119,4 +120,42 @@ fn comments_are_narrow() {
         wide.map(|(n, _)| format!("{}:{}", path.display(), n + 1)).collect::<Vec<_>>()
     });
     assert_eq!(wide.collect::<Vec<_>>(), Vec::<String>::new(), "comments of more than {MAX_COLUMNS} columns");
+}
+
+/// Words that name nothing by themselves: prepositions, pronouns, adverbs and participles. As the name of a value or a
+/// function they leave to the reader what it is.
+const EMPTY_NAMES: [&str; 15] = [
+    "of", "own", "why", "said", "room", "told", "meant", "most", "what", "here", "there", "beside", "yes",
+    "whose", "alike",
+];
+
+/// Adds the identifiers of the tokens that are such words, except in paths to other crates: `TypeId::of`.
+fn add_empty_names(tokens: TokenStream, found: &mut BTreeSet<String>) {
+    let mut before = [None, None];
+    for token in tokens {
+        match &token {
+            TokenTree::Group(group) => add_empty_names(group.stream(), found),
+            TokenTree::Ident(ident) if before != [Some(':'), Some(':')] => {
+                let name = ident.to_string();
+                found.extend(EMPTY_NAMES.contains(&name.as_str()).then_some(name));
+            }
+            _ => {}
+        }
+        let mark = if let TokenTree::Punct(punct) = &token { Some(punct.as_char()) } else { None };
+        before = [before[1], mark];
+    }
+}
+
+#[test]
+fn names_say_what_they_name() {
+    let mut found = BTreeSet::new();
+    add_empty_names("let of = TypeId::of::<T>(said);".parse().unwrap(), &mut found);
+    assert_eq!(found, ["of", "said"].map(str::to_owned).into());
+    let mut unclear = Vec::new();
+    for (path, text) in sources() {
+        let mut names = BTreeSet::new();
+        add_empty_names(text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display())), &mut names);
+        unclear.extend(names.iter().map(|name| format!("{}: {name}", path.display())));
+    }
+    assert_eq!(unclear, Vec::<String>::new());
 }

@@ -57,7 +57,7 @@ pub fn unused_port() -> u16 {
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits as long as fewer and fewer are missing: how long that takes depends on the machine.
-pub async fn until_none_is_missing(what: &str, missing: impl Fn() -> usize) {
+pub async fn until_none_is_missing(description: &str, missing: impl Fn() -> usize) {
     let (mut least, mut since) = (usize::MAX, Instant::now());
     loop {
         let begun = Instant::now();
@@ -68,15 +68,15 @@ pub async fn until_none_is_missing(what: &str, missing: impl Fn() -> usize) {
         if now < least {
             (least, since) = (now, Instant::now());
         }
-        assert!(since.elapsed() < PATIENCE, "{now} missing without progress: {what}");
+        assert!(since.elapsed() < PATIENCE, "{now} missing without progress: {description}");
         // Counting may examine all exported spans: it must not take the time of what is waited for.
         tokio::time::sleep((4 * begun.elapsed()).max(Duration::from_millis(10))).await;
     }
 }
 
 /// Waits until `reached`.
-pub async fn until(what: &str, reached: impl Fn() -> bool) {
-    until_none_is_missing(what, || usize::from(!reached())).await;
+pub async fn until(description: &str, reached: impl Fn() -> bool) {
+    until_none_is_missing(description, || usize::from(!reached())).await;
 }
 
 /// Evaluates what was gathered, without judges.
@@ -263,8 +263,8 @@ impl Process {
     }
 
     /// Waits until `done` holds of what the destination has.
-    pub async fn until(&self, what: &str, done: impl Fn(&Destination) -> bool) {
-        until(what, || done(&self.destination)).await;
+    pub async fn until(&self, description: &str, done: impl Fn(&Destination) -> bool) {
+        until(description, || done(&self.destination)).await;
     }
 
     /// Ends the service; asserts that every span is exported.

@@ -55,8 +55,8 @@ fn a_file_without_telemetry_among_the_traces_is_refused() {
     std::fs::copy(data("traces").join(&name), folder.path().join(&name)).unwrap();
     std::fs::write(folder.path().join("other.json"), r#"{"spans": "elsewhere"}"#).unwrap();
     let gold = data("gold");
-    let why = refused(&["trail", "--traces", text(folder.path()), "--gold", text(&gold)]);
-    assert!(why.contains("no telemetry") && why.contains("other.json"), "{why}");
+    let error = refused(&["trail", "--traces", text(folder.path()), "--gold", text(&gold)]);
+    assert!(error.contains("no telemetry") && error.contains("other.json"), "{error}");
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn annotated_traces_that_were_not_judged_are_left_out() {
     assert_eq!(trail(&data("traces"), gold.path(), &[])["traces"], 1);
     // In a folder of predictions an absent one is empty.
     let (from, gold) = (data("gold"), gold.path());
-    let told = json(&["trail", "--from", text(&from), "--gold", text(gold), "--output", "json"]);
-    assert_eq!((&told["traces"], &told["location"]["recall"]), (&object!(2), &object!(0.5)));
+    let report = json(&["trail", "--from", text(&from), "--gold", text(gold), "--output", "json"]);
+    assert_eq!((&report["traces"], &report["location"]["recall"]), (&object!(2), &object!(0.5)));
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn ids_and_halves_select_traces() {
     std::fs::write(&list, ids[..5].join("\n")).unwrap();
     assert_eq!(traces(&["--ids", text(&list)]), 5);
     assert_eq!(traces(&["--ids", text(&list), "--split", "test"]), 3);
-    let why = refused(&["trail", "--from", text(gold), "--gold", text(gold), "--ids", "unknown"]);
-    assert!(why.contains("leave no annotated trace"), "{why}");
+    let error = refused(&["trail", "--from", text(gold), "--gold", text(gold), "--ids", "unknown"]);
+    assert!(error.contains("leave no annotated trace"), "{error}");
 }
 
 /// Scores every call: 1 for the last model call, with a finding, otherwise 5.
@@ -129,7 +129,7 @@ fn the_mapper_files_each_flagged_span_and_no_judge_was_shown_the_categories() {
     let metrics = object!({ "reasoning_integrity": { "judges": [JUDGE] } });
     let config = config(folder.path(), &endpoint, 32_768, metrics);
     let out = folder.path().join("out");
-    let told = trail(
+    let report = trail(
         &data("traces"),
         &data("gold"),
         &["--mapper", JUDGE, "--config", text(&config), "--predictions", text(&out)],
@@ -140,11 +140,11 @@ fn the_mapper_files_each_flagged_span_and_no_judge_was_shown_the_categories() {
     let found: Vec<_> = errors.iter().map(|e| (e["location"].clone(), e["category"].clone())).collect();
     assert_eq!(found, [(object!("aaaaaaaaaaaaaaa4"), object!("Goal Deviation"))]);
     assert_eq!(
-        (&told["mapper"]["mapped"], &told["mapper"]["unanswered"]),
+        (&report["mapper"]["mapped"], &report["mapper"]["unanswered"]),
         (&object!(1), &object!(0)),
-        "{told}"
+        "{report}"
     );
-    assert!(told["mapper"]["no_category"].as_u64() >= Some(1), "the failing tool call: {told}");
+    assert!(report["mapper"]["no_category"].as_u64() >= Some(1), "the failing tool call: {report}");
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn without_a_mapper_judges_assign_categories_and_only_flagged_findings_count() {
     let metrics = object!({ "reasoning_integrity": { "judges": [JUDGE] } });
     let strict = config(folder.path(), &endpoint, 32_768, metrics);
     let predicted = |config: &Path, more: &[&str]| {
-        let told = trail(&data("traces"), &data("gold"), &[&["--config", text(config)], more].concat());
-        told["categories"]
+        let report = trail(&data("traces"), &data("gold"), &[&["--config", text(config)], more].concat());
+        report["categories"]
             .as_array()
             .unwrap()
             .iter()
@@ -195,11 +195,11 @@ fn a_judge_of_whole_traces_reports_errors_and_long_traces_are_excluded() {
     });
     let config = config(folder.path(), &endpoint, 10_000, object!({}));
     let args = ["--monolithic", JUDGE, "--config", text(&config)];
-    let told = trail(&traces, &gold, &args);
-    assert_eq!((&told["traces"], &told["excluded_share"]), (&object!(1), &object!(0.5)), "{told}");
-    assert_eq!(told["joint"]["hits"], 1, "{told}");
-    assert_eq!((&told["joint"]["predicted"], &told["location"]["predicted"]), (&object!(2), &object!(1)));
-    assert!(told.get("root_verdict").is_none() && told.get("caught").is_none(), "{told}");
+    let report = trail(&traces, &gold, &args);
+    assert_eq!((&report["traces"], &report["excluded_share"]), (&object!(1), &object!(0.5)), "{report}");
+    assert_eq!(report["joint"]["hits"], 1, "{report}");
+    assert_eq!((&report["joint"]["predicted"], &report["location"]["predicted"]), (&object!(2), &object!(1)));
+    assert!(report.get("root_verdict").is_none() && report.get("caught").is_none(), "{report}");
     let table = score(&[&["trail", "--traces", text(&traces), "--gold", text(&gold)][..], &args].concat());
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("(50.0 % of the traces, Excl. in tables)"), "{table}");
@@ -214,14 +214,14 @@ fn an_adjudicator_decides_which_findings_identify_an_error() {
         object!({ "rationale": "r", "findings": findings })
     });
     let config = config(folder.path(), &endpoint, 32_768, object!({}));
-    let told = trail(&data("traces"), &data("gold"), &["--adjudicator", JUDGE, "--config", text(&config)]);
-    let caught = &told["caught"];
+    let report = trail(&data("traces"), &data("gold"), &["--adjudicator", JUDGE, "--config", text(&config)]);
+    let caught = &report["caught"];
     assert_eq!(caught["adjudicator"], JUDGE);
     // Two annotated errors of high impact, of which a finding on the tool call identifies one.
     let all = object!({ "errors": 2, "caught": 1, "localised": 1 });
-    assert_eq!((&caught["any_metric"]["all"], &caught["any_metric"]["HIGH"]), (&all, &all), "{told}");
-    assert_eq!(caught["metrics"]["error_detection"]["caught"]["all"]["tp"], 1, "{told}");
-    assert_eq!(told["adjudicator"]["answered"], 2, "{told}");
+    assert_eq!((&caught["any_metric"]["all"], &caught["any_metric"]["HIGH"]), (&all, &all), "{report}");
+    assert_eq!(caught["metrics"]["error_detection"]["caught"]["all"]["tp"], 1, "{report}");
+    assert_eq!(report["adjudicator"]["answered"], 2, "{report}");
     let by_rules = trail(&data("traces"), &data("gold"), &[]);
     assert_eq!(by_rules["caught"]["adjudicator"], "rules");
     assert_eq!(by_rules["caught"]["metrics"]["error_detection"]["localised"]["HIGH"]["tp"], 1, "{by_rules}");
@@ -240,7 +240,7 @@ fn nested() -> Value {
             "endTimeUnixNano": format!("17000000{:02}000000000", 60 - id), "attributes": attributes,
         })
     };
-    let said = |answer: &'static str| {
+    let messages = |answer: &'static str| {
         [
             ("llm.input_messages.0.message.role", "user"),
             ("llm.input_messages.0.message.content", "Which lighthouse is older?"),
@@ -252,9 +252,9 @@ fn nested() -> Value {
     let spans = [
         span(1, 0, "CHAIN", &[]),
         span(2, 1, "AGENT", &asked),
-        span(3, 2, "LLM", &said("I ask the searcher.")),
+        span(3, 2, "LLM", &messages("I ask the searcher.")),
         span(4, 2, "AGENT", &asked),
-        span(5, 4, "LLM", &said("Northpoint is older.")),
+        span(5, 4, "LLM", &messages("Northpoint is older.")),
     ];
     object!({ "resourceSpans": [{ "scopeSpans": [{ "scope": {}, "spans": spans }] }] })
 }
@@ -284,15 +284,15 @@ fn metrics_of_agents_and_traces_are_held_against_the_labels_of_what_they_read() 
     std::fs::write(&labels, object!({ "traces": [of_trace] }).to_string()).unwrap();
     let (traces, labels) = (text(&traces), text(&labels));
     let args = ["--traces", traces, "--labels", labels, "--config", text(&config), "--output", "json"];
-    let told = json(&[&["labels"][..], &args].concat());
+    let report = json(&[&["labels"][..], &args].concat());
     // The trace on its root and the inner agent fail, and should; the outer agent by itself passes, and should.
-    let consistency = &told["metrics"]["gpa.logical_consistency"];
+    let consistency = &report["metrics"]["gpa.logical_consistency"];
     let counts = ["tp", "fp", "fn", "tn"].map(|key| consistency[key].as_u64().unwrap());
     assert_eq!(counts, [2, 0, 0, 1], "{consistency}");
     // Completeness is of each agent with everything beneath it.
-    let completeness = &told["metrics"]["completeness"];
+    let completeness = &report["metrics"]["completeness"];
     let counts = ["tp", "fp", "fn", "tn"].map(|key| completeness[key].as_u64().unwrap());
     assert_eq!(counts, [2, 0, 0, 0], "{completeness}");
-    let fits = json(&[&["thresholds"][..], &args].concat());
-    assert_eq!(fits["gpa.logical_consistency"]["best"]["f1"], 1.0, "{fits}");
+    let thresholds = json(&[&["thresholds"][..], &args].concat());
+    assert_eq!(thresholds["gpa.logical_consistency"]["best"]["f1"], 1.0, "{thresholds}");
 }

@@ -99,7 +99,7 @@ pub fn reasons(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |e| e.source()).take(8);
     let mut messages: Vec<String> = Vec::new();
     for text in chain.map(ToString::to_string) {
-        if messages.iter().all(|known| !known.contains(&text)) {
+        if messages.iter().all(|message| !message.contains(&text)) {
             messages.push(text);
         }
     }

@@ -39,8 +39,8 @@ pub struct Tls {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A PEM file cannot be read.
-    #[error("cannot read {path}: {why}")]
-    File { path: PathBuf, why: String },
+    #[error("cannot read {path}: {reason}")]
+    File { path: PathBuf, reason: String },
     #[error("no certificate authority was found on this system; set tls.ca_file")]
     NoAuthorities,
     #[error("'{0}' is not a host name")]
@@ -113,8 +113,8 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
 }
 
-fn unreadable(path: &Path, why: impl std::fmt::Display) -> TlsError {
-    TlsError::File { path: path.to_owned(), why: why.to_string() }
+fn unreadable(path: &Path, reason: impl std::fmt::Display) -> TlsError {
+    TlsError::File { path: path.to_owned(), reason: reason.to_string() }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -68,8 +68,8 @@ impl Invalid {
     }
 
     /// A file that cannot be read.
-    pub fn unreadable(file: &str, why: &str) -> Invalid {
-        Invalid { lines: vec![format!("{file}: {why}")] }
+    pub fn unreadable(file: &str, reason: &str) -> Invalid {
+        Invalid { lines: vec![format!("{file}: {reason}")] }
     }
 
     /// The problems of both.
@@ -99,15 +99,15 @@ fn line(files: &[String], issue: &Issue) -> String {
     format!("{file}:{}:{}: {key}{message}{hint}", at.line, at.column)
 }
 
-/// The word among `known` that was probably meant, if one is similar to `word`.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+/// The word among `candidates` that was probably meant, if one is similar to `word`.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     // The comparison is quadratic, and keys may be a megabyte long.
     if word.len() > 64 {
         return None;
     }
     let squash = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
     let plain = squash(word);
-    known
+    candidates
         .into_iter()
         .map(|k| (strsim::damerau_levenshtein(&plain, &squash(k)), k))
         // A word that differs in more than a third of its letters was not meant.
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn similar_words_are_suggested_and_others_are_not() {
-        let known = ["endpoint", "compression", "headers"];
-        assert_eq!(nearest("endpont", known).as_deref(), Some("endpoint"));
-        assert_eq!(nearest("Compression", known).as_deref(), Some("compression"));
-        assert_eq!(nearest("zebra", known), None);
+        let candidates = ["endpoint", "compression", "headers"];
+        assert_eq!(nearest("endpont", candidates).as_deref(), Some("endpoint"));
+        assert_eq!(nearest("Compression", candidates).as_deref(), Some("compression"));
+        assert_eq!(nearest("zebra", candidates), None);
     }
 }

@@ -177,11 +177,12 @@ pub fn parse(file: usize, text: &str) -> Result<Node, Issue> {
 }
 
 /// As [`parse`], with another limit for the number of values.
-pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Issue> {
+pub fn parse_within(file: usize, text: &str, max_nodes: usize) -> Result<Node, Issue> {
     // The parser buffers comments up to a limit, which a file with many comments exceeds.
     let mut options = Options::default();
     options.set_emit_comments(false);
-    let mut builder = Builder { file, most, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
+    let mut builder =
+        NodeBuilder { file, max_nodes, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|e| {
             let line = e.marker().line().max(1);
@@ -198,33 +199,33 @@ pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Issue>
 }
 
 /// A list or map whose end has not been read yet.
-struct Open {
+struct OpenCollection {
     node: Node,
     key: Option<Key>,
     anchor: usize,
 }
 
-struct Builder {
+struct NodeBuilder {
     file: usize,
-    most: usize,
+    max_nodes: usize,
     nodes: usize,
     anchors: Vec<(usize, Node)>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     root: Option<Node>,
 }
 
-impl Builder {
+impl NodeBuilder {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Issue> {
         let at = Mark { file: self.file, line: span.start.line(), column: span.start.col() + 1 };
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let style = if style == ScalarStyle::Plain { Style::Plain } else { Style::Quoted };
-                self.put(Node { value: Value::Scalar(text.into_owned(), style), at }, anchor)
+                self.add_node(Node { value: Value::Scalar(text.into_owned(), style), at }, anchor)
             }
             Event::SequenceStart(_, anchor, _) => self.start(Value::List(Vec::new()), at, anchor),
             Event::MappingStart(_, anchor, _) => self.start(Value::Map(Vec::new()), at, anchor),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(done) => self.put(done.node, done.anchor),
+                Some(done) => self.add_node(done.node, done.anchor),
                 None => Ok(()),
             },
             Event::Alias(id) => {
@@ -234,7 +235,7 @@ impl Builder {
                     problem(at, "an alias refers to an anchor that is not complete or not defined")
                 })?;
                 self.nodes += node.count();
-                self.put(node, 0)
+                self.add_node(node, 0)
             }
             Event::DocumentStart(..) if self.root.is_some() => {
                 Err(problem(at, "a second document; pass --config once per file instead"))
@@ -247,22 +248,25 @@ impl Builder {
         if self.open.len() >= MAX_DEPTH {
             return Err(problem(at, "nested too deep"));
         }
-        if matches!(self.open.last(), Some(Open { node: Node { value: Value::Map(_), .. }, key: None, .. })) {
+        if matches!(
+            self.open.last(),
+            Some(OpenCollection { node: Node { value: Value::Map(_), .. }, key: None, .. })
+        ) {
             return Err(problem(at, "a key must be a plain word"));
         }
-        self.open.push(Open { node: Node { value, at }, key: None, anchor });
+        self.open.push(OpenCollection { node: Node { value, at }, key: None, anchor });
         Ok(())
     }
 
-    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Issue> {
+    fn add_node(&mut self, node: Node, anchor: usize) -> Result<(), Issue> {
         self.nodes += 1;
-        if self.nodes > self.most {
+        if self.nodes > self.max_nodes {
             return Err(problem(node.at, "too many values"));
         }
         if anchor > 0 {
             self.anchors.push((anchor, node.clone()));
         }
-        let Some(Open { node: parent, key, .. }) = self.open.last_mut() else {
+        let Some(OpenCollection { node: parent, key, .. }) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };

@@ -36,7 +36,7 @@ pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut 
         };
         let path: Vec<Step> = error.steps.into_iter().rev().collect();
         // A key that is missing because it was removed is not a second problem.
-        let follows_from_removal = matches!(&error.kind, Kind::Missing(key) if {
+        let follows_from_removal = matches!(&error.kind, ReadErrorKind::Missing(key) if {
             removed.contains(&[&path[..], &[Step::Key((*key).to_owned())]].concat())
         });
         if !follows_from_removal {
@@ -75,7 +75,7 @@ pub fn read_joined<A: de::DeserializeOwned, B: de::DeserializeOwned>(
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ReadErrorKind {
     Other,
     Missing(&'static str),
     Unknown(String),
@@ -84,7 +84,7 @@ enum Kind {
 /// Serde's error, with the position of the invalid value once it is known.
 #[derive(Debug)]
 struct Error {
-    kind: Kind,
+    kind: ReadErrorKind,
     message: Box<str>,
     hint: Option<String>,
     at: Option<Mark>,
@@ -94,7 +94,7 @@ struct Error {
 
 impl Error {
     fn new(message: String) -> Error {
-        Error { kind: Kind::Other, message: message.into(), hint: None, at: None, steps: Vec::new() }
+        Error { kind: ReadErrorKind::Other, message: message.into(), hint: None, at: None, steps: Vec::new() }
     }
 
     /// Adds the position of `node`, unless the error has one: that of the innermost node is kept.
@@ -107,7 +107,7 @@ impl Error {
         // An exporter's type is the part of its id before the slash.
         let key_matches =
             |key: &Key, name: &str| key.text == name || key.text.split('/').next() == Some(name);
-        if let Kind::Unknown(name) = &self.kind
+        if let ReadErrorKind::Unknown(name) = &self.kind
             && let Some((key, _)) = node.entries().iter().find(|(key, _)| key_matches(key, name))
         {
             self.at = Some(key.at);
@@ -136,12 +136,12 @@ impl de::Error for Error {
     }
 
     fn missing_field(field: &'static str) -> Error {
-        Error { kind: Kind::Missing(field), ..Error::new(format!("the key '{field}' is missing")) }
+        Error { kind: ReadErrorKind::Missing(field), ..Error::new(format!("the key '{field}' is missing")) }
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Error {
         let hint = nearest(field, expected.iter().copied());
-        Error { kind: Kind::Unknown(field.to_owned()), hint, ..Error::new(NO_SUCH_KEY.to_owned()) }
+        Error { kind: ReadErrorKind::Unknown(field.to_owned()), hint, ..Error::new(NO_SUCH_KEY.to_owned()) }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Error {
@@ -197,7 +197,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Scalar(text, Style::Quoted | Style::Mixed) => visitor.visit_str(text),
             Value::Scalar(text, _) => plain(text, visitor),
             Value::List(items) => visitor.visit_seq(Items(items.iter().enumerate())),
-            Value::Map(entries) => visitor.visit_map(Entries(entries, 0)),
+            Value::Map(entries) => visitor.visit_map(MapEntries(entries, 0)),
         }
     }
 
@@ -236,7 +236,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     /// A key without a value is a section with defaults, as in the Collector.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.0.is_null() { visitor.visit_map(Entries(&[], 0)) } else { self.deserialize_any(visitor) }
+        if self.0.is_null() { visitor.visit_map(MapEntries(&[], 0)) } else { self.deserialize_any(visitor) }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -287,9 +287,9 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 }
 
 /// The entries of a map, and the index of the current one.
-struct Entries<'n>(&'n [(Key, Node)], usize);
+struct MapEntries<'n>(&'n [(Key, Node)], usize);
 
-impl<'de> MapAccess<'de> for Entries<'_> {
+impl<'de> MapAccess<'de> for MapEntries<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {

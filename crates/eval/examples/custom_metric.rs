@@ -50,8 +50,8 @@ pub fn run(request: &[u8], threshold: f64) -> Result<Vec<String>, Box<dyn Error>
         let evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
         for m in evaluated.measurements.iter().filter(|m| m.metric == BREVITY.name) {
             let Ok(measured) = &m.outcome else { continue };
-            let why = measured.findings.first().map_or("", |finding| finding.rationale.as_str());
-            lines.push(format!("{} {:?} {} {why}", m.metric, measured.value, measured.passed));
+            let rationale = measured.findings.first().map_or("", |finding| finding.rationale.as_str());
+            lines.push(format!("{} {:?} {} {rationale}", m.metric, measured.value, measured.passed));
         }
         lines.push(format!("trace passes: {:?}", evaluated.verdicts.trace.passed));
     }

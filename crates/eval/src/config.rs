@@ -99,7 +99,7 @@ impl Config {
             // Patterns that do not compile were rejected before (`problems`).
             redactor: match self.redact.explanations {
                 true => Redactor::new(&self.redact).unwrap_or_default(),
-                false => Redactor::off(),
+                false => Redactor::disabled(),
             },
             custom: Vec::new(),
         }
@@ -125,7 +125,9 @@ impl Config {
     /// The metrics of `evaluators`, each with the judges that it names.
     pub fn evaluator_judges(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.evaluators.iter();
-        all.flat_map(|(metric, own)| own.judges.iter().map(|judge| (metric.as_str(), judge.as_str())))
+        all.flat_map(|(metric, evaluator)| {
+            evaluator.judges.iter().map(|judge| (metric.as_str(), judge.as_str()))
+        })
     }
 
     /// The invalid values.

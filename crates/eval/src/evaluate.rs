@@ -30,7 +30,7 @@ use crate::measure::path::settings::TaskSet;
 use crate::measure::question::services;
 use crate::measure::question_context::QuestionContext;
 use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
-use crate::measure::recurring::Recurring;
+use crate::measure::recurring::RecurringValues;
 use crate::measure::sections::Scored;
 use crate::measure::settings::CustomSettings;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
@@ -53,7 +53,7 @@ pub struct Evaluator {
     pub(crate) settings: Settings,
     custom: Vec<CustomMetric>,
     policies: Policies,
-    recurring: Arc<Recurring>,
+    recurring: Arc<RecurringValues>,
     pub(crate) emission: Emission,
     pub(crate) alarms: AlarmConfig,
     /// Whether a metric is enabled.
@@ -117,8 +117,8 @@ pub enum BuildError {
     #[error("recognise: {0}")]
     Recognise(#[from] TableError),
     /// An added metric is invalid.
-    #[error("metric '{name}': {why}")]
-    Metric { name: &'static str, why: String },
+    #[error("metric '{name}': {reason}")]
+    Metric { name: &'static str, reason: String },
 }
 
 /// Builds an [`Evaluator`].
@@ -166,18 +166,20 @@ impl Builder<'_> {
     pub fn build(self) -> Result<Evaluator, BuildError> {
         let Builder { config, tasks, mut custom, stop } = self;
         custom.extend(config.evaluators.iter().map(|(name, evaluator)| evaluator.metric(name)));
-        for (i, own) in custom.iter().enumerate() {
-            let twice = custom[..i].iter().any(|other| other.row.name == own.row.name);
-            let why = own.row.problem(&own.settings).or(twice.then(|| "added twice".to_owned()));
-            if let Some(why) = why {
-                return Err(BuildError::Metric { name: own.row.name, why });
+        for (i, metric) in custom.iter().enumerate() {
+            let is_duplicate = custom[..i].iter().any(|other| other.row.name == metric.row.name);
+            let reason =
+                metric.row.problem(&metric.settings).or(is_duplicate.then(|| "added twice".to_owned()));
+            if let Some(reason) = reason {
+                return Err(BuildError::Metric { name: metric.row.name, reason });
             }
         }
         let mut settings = config.settings()?;
         settings.path.loaded = tasks;
-        let emission = Emission { custom: custom.iter().map(|own| own.row).collect(), ..config.emission() };
+        let emission =
+            Emission { custom: custom.iter().map(|metric| metric.row).collect(), ..config.emission() };
         let custom_settings =
-            |own: &CustomMetric| CustomSettings { row: own.row, settings: own.settings.clone() };
+            |metric: &CustomMetric| CustomSettings { row: metric.row, settings: metric.settings.clone() };
         settings.custom = custom.iter().map(custom_settings).collect();
         Ok(Evaluator {
             recogniser: Recogniser::new(&config.recognise)?,
@@ -187,7 +189,7 @@ impl Builder<'_> {
             alarms: config.alarms.clone(),
             measures: measure::catalog::measures_anything(&settings),
             asks: config.metrics.named_judges().next().is_some()
-                || custom.iter().any(|own| own.named_judges().next().is_some()),
+                || custom.iter().any(|metric| metric.named_judges().next().is_some()),
             settings,
             custom,
             stop,
@@ -223,7 +225,7 @@ impl Evaluator {
 
     /// The rows of the metrics that are not built in.
     pub fn added_rows(&self) -> impl Iterator<Item = &'static MetricSpec> {
-        self.custom.iter().map(|own| own.row)
+        self.custom.iter().map(|metric| metric.row)
     }
 
     /// Determines the kinds of spans; for rendering.
@@ -259,8 +261,8 @@ impl Evaluator {
         }
         let mut traces: Vec<ClosedTrace> = traces.into_values().collect();
         for trace in &mut traces {
-            let known: foldhash::HashSet<SpanId> = trace.spans.iter().map(|span| span.id).collect();
-            let awaited = |parent: SpanId| !parent.is_zero() && !known.contains(&parent);
+            let span_ids: foldhash::HashSet<SpanId> = trace.spans.iter().map(|span| span.id).collect();
+            let awaited = |parent: SpanId| !parent.is_zero() && !span_ids.contains(&parent);
             let root = trace.spans.iter().any(|span| span.parent.is_zero());
             trace.incomplete = !root || trace.spans.iter().any(|span| awaited(span.parent));
         }

@@ -43,7 +43,7 @@ pub mod path {
     pub use crate::measure::path::score::{Parameters, PathScores};
     pub use crate::measure::path::settings::PathSettings;
     pub use crate::measure::path::task::Task;
-    pub use crate::measure::path::walk::{Token, Walk};
+    pub use crate::measure::path::walk::{PathToken, Walk};
     pub use crate::recognise::json_keys::values as json_values;
 }
 

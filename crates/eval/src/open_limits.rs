@@ -66,12 +66,12 @@ pub(crate) fn alarms(
 }
 
 /// The sum over model calls if it is above `limit`, and the span with which it was exceeded.
-fn spent(trace: &AgentTrace, limit: f64, of: impl Fn(&SpanView) -> Option<f64>) -> Option<(f64, Idx)> {
+fn spent(trace: &AgentTrace, limit: f64, amount: impl Fn(&SpanView) -> Option<f64>) -> Option<(f64, Idx)> {
     let mut sum = 0.0;
     let mut exceeded = None;
     for (at, view) in trace.views.iter().enumerate() {
         let counted = view.kind == Kind::Llm && !view.wrapper;
-        sum += of(view).filter(|value| counted && value.is_finite()).unwrap_or(0.0);
+        sum += amount(view).filter(|value| counted && value.is_finite()).unwrap_or(0.0);
         if sum > limit && exceeded.is_none() {
             exceeded = Some(at);
         }

@@ -72,7 +72,7 @@ impl Evaluator {
     pub fn path_positions(&self, snapshot: ClosedTrace) -> PathPositions {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
-        PathPositions::of(&trace, &self.settings.path.loaded, &self.memo())
+        PathPositions::new(&trace, &self.settings.path.loaded, &self.memo())
     }
 
     /// For work on one trace that is still open.

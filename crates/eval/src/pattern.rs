@@ -157,12 +157,12 @@ mod tests {
     fn words_are_found_at_the_same_place_with_and_without_simd() {
         let words = ["exit", "return code", "code"];
         let searchers = [(); 2].map(|()| WordSearcher::new(&words).unwrap());
-        let [own, mut plain] = searchers;
+        let [simd_searcher, mut plain] = searchers;
         plain.simd = None;
         let padding = "x".repeat(100);
         for (text, expected) in [("a return code, exit", Some(2)), ("exi\u{e9}", None), ("", None)] {
             for text in [text.to_owned(), format!("{text}{padding}")] {
-                assert_eq!([own.find(&text), plain.find(&text)], [expected; 2], "{text}");
+                assert_eq!([simd_searcher.find(&text), plain.find(&text)], [expected; 2], "{text}");
             }
         }
     }

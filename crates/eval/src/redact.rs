@@ -93,29 +93,29 @@ fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
 }
 
 /// A pattern and the type of its matches. The groups `keep` and `end` of a match stay.
-struct Rule {
+struct RedactionRule {
     regex: Regex,
-    what: &'static str,
-    is_secret: Check,
+    kind: &'static str,
+    is_secret: SecretCheck,
 }
 
 /// Whether a match of a pattern is a secret.
-type Check = fn(&str) -> bool;
+type SecretCheck = fn(&str) -> bool;
 
 /// Every match is a secret.
 fn always(_: &str) -> bool {
     true
 }
 
-regex!(KNOWN: Vec<Rule> = known());
+regex!(KNOWN: Vec<RedactionRule> = known_rules());
 
-fn known() -> Result<Vec<Rule>, regex::Error> {
+fn known_rules() -> Result<Vec<RedactionRule>, regex::Error> {
     const SECRET_NAMES: &str = r"pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?|api[_-]?key|access[_-]?key(?:[_-]?id)?|auth[_-]?token|access[_-]?token|refresh[_-]?token|session[_-]?token|client[_-]?secret|private[_-]?key|account[_-]?key|credentials?";
     let named = format!(
         r#"(?i)(?P<keep>(?:{SECRET_NAMES})\\?["']?[ \t]*(?:=|:)[ \t]*\\?["']?)[^\s"'\\,;&|{{}}()\[\]<>$`]{{4,}}"#
     );
     // No upper bounds: an automaton needs a state for each repetition.
-    let table: [(&str, &'static str, Check); 9] = [
+    let table: [(&str, &'static str, SecretCheck); 9] = [
         (
             // A whole key, or the part of a truncated one that looks like a key.
             r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(?:(?:[^-]|-[A-Za-z])*-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|(?:\\[nr]|\s|[A-Za-z0-9+/=]{16,})*)",
@@ -136,7 +136,9 @@ fn known() -> Result<Vec<Rule>, regex::Error> {
         (r"(?-u:\b)[2-6][0-9](?:[ -]?[0-9]){11,17}(?-u:\b)", "card number", is_card),
     ];
     let rules = table.into_iter();
-    rules.map(|(regex, what, is_secret)| Ok(Rule { regex: as_written(regex)?, what, is_secret })).collect()
+    rules
+        .map(|(regex, kind, is_secret)| Ok(RedactionRule { regex: as_written(regex)?, kind, is_secret }))
+        .collect()
 }
 
 // All of `KNOWN` in one search: most texts match none of them.
@@ -151,20 +153,20 @@ const MAX_ADDRESSES: usize = 1_000;
 
 /// The e-mail addresses of a trace, numbered from 1 in the order of their first occurrence.
 #[derive(Debug, Default)]
-pub struct Addresses(HashMap<String, usize>);
+pub struct EmailAddresses(HashMap<String, usize>);
 
-impl Addresses {
+impl EmailAddresses {
     /// The addresses of these texts.
-    pub(crate) fn of<'t>(texts: impl Iterator<Item = &'t str>) -> Addresses {
-        let mut known = HashMap::default();
+    pub(crate) fn from_texts<'t>(texts: impl Iterator<Item = &'t str>) -> EmailAddresses {
+        let mut numbers = HashMap::default();
         for found in texts.filter(|text| text.contains('@')).flat_map(|text| ADDRESSES.find_iter(text)) {
-            if known.len() == MAX_ADDRESSES {
+            if numbers.len() == MAX_ADDRESSES {
                 break;
             }
-            let number = known.len() + 1;
-            known.entry(found.as_str().to_ascii_lowercase()).or_insert(number);
+            let number = numbers.len() + 1;
+            numbers.entry(found.as_str().to_ascii_lowercase()).or_insert(number);
         }
-        Addresses(known)
+        EmailAddresses(numbers)
     }
 
     fn number(&self, address: &str) -> Option<usize> {
@@ -259,18 +261,18 @@ impl Redactor {
     }
 
     /// Removes nothing.
-    pub fn off() -> Redactor {
+    pub fn disabled() -> Redactor {
         Redactor { mode: Mode::Off, ..Redactor::default() }
     }
 
     /// The text without secrets and personal data.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.redact_numbering(text, &Addresses::default())
+        self.redact_numbering(text, &EmailAddresses::default())
     }
 
     /// The redacted text, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can decide whether a
     /// message went to the person that was meant, and learns no address.
-    pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &Addresses) -> Cow<'t, str> {
+    pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &EmailAddresses) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),
             Mode::AllowList => Cow::Owned(self.only_allowed(text)),
@@ -278,16 +280,16 @@ impl Redactor {
         }
     }
 
-    fn without_known<'t>(&self, text: &'t str, addresses: &Addresses) -> Cow<'t, str> {
+    fn without_known<'t>(&self, text: &'t str, addresses: &EmailAddresses) -> Cow<'t, str> {
         let mut out = Cow::Borrowed(text);
         let rules = if ANY_KNOWN.is_match(text) { &KNOWN[..] } else { &[] };
         for rule in rules {
             let is_secret = |found: &str| (rule.is_secret)(found) && !self.is_allowed(found);
             replace(&mut out, &rule.regex, is_secret, |found| {
                 let group = |name| found.name(name).map_or("", |m| m.as_str());
-                let number = (rule.what == E_MAIL).then(|| addresses.number(&found[0])).flatten();
+                let number = (rule.kind == E_MAIL).then(|| addresses.number(&found[0])).flatten();
                 let number = number.map_or_else(String::new, |n| format!(" {n}"));
-                format!("{}[redacted: {}{number}]{}", group("keep"), rule.what, group("end"))
+                format!("{}[redacted: {}{number}]{}", group("keep"), rule.kind, group("end"))
             });
         }
         for pattern in &self.patterns {

@@ -81,11 +81,11 @@ pub struct DeadLetters {
     directory: PathBuf,
     cap: u64,
     bytes: Gauge,
-    current: Mutex<Current>,
+    current: Mutex<CurrentFiles>,
 }
 
 /// For each signal the file that this process wrote to last, and its length after that.
-type Current = [Option<(PathBuf, u64)>; Signal::ALL.len()];
+type CurrentFiles = [Option<(PathBuf, u64)>; Signal::ALL.len()];
 
 impl DeadLetters {
     /// Into `directory`, up to `cap` bytes including existing files. `bytes` shows their sum.
@@ -200,7 +200,7 @@ impl DeadLetters {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Current> {
+    fn lock(&self) -> MutexGuard<'_, CurrentFiles> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -225,8 +225,10 @@ fn reopen((path, len): (PathBuf, u64)) -> Option<(PathBuf, u64, File)> {
 
 /// Whether `path` names this file.
 fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(this), Ok(there)) = (file.metadata(), std::fs::metadata(path)) else { return false };
-    (this.dev(), this.ino()) == (there.dev(), there.ino())
+    let (Ok(file_metadata), Ok(path_metadata)) = (file.metadata(), std::fs::metadata(path)) else {
+        return false;
+    };
+    (file_metadata.dev(), file_metadata.ino()) == (path_metadata.dev(), path_metadata.ino())
 }
 
 #[cfg(test)]
@@ -382,24 +384,24 @@ mod tests {
     #[test]
     fn is_at_is_false_after_the_file_is_moved_or_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let (here, moved) = (folder.path().join("here"), folder.path().join("moved"));
-        let file = File::create(&here).unwrap();
-        assert!(is_at(&file, &here));
-        std::fs::rename(&here, &moved).unwrap();
-        assert!(!is_at(&file, &here));
-        File::create(&here).unwrap();
-        assert!(!is_at(&file, &here) && is_at(&file, &moved));
+        let (original, moved) = (folder.path().join("here"), folder.path().join("moved"));
+        let file = File::create(&original).unwrap();
+        assert!(is_at(&file, &original));
+        std::fs::rename(&original, &moved).unwrap();
+        assert!(!is_at(&file, &original));
+        File::create(&original).unwrap();
+        assert!(!is_at(&file, &original) && is_at(&file, &moved));
     }
 
     #[test]
     fn a_missing_directory_is_a_transient_error_and_the_cap_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let there = folder.path().join("dead-letters");
-        std::fs::create_dir(&there).unwrap();
-        let dead_letters = DeadLetters::open(&there, 11, Gauge::default()).unwrap();
-        std::fs::remove_dir(&there).unwrap();
+        let directory = folder.path().join("dead-letters");
+        std::fs::create_dir(&directory).unwrap();
+        let dead_letters = DeadLetters::open(&directory, 11, Gauge::default()).unwrap();
+        std::fs::remove_dir(&directory).unwrap();
         assert!(dead_letters.append(Signal::Traces, b"request").unwrap_err().is_transient());
-        std::fs::create_dir(&there).unwrap();
+        std::fs::create_dir(&directory).unwrap();
         dead_letters.append(Signal::Traces, b"request").unwrap();
         assert!(!dead_letters.append(Signal::Traces, b"request").unwrap_err().is_transient());
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Journal;
 use super::record::{RetainReason, Seq};
-use super::writer::Command;
+use super::writer::WriterCommand;
 
 /// A log of records that are retained until exporters have acknowledged them.
 pub trait AckLog: Send + Sync + Debug {
@@ -26,7 +26,7 @@ pub trait AckLog: Send + Sync + Debug {
 
 impl AckLog for Journal {
     fn exporter_acked(&self, record: Seq, exporter: &str) {
-        self.writer.enqueue(Command::ExporterAcked(record, exporter.to_owned()));
+        self.writer.enqueue(WriterCommand::ExporterAcked(record, exporter.to_owned()));
     }
 
     fn release(&self, releases: Vec<(Seq, RetainReason)>) {

@@ -114,9 +114,9 @@ impl Fsync for File {
 }
 
 /// A directory, whose entries `fdatasync` need not write.
-struct Entries(File);
+struct DirectoryEntries(File);
 
-impl Fsync for Entries {
+impl Fsync for DirectoryEntries {
     fn fsync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
@@ -265,7 +265,7 @@ impl Disk for Directory {
     fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>> {
         let directory = self.has_new_file.then(|| File::open(&self.path)).transpose()?;
         self.has_new_file = false;
-        Ok(directory.map(|file| Arc::new(Entries(file)) as _))
+        Ok(directory.map(|file| Arc::new(DirectoryEntries(file)) as _))
     }
 
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {

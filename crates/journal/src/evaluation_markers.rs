@@ -92,7 +92,7 @@ pub struct EvaluationMarkers {
 struct SlotFile {
     file: File,
     /// One bit for each slot in use.
-    taken: AtomicU64,
+    used_slots: AtomicU64,
 }
 
 /// Until it is dropped, its trace is recorded as being evaluated.
@@ -118,7 +118,7 @@ impl Drop for EvaluationGuard<'_> {
         let Some((file, slot)) = self.slot else { return };
         let alone = matches!(self.lock, GuardLock::Alone(_));
         self.markers.write(file, slot, &[0; SLOT], alone);
-        file.taken.fetch_and(!(1 << slot), Ordering::Release);
+        file.used_slots.fetch_and(!(1 << slot), Ordering::Release);
     }
 }
 
@@ -128,7 +128,7 @@ impl EvaluationMarkers {
     /// recorded.
     pub fn open(folder: &Path, is_open: impl Fn(TraceId) -> bool) -> EvaluationMarkers {
         let entries: Vec<SlotEntry> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder, n))).collect();
-        let next = List::read(folder).counted(&entries, boot(), is_open);
+        let next = SuspectList::read(folder).counted(&entries, boot(), is_open);
         let written = next.write(folder);
         let (quarantined, suspects): (BTreeMap<_, _>, BTreeMap<_, _>) =
             next.traces.into_iter().partition(|(_, deaths)| *deaths >= QUARANTINED);
@@ -155,7 +155,7 @@ impl EvaluationMarkers {
             // Allocates the blocks, so that no later write can fail for lack of space.
             let file = file.and_then(|file| file.write_all_at(&[0; SLOTS * SLOT], 0).map(|()| file));
             let file = markers.check(file);
-            markers.files.extend(file.map(|file| SlotFile { file, taken: AtomicU64::new(0) }));
+            markers.files.extend(file.map(|file| SlotFile { file, used_slots: AtomicU64::new(0) }));
         }
         markers
     }
@@ -231,14 +231,14 @@ impl EvaluationMarkers {
         suspects.remove(&trace);
         let quarantined = self.quarantined.iter().map(|&trace| (trace, QUARANTINED));
         let traces = quarantined.chain(suspects.iter().map(|&trace| (trace, 1))).collect();
-        self.check(List { generation: self.generation, boot: self.boot, traces }.write(&self.folder));
+        self.check(SuspectList { generation: self.generation, boot: self.boot, traces }.write(&self.folder));
         self.left.store(suspects.len(), Ordering::Release);
     }
 
     /// At shutdown: a death from now on is not counted.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        for file in self.files.iter().filter(|file| file.taken.load(Ordering::SeqCst) != 0) {
+        for file in self.files.iter().filter(|file| file.used_slots.load(Ordering::SeqCst) != 0) {
             self.check(file.file.write_all_at(&[0; SLOTS * SLOT], 0));
         }
     }
@@ -267,9 +267,9 @@ impl EvaluationMarkers {
     fn take_slot(&self) -> Option<(&SlotFile, usize)> {
         let (before, after) = self.files.split_at_checked(thread_number() % self.files.len().max(1))?;
         after.iter().chain(before).find_map(|file| {
-            let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
-            let taken = file.taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free).ok()?;
-            Some((file, taken.trailing_ones() as usize))
+            let free = |used: u64| (used != u64::MAX).then(|| used | (used + 1));
+            let used = file.used_slots.fetch_update(Ordering::Acquire, Ordering::Relaxed, free).ok()?;
+            Some((file, used.trailing_ones() as usize))
         })
     }
 
@@ -291,7 +291,7 @@ impl EvaluationMarkers {
 
 /// The contents of `suspects`.
 #[derive(Debug, Default, PartialEq)]
-struct List {
+struct SuspectList {
     generation: u64,
     /// Checksum of the boot id of the operating system; 0 if unknown.
     boot: u32,
@@ -299,20 +299,20 @@ struct List {
     traces: BTreeMap<TraceId, u32>,
 }
 
-impl List {
+impl SuspectList {
     /// A file that is missing or damaged reads as an empty list; a damaged entry is left out.
-    fn read(folder: &Path) -> List {
-        List::decode(&read(&folder.join("suspects"), HEADER + MAX_TRACES * ENTRY)).unwrap_or_default()
+    fn read(folder: &Path) -> SuspectList {
+        SuspectList::decode(&read(&folder.join("suspects"), HEADER + MAX_TRACES * ENTRY)).unwrap_or_default()
     }
 
-    fn decode(bytes: &[u8]) -> Option<List> {
+    fn decode(bytes: &[u8]) -> Option<SuspectList> {
         let (header, entries) = bytes.split_at_checked(HEADER)?;
         let (generation, boot) = checked(header)?.strip_prefix(&MAGIC)?.split_first_chunk::<8>()?;
         let entry = |entry: &[u8]| {
             let (trace, deaths) = checked(entry)?.split_first_chunk::<16>()?;
             Some((TraceId(*trace), u32::from_le_bytes(deaths.try_into().ok()?)))
         };
-        Some(List {
+        Some(SuspectList {
             generation: u64::from_le_bytes(*generation),
             boot: u32::from_le_bytes(boot.try_into().ok()?),
             traces: entries.chunks_exact(ENTRY).filter_map(entry).collect(),
@@ -339,7 +339,7 @@ impl List {
 
     /// The list of the process that starts now: adds a death for each trace in a slot of the generation that
     /// died. Suspects that will not be evaluated again are removed; quarantined traces stay, for late spans.
-    fn counted(mut self, entries: &[SlotEntry], boot: u32, is_open: impl Fn(TraceId) -> bool) -> List {
+    fn counted(mut self, entries: &[SlotEntry], boot: u32, is_open: impl Fn(TraceId) -> bool) -> SuspectList {
         let newest = entries.iter().map(|entry| entry.generation).max().unwrap_or_default();
         let power_cut = self.boot != boot;
         // Without a list, only the slots show the generation that died.
@@ -356,7 +356,7 @@ impl List {
         all.sort_by_key(|(trace, _)| !is_open(*trace));
         all.truncate(MAX_TRACES);
         let generation = self.generation.max(newest).saturating_add(1);
-        List { generation, boot, traces: all.into_iter().collect() }
+        SuspectList { generation, boot, traces: all.into_iter().collect() }
     }
 }
 
@@ -369,10 +369,10 @@ fn read_slots(path: &Path) -> Vec<SlotEntry> {
     read(path, SLOTS * SLOT).chunks_exact(SLOT).filter_map(decode).collect()
 }
 
-/// The first `most` bytes of a file; empty if it cannot be read.
-fn read(path: &Path, most: usize) -> Vec<u8> {
+/// The first `max_bytes` bytes of a file; empty if it cannot be read.
+fn read(path: &Path, max_bytes: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(max_bytes as u64).read_to_end(&mut bytes));
     if let Err(error) = if_found(read) {
         tracing::error!(%error, path = %path.display(), "cannot read which traces were being evaluated");
     }
@@ -408,7 +408,7 @@ fn boot() -> u32 {
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-    OWN.with(|own| *own)
+    OWN.with(|number| *number)
 }
 
 #[cfg(test)]

@@ -106,11 +106,11 @@ pub use record::{JournalRecord, RetainReason, Seq, VerdictRecord};
 pub use recover::Recovered;
 
 use disk::{Directory, Disk};
-use log::{Limits, Log};
+use log::{Log, LogLimits};
 use record::Frame;
 use retain::RetainReasons;
 use syncer::{Syncer, Waiter};
-use writer::{Command, Writer};
+use writer::{JournalWriter, WriterCommand};
 use writer_handle::{HandoverState, WriterHandle};
 
 /// Maximum of the bodies of requests that wait for the writer, in KiB. More would only wait longer for the disk.
@@ -132,7 +132,7 @@ impl OpenError {
 }
 
 pub struct Journal {
-    writer: WriterHandle<Command>,
+    writer: WriterHandle<WriterCommand>,
     waiting_kib: Arc<Semaphore>,
     next_seq: AtomicU64,
     state: Arc<HandoverState>,
@@ -166,7 +166,7 @@ impl AppendedRequest {
 impl Drop for AppendedRequest {
     fn drop(&mut self) {
         if !self.accepted {
-            self.journal.writer.enqueue(Command::Discard(self.seq));
+            self.journal.writer.enqueue(WriterCommand::Discard(self.seq));
         }
     }
 }
@@ -185,11 +185,11 @@ impl Journal {
         metrics: &JournalMetrics,
     ) -> Result<(Arc<Journal>, Recovered), OpenError> {
         let disk = Directory::open(directory);
-        let opened = disk.and_then(|disk| Journal::on(disk, storage, remember, metrics));
+        let opened = disk.and_then(|disk| Journal::with_disk(disk, storage, remember, metrics));
         opened.map_err(|reason| OpenError::new(directory, reason))
     }
 
-    fn on<D: Disk>(
+    fn with_disk<D: Disk>(
         disk: D,
         storage: &Storage,
         remember: usize,
@@ -197,14 +197,14 @@ impl Journal {
     ) -> io::Result<(Arc<Journal>, Recovered)> {
         let (segment, total) = (storage.segment_bytes.0, storage.max_bytes.0);
         let sync = storage.durability != Durability::None;
-        let (log, recovered, next_seq) = Log::open(disk, Limits { segment, total, sync, remember })?;
+        let (log, recovered, next_seq) = Log::open(disk, LogLimits { segment, total, sync, remember })?;
         metrics.max_bytes.set(i64::try_from(total).unwrap_or(i64::MAX));
         metrics.corrupt.inc_by(recovered.corrupt);
         let records = recovered.open.len() + recovered.verdicts.len() + recovered.forwarded.len();
         metrics.recovered.inc_by(records as u64);
         let state = Arc::new(HandoverState::default());
         let syncer = Syncer::start(metrics)?;
-        let writer = |commands| Writer {
+        let writer = |commands| JournalWriter {
             log,
             storage: storage.clone(),
             admit_below: total / 4 * 3,
@@ -266,7 +266,7 @@ impl Journal {
         let waiter = Waiter { reply, _permit: Some(permit) };
         // Made before the command is sent: this future may be dropped at any await.
         let appended = AppendedRequest { journal: Arc::clone(self), seq, accepted: false };
-        if !self.writer.submit(Command::AppendRequest(frame, reasons, waiter)) {
+        if !self.writer.submit(WriterCommand::AppendRequest(frame, reasons, waiter)) {
             return None;
         }
         stored.await.ok()?.then_some(appended)
@@ -288,7 +288,7 @@ impl Journal {
             .unzip();
         let first = closed.first().map(|(trace, _)| *trace);
         let waiter = Waiter { reply, _permit: None };
-        let sent = self.writer.submit(Command::AppendVerdicts(frames, closed, waiter));
+        let sent = self.writer.submit(WriterCommand::AppendVerdicts(frames, closed, waiter));
         let stored = sent && stored.await.unwrap_or(false);
         if !stored && let Some(suppressed) = self.throttle.allow("verdict") {
             let (trace, traces) = (first.map(tracing::field::display), seqs.end - seqs.start);
@@ -311,7 +311,7 @@ impl Journal {
     /// Reads a retained record.
     pub async fn read(&self, seq: Seq) -> Option<JournalRecord> {
         let (reply, record) = oneshot::channel();
-        if !self.writer.submit(Command::Read(seq, reply)) {
+        if !self.writer.submit(WriterCommand::Read(seq, reply)) {
             return None;
         }
         record.await.ok()?
@@ -320,7 +320,7 @@ impl Journal {
     /// Writes and fsyncs everything, and ends the journal thread.
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
-        if self.writer.close(Command::Close(reply)) {
+        if self.writer.close(WriterCommand::Close(reply)) {
             let _ = closed.await;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -48,7 +48,7 @@ const CLOSED_SHARE: u64 = 8;
 pub(crate) type RecordPosition = (u64, u64);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct LogLimits {
     pub segment: u64,
     pub total: u64,
     /// Whether anything is ever fsynced.
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
     pub remember: usize,
 }
 
-impl Limits {
+impl LogLimits {
     /// How many closed traces are remembered, bounded by their share of a segment.
     fn closed(&self) -> usize {
         let fit = self.segment / CLOSED_SHARE / CLOSED_TRACE as u64;
@@ -79,7 +79,7 @@ struct Segment {
 
 pub(crate) struct Log<D> {
     disk: D,
-    limits: Limits,
+    limits: LogLimits,
     segments: BTreeMap<u64, Segment>,
     /// Bytes of segments that could not be read.
     unread: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Log<D> {
 
 impl<D: Disk> Log<D> {
     /// Reads the directory. Appends go to a new segment.
-    pub(crate) fn open(mut disk: D, limits: Limits) -> io::Result<(Log<D>, Recovered, Seq)> {
+    pub(crate) fn open(mut disk: D, limits: LogLimits) -> io::Result<(Log<D>, Recovered, Seq)> {
         let mut scan = scan(&mut disk, limits.closed())?;
         let recovered = scan.recovered();
         let next_segment = scan.last.saturating_add(1);

@@ -40,7 +40,7 @@ pub(crate) struct StoredRecord {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct RecoveryScan {
     pub records: ById<Seq, StoredRecord>,
     /// Bytes of each segment that was read.
     pub sizes: BTreeMap<u64, u64>,
@@ -68,8 +68,8 @@ const SEGMENT_BITS: u32 = 36;
 /// # Errors
 /// The directory cannot be listed, or no numbers are left. A segment that cannot be read is counted as
 /// corrupt.
-pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
-    let mut scan = Scan { next: 1, remember, ..Scan::default() };
+pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<RecoveryScan> {
+    let mut scan = RecoveryScan { next: 1, remember, ..RecoveryScan::default() };
     let all = disk.list()?;
     scan.last = all.last().copied().unwrap_or_default();
     let mut unread = None;
@@ -113,7 +113,7 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
     Ok(scan)
 }
 
-impl Scan {
+impl RecoveryScan {
     /// Reads one segment; returns how many of its bytes to keep.
     ///
     /// # Errors
@@ -122,8 +122,8 @@ impl Scan {
         let marker = match read_header(bytes) {
             SegmentHeader::Marker(marker) => marker,
             SegmentHeader::Other(version) => {
-                let why = format!("it has layout {version}, of another version of this program");
-                return Err(io::Error::other(why));
+                let reason = format!("it has layout {version}, of another version of this program");
+                return Err(io::Error::other(reason));
             }
             SegmentHeader::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER && last) => {
                 return Ok(0);

@@ -75,7 +75,7 @@ fn run(requests: &Receiver<SyncRequest>, results: &Sender<io::Result<u64>>, dura
         let SyncRequest { mut files, mut waiters, mut up_to } = first;
         while let Ok(more) = requests.try_recv() {
             for file in more.files {
-                if files.iter().all(|known| !Arc::ptr_eq(known, &file)) {
+                if files.iter().all(|other| !Arc::ptr_eq(other, &file)) {
                     files.push(file);
                 }
             }

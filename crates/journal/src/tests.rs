@@ -45,8 +45,8 @@ fn body(traces: &[u8], size: usize) -> Bytes {
     ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
 }
 
-fn limits() -> Limits {
-    Limits { segment: SEGMENT, total: u64::MAX, sync: false, remember: REMEMBER }
+fn limits() -> LogLimits {
+    LogLimits { segment: SEGMENT, total: u64::MAX, sync: false, remember: REMEMBER }
 }
 
 fn open(folder: &Path) -> (Log<Directory>, Recovered, Seq) {
@@ -132,13 +132,14 @@ impl Driven {
 
     /// Reasons of traces without a verdict.
     fn open_reasons(&self) -> Vec<(Seq, TraceId)> {
-        let taken =
-            |seq: Seq, t: TraceId| self.verdicts.values().any(|(tt, of)| *tt == t && of.contains(&seq));
+        let has_verdict = |seq: Seq, t: TraceId| {
+            self.verdicts.values().any(|(tt, requests)| *tt == t && requests.contains(&seq))
+        };
         let reasons =
             self.model.iter().flat_map(|(&seq, (reasons, _))| reasons.iter().map(move |&c| (seq, c)));
         reasons
             .filter_map(|(seq, c)| match c {
-                RetainReason::Trace(t) if !taken(seq, t) => Some((seq, t)),
+                RetainReason::Trace(t) if !has_verdict(seq, t) => Some((seq, t)),
                 _ => None,
             })
             .collect()
@@ -162,16 +163,17 @@ impl Driven {
                     return;
                 }
                 let of_trace = open[pick.index(open.len())].1;
-                let of: Vec<Seq> = open.iter().filter(|(_, t)| *t == of_trace).map(|(seq, _)| *seq).collect();
+                let requests: Vec<Seq> =
+                    open.iter().filter(|(_, t)| *t == of_trace).map(|(seq, _)| *seq).collect();
                 let seq = self.name();
                 let revision = seq as u32;
                 let verdict = VerdictRecord {
                     trace: of_trace,
-                    requests: of.clone(),
+                    requests: requests.clone(),
                     revision,
                     ..VerdictRecord::default()
                 };
-                self.verdicts.insert(seq, (of_trace, of));
+                self.verdicts.insert(seq, (of_trace, requests));
                 self.write(&Frame::verdict(seq, &verdict, false), Some(vec![RetainReason::Verdict]));
                 self.log.as_mut().unwrap().remember(of_trace, verdict.prior_verdict());
                 self.closed.push((of_trace, verdict.prior_verdict()));
@@ -201,9 +203,9 @@ impl Driven {
                     if reasons.contains(&RetainReason::Forwarded) {
                         ends.push(vec![(*seq, RetainReason::Forwarded)]);
                     }
-                    if let Some((t, of)) = self.verdicts.get(seq) {
-                        let of = of.iter().map(|&seq| (seq, RetainReason::Trace(*t)));
-                        ends.push(of.chain([(*seq, RetainReason::Verdict)]).collect());
+                    if let Some((t, requests)) = self.verdicts.get(seq) {
+                        let releases = requests.iter().map(|&seq| (seq, RetainReason::Trace(*t)));
+                        ends.push(releases.chain([(*seq, RetainReason::Verdict)]).collect());
                     }
                 }
                 if ends.is_empty() {
@@ -291,8 +293,8 @@ proptest! {
         for _ in 0..200 {
             log.reclaim(false).unwrap();
         }
-        let most = 2 * log.live() + 3 * SEGMENT;
-        prop_assert!(log.bytes() <= most, "{} bytes for {} live", log.bytes(), log.live());
+        let max_bytes = 2 * log.live() + 3 * SEGMENT;
+        prop_assert!(log.bytes() <= max_bytes, "{} bytes for {} live", log.bytes(), log.live());
         driven.apply(&Op::Restart);
     }
 
@@ -306,7 +308,7 @@ proptest! {
         let mut driven = Driven::new();
         driven.log = Some(Log::open(
             { driven.log = None; Directory::open(driven.folder.path()).unwrap() },
-            Limits { segment: u64::MAX, ..limits() },
+            LogLimits { segment: u64::MAX, ..limits() },
         ).unwrap().0);
         let mut states = vec![(0, Recovered::default())];
         for op in &ops {
@@ -410,7 +412,7 @@ fn a_trace_that_stays_open_retains_only_its_own_bytes() {
 fn heads_and_acknowledgements_cause_no_rewrite() {
     let folder = tempfile::tempdir().unwrap();
     let total = 128 * SEGMENT;
-    let limits = Limits { total, ..limits() };
+    let limits = LogLimits { total, ..limits() };
     let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
     (0..REMEMBER as u8).for_each(|t| log.remember(trace(t), PriorVerdict::default()));
     // Near the cap, with every record retained; the rest are heads and acknowledgements.
@@ -439,7 +441,7 @@ fn heads_and_acknowledgements_cause_no_rewrite() {
 fn a_segment_is_deleted_once_the_releases_of_its_records_are_synced() {
     for failing in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let limits = Limits { sync: true, ..limits() };
+        let limits = LogLimits { sync: true, ..limits() };
         let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
         for seq in 1..3 {
             let body = vec![7; SEGMENT as usize].into();
@@ -469,7 +471,7 @@ fn a_segment_is_deleted_once_the_releases_of_its_records_are_synced() {
 #[test]
 fn an_inline_sync_counts_once_the_syncs_begun_before_it_have_completed() {
     let folder = tempfile::tempdir().unwrap();
-    let limits = Limits { sync: true, ..limits() };
+    let limits = LogLimits { sync: true, ..limits() };
     let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
     for seq in 1..3 {
         let frame = Frame::request(

@@ -1,7 +1,7 @@
 //! Group commit: the commands that wait are received, written with one write, and then answered or,
 //! with `durability: sync`, passed to the sync thread together with their callers.
 //!
-//! In: [`Command`]s. Out: replies. A command that could not be written is refused as a whole. Releases
+//! In: [`WriterCommand`]s. Out: replies. A command that could not be written is refused as a whole. Releases
 //! are written with the next write, or separately after a short delay. After a failed write they are part of
 //! the next one.
 
@@ -33,7 +33,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// How often space is reclaimed while nothing is written.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(crate) enum Command {
+pub(crate) enum WriterCommand {
     /// Appends a request before it is acknowledged. If the waiter's `reply` is closed, the caller was cancelled.
     AppendRequest(Frame, RetainReasons, Waiter),
     /// Appends verdicts before they are exported, and remembers them for late spans.
@@ -47,14 +47,14 @@ pub(crate) enum Command {
     Close(oneshot::Sender<()>),
 }
 
-pub(crate) struct Writer<D> {
+pub(crate) struct JournalWriter<D> {
     pub log: Log<D>,
     pub storage: Storage,
     /// Requests are refused at this size; the rest is for the verdicts on stored requests.
     pub admit_below: u64,
     pub state: Arc<HandoverState>,
     pub metrics: JournalMetrics,
-    pub commands: Receiver<Command>,
+    pub commands: Receiver<WriterCommand>,
     pub close_reply: Option<oneshot::Sender<()>>,
     /// Releases that the log applied and that are not on disk.
     pub unwritten: Vec<Release>,
@@ -68,7 +68,7 @@ pub(crate) struct Writer<D> {
 
 /// The commands of one step.
 #[derive(Default)]
-struct Batch {
+struct WriteBatch {
     /// Size of the log before it.
     log_bytes: u64,
     commands: usize,
@@ -81,9 +81,9 @@ struct Batch {
     reads: Vec<(Seq, oneshot::Sender<Option<JournalRecord>>)>,
 }
 
-impl<D: Disk> WriterStep for Writer<D> {
+impl<D: Disk> WriterStep for JournalWriter<D> {
     fn step(&mut self) {
-        let mut batch = Batch { log_bytes: self.log.bytes(), ..Batch::default() };
+        let mut batch = WriteBatch { log_bytes: self.log.bytes(), ..WriteBatch::default() };
         while batch.commands < MAX_COMMANDS && batch.bytes < MAX_BYTES {
             let Ok(command) = self.commands.try_recv() else { break };
             self.receive(command, &mut batch);
@@ -153,28 +153,28 @@ impl<D: Disk> WriterStep for Writer<D> {
     }
 }
 
-impl<D: Disk> Writer<D> {
+impl<D: Disk> JournalWriter<D> {
     /// Adds a command to the batch, or refuses it where the log has no room.
-    fn receive(&mut self, command: Command, batch: &mut Batch) {
+    fn receive(&mut self, command: WriterCommand, batch: &mut WriteBatch) {
         batch.commands += 1;
         // The other two are enqueued.
-        if !matches!(command, Command::ExporterAcked(..) | Command::Discard(_)) {
+        if !matches!(command, WriterCommand::ExporterAcked(..) | WriterCommand::Discard(_)) {
             self.state.received();
         }
         let fits = |size: usize, cap: u64| batch.log_bytes + (batch.bytes + size) as u64 <= cap;
         match command {
-            Command::AppendRequest(_, _, waiter) if waiter.reply.is_closed() => {}
-            Command::AppendRequest(frame, _, waiter) if !fits(frame.size(), self.admit_below) => {
+            WriterCommand::AppendRequest(_, _, waiter) if waiter.reply.is_closed() => {}
+            WriterCommand::AppendRequest(frame, _, waiter) if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);
                 self.metrics.refused.inc();
                 let _ = waiter.reply.send(false);
             }
-            Command::AppendRequest(frame, reasons, waiter) => {
+            WriterCommand::AppendRequest(frame, reasons, waiter) => {
                 batch.bytes += frame.size();
                 batch.waiters.push(waiter);
                 batch.frames.push((frame, reasons));
             }
-            Command::AppendVerdicts(frames, closed, waiter) => {
+            WriterCommand::AppendVerdicts(frames, closed, waiter) => {
                 let size = frames.iter().map(Frame::size).sum();
                 if !fits(size, self.storage.max_bytes.0) {
                     let _ = waiter.reply.send(false);
@@ -186,15 +186,15 @@ impl<D: Disk> Writer<D> {
                 batch.frames.extend(frames.into_iter().map(|frame| (frame, reasons())));
                 batch.closed.extend(closed);
             }
-            Command::ExporterAcked(seq, exporter) => batch.acked.push((seq, exporter)),
-            Command::Discard(seq) => batch.discarded.push(seq),
-            Command::Read(seq, reply) => batch.reads.push((seq, reply)),
-            Command::Close(reply) => self.close_reply = Some(reply),
+            WriterCommand::ExporterAcked(seq, exporter) => batch.acked.push((seq, exporter)),
+            WriterCommand::Discard(seq) => batch.discarded.push(seq),
+            WriterCommand::Read(seq, reply) => batch.reads.push((seq, reply)),
+            WriterCommand::Close(reply) => self.close_reply = Some(reply),
         }
     }
 
-    fn write(&mut self, batch: Batch) {
-        let Batch { frames, mut waiters, closed, mut acked, .. } = batch;
+    fn write(&mut self, batch: WriteBatch) {
+        let WriteBatch { frames, mut waiters, closed, mut acked, .. } = batch;
         // Releases free space whether or not they can be written.
         for releases in self.state.take_released() {
             for of_record in releases.chunk_by(|(a, _), (b, _)| a == b) {

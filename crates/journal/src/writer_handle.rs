@@ -159,11 +159,11 @@ pub(crate) trait WriterStep: Send {
 
 /// `None` once it has ended or panicked: the queued commands were dropped, which notifies their
 /// callers, and none can be sent any more.
-type Slot = Option<Box<dyn WriterStep>>;
+type WriterSlot = Option<Box<dyn WriterStep>>;
 
 /// Runs `work` with the writer. `None` if the writer has ended, or if `work` panicked, which ends the writer.
 fn with_writer<T>(
-    slot: &mut Slot,
+    slot: &mut WriterSlot,
     state: &HandoverState,
     work: impl FnOnce(&mut dyn WriterStep) -> T,
 ) -> Option<T> {
@@ -181,7 +181,7 @@ fn with_writer<T>(
 /// Sends commands to the writer and executes its steps.
 pub(crate) struct WriterHandle<C> {
     commands: Sender<C>,
-    writer: Arc<Mutex<Slot>>,
+    writer: Arc<Mutex<WriterSlot>>,
     state: Arc<HandoverState>,
     thread: Thread,
 }
@@ -196,7 +196,7 @@ impl<C> WriterHandle<C> {
         state: &Arc<HandoverState>,
     ) -> io::Result<(WriterHandle<C>, JoinHandle<()>)> {
         let (commands, receiver) = mpsc::channel();
-        let writer: Arc<Mutex<Slot>> = Arc::new(Mutex::new(Some(Box::new(writer(receiver)))));
+        let writer: Arc<Mutex<WriterSlot>> = Arc::new(Mutex::new(Some(Box::new(writer(receiver)))));
         let (slot, shared) = (Arc::clone(&writer), Arc::clone(state));
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || run(&slot, &shared))?;
         let handle =
@@ -270,7 +270,7 @@ impl<C> Drop for WriterHandle<C> {
 }
 
 /// The journal thread: runs until the writer ends.
-fn run(slot: &Mutex<Slot>, state: &HandoverState) {
+fn run(slot: &Mutex<WriterSlot>, state: &HandoverState) {
     let mut seen = 0;
     loop {
         let passed = pass(&mut slot.lock().unwrap_or_else(PoisonError::into_inner), state, &mut seen);
@@ -293,7 +293,7 @@ fn run(slot: &Mutex<Slot>, state: &HandoverState) {
 
 /// What the journal thread does under the lock; returns how long it may park, or `None` once the writer
 /// has ended.
-fn pass(slot: &mut Slot, state: &HandoverState, seen: &mut u64) -> Option<Duration> {
+fn pass(slot: &mut WriterSlot, state: &HandoverState, seen: &mut u64) -> Option<Duration> {
     let dropped = state.handle_dropped.load(Ordering::Relaxed);
     let close = with_writer(slot, state, |writer| writer.maintain())?;
     if close || dropped {

@@ -15,7 +15,7 @@ use verdict_eval::metrics::Unmeasured;
 use verdict_eval::questions::Usage;
 use verdict_telemetry::QuestionOutcome;
 
-use crate::cache_key::Key;
+use crate::cache_key::CacheKey;
 use crate::config::CacheConfig;
 use crate::disk_cache::{DiskCache, DiskCacheError};
 use crate::lock::lock;
@@ -38,14 +38,14 @@ impl Resolved {
 }
 
 /// The answer that the asking caller shares with waiting callers; `None` until it has arrived.
-type Slot = tokio::sync::Mutex<Option<Result<Arc<JudgeAnswer>, Unmeasured>>>;
+type AnswerSlot = tokio::sync::Mutex<Option<Result<Arc<JudgeAnswer>, Unmeasured>>>;
 
 #[derive(Debug)]
 pub(crate) struct AnswerCache {
-    memory: Cache<Key, Arc<JudgeAnswer>>,
+    memory: Cache<CacheKey, Arc<JudgeAnswer>>,
     disk: Option<Arc<DiskCache>>,
     // Not by moka's `get_with`, which panics when 200 callers that ask have been dropped before a waiting one.
-    in_flight: Mutex<HashMap<Key, Arc<Slot>>>,
+    in_flight: Mutex<HashMap<CacheKey, Arc<AnswerSlot>>>,
 }
 
 impl AnswerCache {
@@ -78,7 +78,7 @@ impl AnswerCache {
     }
 
     /// Whether the question `key` was answered before.
-    pub(crate) fn contains(&self, key: &Key) -> bool {
+    pub(crate) fn contains(&self, key: &CacheKey) -> bool {
         self.memory.contains_key(key) || self.disk.as_ref().is_some_and(|disk| disk.contains(key))
     }
 
@@ -86,7 +86,7 @@ impl AnswerCache {
     /// used only if it is `valid`.
     pub(crate) async fn get_or_ask(
         &self,
-        key: Key,
+        key: CacheKey,
         valid: impl Fn(&JudgeAnswer) -> bool,
         ask: impl Future<Output = (Result<JudgeAnswer, Unmeasured>, Usage)>,
     ) -> Resolved {
@@ -129,7 +129,7 @@ impl AnswerCache {
         Resolved { answer, outcome, usage }
     }
 
-    async fn on_disk(&self, key: Key) -> Option<JudgeAnswer> {
+    async fn on_disk(&self, key: CacheKey) -> Option<JudgeAnswer> {
         let disk = Arc::clone(self.disk.as_ref().filter(|disk| disk.contains(&key))?);
         tokio::task::spawn_blocking(move || disk.read(&key)).await.ok().flatten()
     }
@@ -141,7 +141,7 @@ impl AnswerCache {
         }
     }
 
-    fn join(&self, key: Key) -> Flight<'_> {
+    fn join(&self, key: CacheKey) -> Flight<'_> {
         let slot = Arc::clone(lock(&self.in_flight).entry(key).or_default());
         Flight { cache: self, key, slot }
     }
@@ -152,15 +152,15 @@ const USUAL_BYTES: usize = 2048;
 
 /// The number of entries that an answer counts as. Long answers count as several, which bounds memory if
 /// a judge writes too much.
-fn weight(_: &Key, answer: &Arc<JudgeAnswer>) -> u32 {
+fn weight(_: &CacheKey, answer: &Arc<JudgeAnswer>) -> u32 {
     u32::try_from(answer.value.to_string().len().div_ceil(USUAL_BYTES)).unwrap_or(u32::MAX)
 }
 
 /// A caller whose question is pending. Dropping the last one of a question removes its slot.
 struct Flight<'a> {
     cache: &'a AnswerCache,
-    key: Key,
-    slot: Arc<Slot>,
+    key: CacheKey,
+    slot: Arc<AnswerSlot>,
 }
 
 impl Drop for Flight<'_> {
@@ -223,8 +223,8 @@ mod tests {
         let config = CacheConfig { directory: Some(folder.path().to_owned()), ..CacheConfig::default() };
         let open = || AnswerCache::open(&config, None, &Counter::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        runtime.spawn_blocking(move || held.recv());
+        let (release, release_receiver) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || release_receiver.recv());
         let cache = open();
         runtime.block_on(async {
             let asked = async { (Ok(answer("a")), Usage::default()) };

@@ -48,7 +48,9 @@ impl<'a> AnswerValidator<'a> {
     /// The form's schema is not a JSON schema, which is a bug of the metric that made it.
     pub fn new(form: &'a Form) -> Result<AnswerValidator<'a>, InvalidSchema> {
         let schema = Schema::compile(&form.schema);
-        schema.problem().map_or_else(|| Ok(AnswerValidator { form, schema }), |why| Err(InvalidSchema(why)))
+        schema
+            .problem()
+            .map_or_else(|| Ok(AnswerValidator { form, schema }), |problem| Err(InvalidSchema(problem)))
     }
 
     /// The answer in `text`.
@@ -77,7 +79,7 @@ impl<'a> AnswerValidator<'a> {
                 (Ok(value), None) => found = Some(value),
                 (Ok(value), Some(before)) if value != *before => return Err(InvalidAnswer::Ambiguous),
                 (Ok(_), Some(_)) => {}
-                (Err(why), _) if fault == InvalidAnswer::NoObject => fault = why,
+                (Err(error), _) if fault == InvalidAnswer::NoObject => fault = error,
                 (Err(_), _) => {}
             }
         }
@@ -176,12 +178,12 @@ mod tests {
             r#"{"rationale":"r"}"#,
             r#"{"rationale":"r","score":4,"more":1}"#,
         ] {
-            let Err(InvalidAnswer::SchemaMismatch(why)) = read(unfit) else { panic!("{unfit}") };
-            assert!(!why.is_empty() && why.len() <= MAX_FAULT, "{why}");
+            let Err(InvalidAnswer::SchemaMismatch(reason)) = read(unfit) else { panic!("{unfit}") };
+            assert!(!reason.is_empty() && reason.len() <= MAX_FAULT, "{reason}");
         }
         let long = format!(r#"{{"rationale":"r","score":4,"{}":1}}"#, "é".repeat(1000));
-        let Err(InvalidAnswer::SchemaMismatch(why)) = read(&long) else { panic!() };
-        assert!(why.len() <= MAX_FAULT);
+        let Err(InvalidAnswer::SchemaMismatch(reason)) = read(&long) else { panic!() };
+        assert!(reason.len() <= MAX_FAULT);
     }
 
     #[test]

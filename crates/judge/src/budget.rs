@@ -40,14 +40,14 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    pub(crate) fn of(tokens: TokenCount, price: &Price) -> Amount {
+    pub(crate) fn new(tokens: TokenCount, price: &Price) -> Amount {
         let cost = |tokens: u64, per_million: f64| tokens as f64 * per_million * 1e3;
         let cached = price.cached.unwrap_or(price.input);
         let nanos = cost(tokens.input, price.input)
             + cost(tokens.cached, cached)
             + cost(tokens.cache_write, price.cache_write.unwrap_or(price.input))
             + cost(tokens.output, price.output);
-        Amount { tokens: tokens.total(), nanos: whole(nanos) }
+        Amount { tokens: tokens.total(), nanos: whole_number(nanos) }
     }
 
     pub(crate) fn usd(self) -> f64 {
@@ -69,13 +69,13 @@ impl Amount {
     }
 
     fn within(self, limit: &Limit) -> bool {
-        limit.tokens.is_none_or(|most| self.tokens <= most)
-            && limit.usd.is_none_or(|most| self.nanos <= whole(most * 1e9))
+        limit.tokens.is_none_or(|max| self.tokens <= max)
+            && limit.usd.is_none_or(|max| self.nanos <= whole_number(max * 1e9))
     }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(number: f64) -> u64 {
+fn whole_number(number: f64) -> u64 {
     // The cast saturates, and no configured number is negative.
     number.round() as u64
 }
@@ -191,14 +191,14 @@ impl Account {
         self.day.advance(now);
         let trace = self.traces.get(&trace).unwrap_or_default();
         let limits = &self.limits;
-        let of = |spent: Amount, reserved: Amount, limit: &Limit| match spent.plus(amount) {
-            over if !over.within(limit) => Availability::Spent,
-            fits if fits.plus(reserved).within(limit) => Availability::Free,
+        let check_limit = |spent: Amount, reserved: Amount, limit: &Limit| match spent.plus(amount) {
+            total if !total.within(limit) => Availability::Spent,
+            total if total.plus(reserved).within(limit) => Availability::Free,
             _ => Availability::Reserved,
         };
-        of(self.hour.total, self.reserved, &limits.per_hour)
-            .max(of(self.day.total, self.reserved, &limits.per_day))
-            .max(of(trace.spent, trace.reserved, &limits.per_trace))
+        check_limit(self.hour.total, self.reserved, &limits.per_hour)
+            .max(check_limit(self.day.total, self.reserved, &limits.per_day))
+            .max(check_limit(trace.spent, trace.reserved, &limits.per_trace))
     }
 
     fn reserve(&mut self, trace: TraceId, amount: Amount) {
@@ -231,9 +231,9 @@ impl Account {
         if self.limits.per_trace == Limit::default() {
             return Vec::new();
         }
-        let mut known = HashSet::new();
+        let mut seen = HashSet::new();
         // The position of a trace is where something was last spent on it.
-        let latest = self.latest.iter().rev().filter(|trace| known.insert(**trace));
+        let latest = self.latest.iter().rev().filter(|trace| seen.insert(**trace));
         let spent = |trace: &TraceId| {
             let Amount { tokens, nanos } = self.traces.get(trace)?.spent;
             Some((trace.to_string(), tokens, nanos))
@@ -251,9 +251,10 @@ impl Account {
             let Some(trace) = u128::from_str_radix(&id, 16).ok().map(|id| TraceId(id.to_be_bytes())) else {
                 continue;
             };
-            let known = self.traces.get(&trace).unwrap_or_default();
+            let trace_account = self.traces.get(&trace).unwrap_or_default();
             let amount = Amount { tokens, nanos };
-            self.traces.insert(trace, TraceAccount { spent: known.spent.plus(amount), ..known });
+            self.traces
+                .insert(trace, TraceAccount { spent: trace_account.spent.plus(amount), ..trace_account });
             self.note_latest(trace, amount);
         }
     }
@@ -337,11 +338,12 @@ impl BudgetTracker {
     fn try_reserve(&self, names: [&str; 2], trace: TraceId, amount: Amount) -> Availability {
         let now = Instant::now();
         let mut accounts = lock(&self.accounts);
-        let [all, own] = names.map(|name| account(&mut accounts, name).availability(trace, amount, now));
-        if all.max(own) == Availability::Free {
+        let [all, judge_availability] =
+            names.map(|name| account(&mut accounts, name).availability(trace, amount, now));
+        if all.max(judge_availability) == Availability::Free {
             names.into_iter().for_each(|name| account(&mut accounts, name).reserve(trace, amount));
         }
-        all.max(own)
+        all.max(judge_availability)
     }
 }
 
@@ -394,8 +396,12 @@ mod tests {
     }
 
     fn limits(per_trace: Option<u64>, per_hour: Option<u64>) -> BudgetConfig {
-        let of = |tokens| Limit { tokens, usd: None };
-        BudgetConfig { per_trace: of(per_trace), per_hour: of(per_hour), per_day: Limit::default() }
+        let token_limit = |tokens| Limit { tokens, usd: None };
+        BudgetConfig {
+            per_trace: token_limit(per_trace),
+            per_hour: token_limit(per_hour),
+            per_day: Limit::default(),
+        }
     }
 
     async fn spend(tracker: &BudgetTracker, judge: &str, trace: TraceId, amount: u64) -> bool {
@@ -412,16 +418,16 @@ mod tests {
     fn cost_depends_on_the_kind_of_token() {
         let price = Price { input: 2.5, output: 10.0, cached: Some(1.25), cache_write: None };
         let counted = TokenCount { input: 1000, cached: 2000, output: 300, ..TokenCount::default() };
-        let amount = Amount::of(counted, &price);
+        let amount = Amount::new(counted, &price);
         assert_eq!(amount, Amount { tokens: 3300, nanos: 8_000_000 });
         assert!((amount.usd() - 0.008).abs() < 1e-12);
         let plain = Price { cached: None, ..price };
-        let of = |cached, cache_write, price| {
-            Amount::of(TokenCount { cached, cache_write, ..TokenCount::default() }, price).nanos
+        let cost_nanos = |cached, cache_write, price| {
+            Amount::new(TokenCount { cached, cache_write, ..TokenCount::default() }, price).nanos
         };
-        assert_eq!(of(1000, 0, &plain), 2_500_000);
-        assert_eq!(of(0, 1000, &plain), 2_500_000);
-        assert_eq!(of(0, 1000, &Price { cache_write: Some(3.125), ..plain }), 3_125_000);
+        assert_eq!(cost_nanos(1000, 0, &plain), 2_500_000);
+        assert_eq!(cost_nanos(0, 1000, &plain), 2_500_000);
+        assert_eq!(cost_nanos(0, 1000, &Price { cache_write: Some(3.125), ..plain }), 3_125_000);
     }
 
     #[tokio::test(start_paused = true)]
@@ -484,12 +490,12 @@ mod tests {
 
         // Slots of long ago have expired, and those of the future count as the current one.
         let Spent(hour, day, _) = &spent["a"];
-        let moved = |by: i64| vec![(hour[0].0.saturating_add_signed(by), 100, 0)];
-        for (by, free) in [(-62, true), (-58, false), (1_000_000, false)] {
+        let moved = |shift: i64| vec![(hour[0].0.saturating_add_signed(shift), 100, 0)];
+        for (shift, free) in [(-62, true), (-58, false), (1_000_000, false)] {
             let tracker = BudgetTracker::default();
             tracker.set_limits("a", limits(None, Some(100)));
-            tracker.restore([("a".to_owned(), Spent(moved(by), day.clone(), Vec::new()))].into());
-            assert_eq!(spend(&tracker, "a", TRACE, 1).await, free, "{by} slots");
+            tracker.restore([("a".to_owned(), Spent(moved(shift), day.clone(), Vec::new()))].into());
+            assert_eq!(spend(&tracker, "a", TRACE, 1).await, free, "{shift} slots");
         }
     }
 

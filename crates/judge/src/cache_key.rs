@@ -7,17 +7,17 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use verdict_eval::questions::{Form, Question};
 
-pub(crate) type Key = [u8; 32];
+pub(crate) type CacheKey = [u8; 32];
 
 /// The key in the cache: the provider's location, the request (`body` contains model, prompt and schema),
 /// and the number of the sample.
-pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> Key {
+pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> CacheKey {
     hash_of(&[b"cache/1", location.as_bytes(), &sample.to_le_bytes(), body])
 }
 
 /// The key in recordings: prompt, form and sample, so that recorded answers can be replayed under another
 /// configuration.
-pub(crate) fn recorded(question: &Question, sample: u32) -> Key {
+pub(crate) fn recorded(question: &Question, sample: u32) -> CacheKey {
     let Question { prompt, form, .. } = question;
     let schema = form.schema.to_string();
     hash_of(&[
@@ -66,8 +66,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Parses the output of [`hex`].
-pub(crate) fn key(text: &str) -> Option<Key> {
-    let mut key = Key::default();
+pub(crate) fn key(text: &str) -> Option<CacheKey> {
+    let mut key = CacheKey::default();
     if text.len() != 2 * key.len() || !text.is_ascii() {
         return None;
     }
@@ -77,7 +77,7 @@ pub(crate) fn key(text: &str) -> Option<Key> {
     Some(key)
 }
 
-fn hash_of(parts: &[&[u8]]) -> Key {
+fn hash_of(parts: &[&[u8]]) -> CacheKey {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());

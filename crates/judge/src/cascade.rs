@@ -89,7 +89,7 @@ impl Cascade {
         let Some(verdict) = passes.first() else { return CascadeResult::NoAnswer };
         let has_severe = config.stakes.contains(&EscalationRule::Severity)
             && first.iter().zip(&passes).any(|(o, passes)| *passes == Some(false) && is_severe(&o.value));
-        let differs = verdict.zip(context.rules_passed).is_some_and(|(own, rules)| own != rules);
+        let differs = verdict.zip(context.rules_passed).is_some_and(|(judged, rules)| judged != rules);
         let unsure = passes.iter().any(|one| one != verdict)
             || (context.criterion.is_some() && verdict.is_none())
             || first.iter().any(|opinion| self.is_unsure(opinion, context));
@@ -102,7 +102,7 @@ impl Cascade {
     }
 
     fn is_unsure(&self, opinion: &Opinion, context: &QuestionContext) -> bool {
-        let near = match (&context.criterion, score(opinion)) {
+        let is_near_threshold = match (&context.criterion, score(opinion)) {
             (Some(PassCriterion::Score(threshold)), Some(score)) => {
                 // Of whole scores the lowest that passes and the highest that fails are equally near.
                 let line = if opinion.weighted.is_some() { *threshold } else { threshold.ceil() - 0.5 };
@@ -111,7 +111,7 @@ impl Cascade {
             _ => false,
         };
         let stated = opinion.value.get(CONFIDENCE).and_then(Value::as_f64);
-        near || stated.is_some_and(|percent| percent < 100.0 * self.config.confidence)
+        is_near_threshold || stated.is_some_and(|percent| percent < 100.0 * self.config.confidence)
     }
 
     /// Whether the first judge is asked for its confidence: where probabilities of tokens do not say more.

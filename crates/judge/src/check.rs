@@ -28,22 +28,22 @@ pub fn problems(
     let mut found = Vec::new();
     let mut files: HashMap<&Path, &str> = HashMap::new();
     for (name, config) in judges {
-        let mut own = Vec::new();
+        let mut judge_problems = Vec::new();
         if !is_legal(name) {
-            own.push(Problem::new("", ILLEGAL_NAME));
+            judge_problems.push(Problem::new("", ILLEGAL_NAME));
         }
         if !extensions.provides(name) {
-            endpoint(config, extensions, &mut own);
+            endpoint(config, extensions, &mut judge_problems);
         }
-        values(config, &mut own);
+        values(config, &mut judge_problems);
         for (key, file) in [("replay", &config.replay), ("record", &config.record)] {
             let Some(file) = file else { continue };
             if let Some(other) = files.insert(file, name) {
                 let message = format!("'{}' is already used by judge '{other}'", file.display());
-                own.push(Problem::new(key, message));
+                judge_problems.push(Problem::new(key, message));
             }
         }
-        found.extend(own.into_iter().map(|problem| problem.below(name)));
+        found.extend(judge_problems.into_iter().map(|problem| problem.below(name)));
     }
     let mut of_judging = Vec::new();
     budget(&judging.budget, &mut of_judging);
@@ -51,8 +51,8 @@ pub fn problems(
         of_judging.push(Problem::new("cache.max_bytes", "must be at least 1MiB"));
     }
     for (name, cascade) in &judging.cascades {
-        let own = cascade_problems(name, cascade, judges, judging, extensions);
-        of_judging.extend(own.into_iter().map(|problem| problem.below(name).below("cascades")));
+        let problems = cascade_problems(name, cascade, judges, judging, extensions);
+        of_judging.extend(problems.into_iter().map(|problem| problem.below(name).below("cascades")));
     }
     (found, of_judging)
 }
@@ -85,9 +85,9 @@ fn cascade_problems(
         if member.is_empty() {
             found.push(Problem::new(key, "is required: the name of a judge or of another cascade"));
         } else if !is_known {
-            let known = judges.keys().chain(judging.cascades.keys()).map(String::as_str);
+            let known_names = judges.keys().chain(judging.cascades.keys()).map(String::as_str);
             let message = format!("'{member}' is not defined under judges or judging.cascades");
-            found.push(Problem::new(key, message).with_hint(nearest(member, known)));
+            found.push(Problem::new(key, message).with_hint(nearest(member, known_names)));
         } else if let Some(dialect @ ("rerank" | "embeddings" | EVALUATOR)) = dialect {
             let message = format!("'{member}' is of dialect '{dialect}', which gives no verdicts");
             found.push(Problem::new(key, message));
@@ -116,8 +116,8 @@ fn cascade_problems(
 fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<Problem>) {
     // A judge that only replays needs no endpoint.
     let is_asked = !config.endpoint.is_empty() || config.replay.is_none();
-    if is_asked && let Err(why) = http_provider::url(config, "") {
-        found.push(Problem::new("endpoint", why));
+    if is_asked && let Err(reason) = http_provider::url(config, "") {
+        found.push(Problem::new("endpoint", reason));
     }
     let names = extensions.dialect_names();
     if !names.contains(&config.dialect.as_str()) {
@@ -155,8 +155,12 @@ fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     check("retries", config.retries <= MAX_RETRIES, "must be at most 20");
     check("samples", (1..=MAX_SAMPLES).contains(&config.samples), "must lie between 1 and 100");
     check("max_tokens", config.max_tokens > 0, "must be above 0");
-    let room = config.max_prompt_tokens > u64::from(config.max_tokens);
-    check("max_prompt_tokens", room, "must be above max_tokens: prompt and answer share the window");
+    let above_max_tokens = config.max_prompt_tokens > u64::from(config.max_tokens);
+    check(
+        "max_prompt_tokens",
+        above_max_tokens,
+        "must be above max_tokens: prompt and answer share the window",
+    );
     let temperature = config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t));
     check("temperature", temperature, "must lie between 0 and 2");
     let same = config.samples > 1 && config.temperature == Some(0.0);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use prometheus_client::metrics::counter::Counter;
 use tokio_util::task::TaskTracker;
 
-use crate::cache_key::{self, Key};
+use crate::cache_key::{self, CacheKey};
 use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
@@ -37,9 +37,9 @@ pub enum DiskCacheError {
 #[derive(Debug, Default)]
 struct Index {
     /// With their allocated bytes.
-    files: HashMap<Key, u64>,
+    files: HashMap<CacheKey, u64>,
     /// Oldest first. A removed file remains in the queue until it is the oldest.
-    order: VecDeque<Key>,
+    order: VecDeque<CacheKey>,
     used_bytes: u64,
     max_bytes: u64,
 }
@@ -66,7 +66,7 @@ impl DiskCache {
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(DiskCacheError::InUse(path.to_owned())),
-            Err(fs::TryLockError::Error(why)) => return Err(failed(why)),
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
         let (mut found, mut unknown) = (Vec::new(), 0_u64);
         for entry in fs::read_dir(path).map_err(failed)?.flatten() {
@@ -97,12 +97,12 @@ impl DiskCache {
         lock(&self.index).max_bytes = max_bytes;
     }
 
-    pub(crate) fn contains(&self, key: &Key) -> bool {
+    pub(crate) fn contains(&self, key: &CacheKey) -> bool {
         lock(&self.index).files.contains_key(key)
     }
 
     /// Blocking. A file that cannot be read or is damaged is removed and counted as an error.
-    pub(crate) fn read(&self, key: &Key) -> Option<JudgeAnswer> {
+    pub(crate) fn read(&self, key: &CacheKey) -> Option<JudgeAnswer> {
         let mut index = lock(&self.index);
         index.files.get(key)?;
         let mut text = String::new();
@@ -120,7 +120,7 @@ impl DiskCache {
     }
 
     /// Writes in the background, so that no question waits for the disk.
-    pub(crate) fn write_later(self: &Arc<Self>, key: Key, answer: Arc<JudgeAnswer>) {
+    pub(crate) fn write_later(self: &Arc<Self>, key: CacheKey, answer: Arc<JudgeAnswer>) {
         let disk = Arc::clone(self);
         self.writes.spawn_blocking(move || disk.write(&key, &answer));
     }
@@ -131,19 +131,19 @@ impl DiskCache {
     }
 
     /// Blocking.
-    fn write(&self, key: &Key, answer: &JudgeAnswer) {
+    fn write(&self, key: &CacheKey, answer: &JudgeAnswer) {
         let text = record::write(key, answer);
         let mut index = lock(&self.index);
         if text.len() as u64 > MAX_LINE {
             return;
         }
-        if let Err(why) = self.replace(&mut index, key, &text) {
+        if let Err(error) = self.replace(&mut index, key, &text) {
             self.errors.inc();
-            tracing::warn!(%why, folder = %self.path.display(), "an answer could not be written to the answer cache on disk");
+            tracing::warn!(%error, folder = %self.path.display(), "an answer could not be written to the answer cache on disk");
         }
     }
 
-    fn replace(&self, index: &mut Index, key: &Key, text: &str) -> io::Result<()> {
+    fn replace(&self, index: &mut Index, key: &CacheKey, text: &str) -> io::Result<()> {
         // Files are removed before writing, so that the limit is never exceeded.
         while index.used_bytes + on_disk(text.len() as u64) > index.max_bytes {
             let Some(oldest) = index.order.pop_front() else { break };
@@ -164,13 +164,13 @@ impl DiskCache {
         written
     }
 
-    fn file(&self, key: &Key) -> PathBuf {
+    fn file(&self, key: &CacheKey) -> PathBuf {
         self.path.join(cache_key::hex(key))
     }
 }
 
 impl Index {
-    fn insert(&mut self, key: Key, len: u64) {
+    fn insert(&mut self, key: CacheKey, len: u64) {
         let size = on_disk(len);
         match self.files.insert(key, size) {
             Some(before) => self.used_bytes -= before,
@@ -179,7 +179,7 @@ impl Index {
         self.used_bytes += size;
     }
 
-    fn remove(&mut self, key: &Key) -> bool {
+    fn remove(&mut self, key: &CacheKey) -> bool {
         let size = self.files.remove(key);
         self.used_bytes -= size.unwrap_or(0);
         size.is_some()
@@ -201,8 +201,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use verdict_eval::questions::Usage;
 
-    fn key(n: u64) -> Key {
-        let mut key = Key::default();
+    fn key(n: u64) -> CacheKey {
+        let mut key = CacheKey::default();
         key[..8].copy_from_slice(&n.to_le_bytes());
         key
     }

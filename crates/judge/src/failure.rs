@@ -84,7 +84,7 @@ impl Failure {
         // Gemini puts the error into an array.
         let body = body.get(0).unwrap_or(body);
         let error = body.get("error").unwrap_or(body);
-        self.message = ServerMessage::of(body);
+        self.message = ServerMessage::from_body(body);
         let word = ["code", "type"].iter().find_map(|key| error.get(*key)?.as_str()).unwrap_or_default();
         let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         self.error_type = word.chars().take(MAX_ERROR_TYPE).filter(plain).collect();
@@ -121,11 +121,11 @@ impl Failure {
 pub(crate) struct NoAnswer {
     pub reason: Unmeasured,
     /// One of a fixed set of words: a status, a fault of answers, or a limit.
-    pub why: &'static str,
+    pub cause: &'static str,
 }
 
-pub(crate) const fn failed(why: &'static str) -> NoAnswer {
-    NoAnswer { reason: Unmeasured::JudgeError, why }
+pub(crate) const fn failed(cause: &'static str) -> NoAnswer {
+    NoAnswer { reason: Unmeasured::JudgeError, cause }
 }
 
 #[cfg(test)]

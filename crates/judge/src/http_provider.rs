@@ -29,7 +29,7 @@ pub(crate) fn url(config: &JudgeConfig, path: &str) -> Result<Url, String> {
     if endpoint.is_empty() {
         return Err("the judge's base URL is missing, for example http://host:port/v1".to_owned());
     }
-    let mut url = Url::parse(endpoint).map_err(|why| format!("'{endpoint}' is not a URL: {why}"))?;
+    let mut url = Url::parse(endpoint).map_err(|error| format!("'{endpoint}' is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(format!("'{endpoint}' must begin with http:// or https:// and name a host"));
     }
@@ -123,10 +123,10 @@ impl Provider for HttpProvider {
     }
 }
 
-async fn read_body(response: &mut Response, most: usize) -> Result<Bytes, Failure> {
+async fn read_body(response: &mut Response, max_bytes: usize) -> Result<Bytes, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|e| of_error(&e))? {
-        if body.len() + chunk.len() > most {
+        if body.len() + chunk.len() > max_bytes {
             return Err(Failure::new("too_large", FailureKind::Unavailable));
         }
         body.extend_from_slice(&chunk);

@@ -25,7 +25,7 @@ use verdict_telemetry::{JudgeCells, SELF_TARGET};
 
 use crate::breaker::{Breaker, BreakerPermit};
 use crate::budget::{Amount, BudgetTracker};
-use crate::cache_key::{self, Key};
+use crate::cache_key::{self, CacheKey};
 use crate::config::{JudgeConfig, JudgingConfig, USUAL_BYTES};
 use crate::failure::{Failure, FailureKind, NoAnswer, failed};
 use crate::gauge_guard::GaugeGuard;
@@ -38,7 +38,7 @@ use crate::read_reply::read_reply;
 use crate::record::JudgeAnswer;
 use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
 use crate::request_shape::RequestShape;
-use crate::tally::{Counted, PlannedQuestions, Tally};
+use crate::tally::{PlannedQuestions, QuestionTally, TallyEntry};
 
 /// The first wait between attempts; it doubles with each, and jitter adds up to as much again.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -72,9 +72,9 @@ pub(crate) struct JudgeClient {
     /// Without the parts that the server has refused.
     shape: Mutex<RequestShape>,
     /// Requests that the server refused, with the status.
-    refused: Cache<Key, &'static str>,
+    refused: Cache<CacheKey, &'static str>,
     outage_wait: OutageWait,
-    pub(crate) tally: Tally,
+    pub(crate) tally: QuestionTally,
 }
 
 /// One request and its budget.
@@ -112,10 +112,10 @@ impl JudgeClient {
             external: config.external.unwrap_or(provider.is_external()),
             provider,
             logged: Mutex::default(),
-            shape: Mutex::new(RequestShape::of(config)),
+            shape: Mutex::new(RequestShape::from_config(config)),
             refused: Cache::builder().max_capacity(MAX_REFUSED).time_to_live(REFUSED_FOR).build(),
             outage_wait: OutageWait::new(patience),
-            tally: Tally::default(),
+            tally: QuestionTally::default(),
         }
     }
 
@@ -139,7 +139,7 @@ impl JudgeClient {
     /// The body of a question in the configured shape. It identifies the question in the caches, even if the
     /// server turns out to accept only another one.
     pub(crate) fn encode(&self, question: &Question) -> Bytes {
-        self.provider.encode(&self.request(question, None, RequestShape::of(&self.config)))
+        self.provider.encode(&self.request(question, None, RequestShape::from_config(&self.config)))
     }
 
     /// Whether a request with this body and its answer fit into the model's context window.
@@ -151,18 +151,18 @@ impl JudgeClient {
     pub(crate) fn plan(&self, body: &Bytes) -> PlannedQuestions {
         let shape = *lock(&self.shape);
         let input = body.len() as u64 / USUAL_BYTES;
-        let most = u64::from(self.config.max_tokens.saturating_add(shape.reasoning_tokens()));
-        let usual = most.min(USUAL_ANSWER + u64::from(shape.reasoning_tokens()) / 2);
+        let max_output = u64::from(self.config.max_tokens.saturating_add(shape.reasoning_tokens()));
+        let usual = max_output.min(USUAL_ANSWER + u64::from(shape.reasoning_tokens()) / 2);
         let cost = |output| {
-            Amount::of(TokenCount { input, output, ..TokenCount::default() }, &self.config.price).usd()
+            Amount::new(TokenCount { input, output, ..TokenCount::default() }, &self.config.price).usd()
         };
         PlannedQuestions {
             questions: 1,
             input_tokens: input,
             output_tokens: usual,
-            output_tokens_at_most: most,
+            output_tokens_at_most: max_output,
             cost_usd: cost(usual),
-            cost_usd_at_most: cost(most),
+            cost_usd_at_most: cost(max_output),
         }
     }
 
@@ -196,8 +196,8 @@ impl JudgeClient {
                 let judge = format!("{}/{}", self.config.model, prepared.rubric);
                 (Ok(JudgeAnswer::new(&judge, value, weighted, usage)), usage)
             }
-            Err(NoAnswer { reason, why }) => {
-                self.tally.question(Counted::Failed(why));
+            Err(NoAnswer { reason, cause }) => {
+                self.tally.question(TallyEntry::Failed(cause));
                 (Err(reason), usage)
             }
         }
@@ -321,7 +321,7 @@ impl JudgeClient {
             let failure = match sent {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply::BudgetSpent) => {
-                    return Err((NoAnswer { reason: Unmeasured::Budget, why: "budget" }, None));
+                    return Err((NoAnswer { reason: Unmeasured::Budget, cause: "budget" }, None));
                 }
                 Err(NoReply::BreakerOpen) => None,
                 Err(NoReply::Failed(failure)) => Some(failure),
@@ -340,7 +340,7 @@ impl JudgeClient {
                 // The judge failed before, which says more than that nothing was sent.
                 None => (failed(self.outage_wait.last_status().unwrap_or("breaker_open")), None),
                 Some(failure) if failure.kind == FailureKind::Timeout => {
-                    (NoAnswer { reason: Unmeasured::Timeout, why: "timeout" }, Some(failure))
+                    (NoAnswer { reason: Unmeasured::Timeout, cause: "timeout" }, Some(failure))
                 }
                 Some(failure) => (failed(failure.status), Some(failure)),
             });
@@ -353,14 +353,14 @@ impl JudgeClient {
         match self.outage_wait.next(pauses, least, Instant::now()) {
             AfterFailure::Wait { pause, announce } => {
                 if announce {
-                    tracing::warn!(judge = %self.name, status, patience = ?self.outage_wait.most(), "the judge does not respond; requests are retried for up to --patience");
+                    tracing::warn!(judge = %self.name, status, patience = ?self.outage_wait.max_wait(), "the judge does not respond; requests are retried for up to --patience");
                 }
                 sleep(pause).await;
                 true
             }
             AfterFailure::GiveUp { announce } => {
                 if announce {
-                    tracing::error!(judge = %self.name, status, patience = ?self.outage_wait.most(), "the judge did not respond within --patience; its questions fail until a request succeeds");
+                    tracing::error!(judge = %self.name, status, patience = ?self.outage_wait.max_wait(), "the judge did not respond within --patience; its questions fail until a request succeeds");
                 }
                 false
             }
@@ -388,10 +388,10 @@ impl JudgeClient {
             ended = &mut first => (ended, true),
             ended = &mut second => (ended, false),
         };
-        let Err(why) = ended else { return ended };
+        let Err(first_error) = ended else { return ended };
         match if first_ended { second.await } else { first.await } {
             // Of two reasons, the failure of the request that was sent is more specific.
-            Err(NoReply::BudgetSpent | NoReply::BreakerOpen) => Err(why),
+            Err(NoReply::BudgetSpent | NoReply::BreakerOpen) => Err(first_error),
             other => other,
         }
     }
@@ -404,8 +404,8 @@ impl JudgeClient {
         let price = &self.config.price;
         let prompt =
             TokenCount { input: (body.len() as u64).div_ceil(FEWEST_BYTES), ..TokenCount::default() };
-        let most = TokenCount { output: u64::from(request.token_limit()), ..prompt };
-        let reserved = budget.reserve(&self.name, trace, Amount::of(most, price)).await;
+        let max_count = TokenCount { output: u64::from(request.token_limit()), ..prompt };
+        let reserved = budget.reserve(&self.name, trace, Amount::new(max_count, price)).await;
         let mut reserved = reserved.ok_or(NoReply::BudgetSpent)?;
         let slot = {
             let _waiting = GaugeGuard::inc(&self.cells.waiting);
@@ -416,7 +416,7 @@ impl JudgeClient {
             return Err(NoReply::BreakerOpen);
         };
         let _in_flight = GaugeGuard::inc(&self.cells.in_flight);
-        let prompt_cost = Amount::of(prompt, price);
+        let prompt_cost = Amount::new(prompt, price);
         reserved.sent(prompt_cost);
         sent.notify_one();
         let started = Instant::now();
@@ -432,7 +432,7 @@ impl JudgeClient {
                 }
                 let output = (reply.text.len() as u64).div_ceil(FEWEST_BYTES);
                 let counted = reply.usage.unwrap_or(TokenCount { output, ..prompt });
-                let cost = Amount::of(counted, price);
+                let cost = Amount::new(counted, price);
                 let input = counted.input.saturating_add(counted.cache_write);
                 self.cells.spent([input, counted.cached, counted.output], cost.usd());
                 self.tally.spent(counted, cost.usd());

@@ -20,7 +20,7 @@ use verdict_telemetry::{CascadeResult, JudgeMetrics, QuestionOutcome};
 use crate::answer_cache::{AnswerCache, Resolved};
 use crate::answer_validator::AnswerValidator;
 use crate::budget::{self, BudgetTracker};
-use crate::cache_key::{self, Key};
+use crate::cache_key::{self, CacheKey};
 use crate::cascade::{self, Cascade, CascadeReport};
 use crate::config::{CascadeConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::disk_cache::DiskCacheError;
@@ -33,7 +33,7 @@ use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
 use crate::spending;
-use crate::tally::{Counted, JudgeReport, PlannedQuestions};
+use crate::tally::{JudgeReport, PlannedQuestions, TallyEntry};
 
 /// Judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +44,8 @@ pub enum JudgeError {
     #[error("judges.{judge}.dialect: '{dialect}' is not one of {known}")]
     UnknownDialect { judge: String, dialect: String, known: String },
     /// `key` is `replay` or `record`.
-    #[error("judges.{judge}.{key}: {why}")]
-    Recording { judge: String, key: &'static str, why: String },
+    #[error("judges.{judge}.{key}: {reason}")]
+    Recording { judge: String, key: &'static str, reason: String },
     #[error("judging.cache.directory: {0}")]
     Cache(#[from] DiskCacheError),
 }
@@ -59,7 +59,7 @@ struct Judge {
 
 /// The inputs of [`Judges`].
 #[derive(Clone, Debug)]
-struct Parts {
+struct JudgesParameters {
     configs: JudgeConfigs,
     judging: JudgingConfig,
     metrics: JudgeMetrics,
@@ -83,11 +83,11 @@ const MAX_PLANNED: usize = 4_000_000;
 struct Inner {
     judges: BTreeMap<String, Arc<Judge>>,
     cascades: BTreeMap<String, Cascade>,
-    parts: Parts,
+    parts: JudgesParameters,
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
     /// The questions that a dry run has counted.
-    planned: Mutex<HashSet<Key>>,
+    planned: Mutex<HashSet<CacheKey>>,
 }
 
 /// All judges. Cheap to clone; clones share everything.
@@ -126,7 +126,7 @@ impl Judges {
     ) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
         let (metrics, extensions) = (metrics.clone(), extensions.clone());
-        build(Parts { configs, judging, metrics, extensions, batch }, None)
+        build(JudgesParameters { configs, judging, metrics, extensions, batch }, None)
     }
 
     /// Results of the questions so far, for each judge that had one.
@@ -153,7 +153,7 @@ impl Judges {
     /// As [`Judges::new`]. No limit changes then.
     pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
-        build(Parts { configs, judging, ..self.inner.parts.clone() }, Some(&self.inner))
+        build(JudgesParameters { configs, judging, ..self.inner.parts.clone() }, Some(&self.inner))
     }
 
     /// Adds what [`Judges::save_spending`] wrote to `file`, which then counts against the limits.
@@ -198,8 +198,8 @@ impl Judges {
         let answer = |opinions, usage| Answer { key: question.key.clone(), opinions, usage };
         let validator = match AnswerValidator::new(&question.form) {
             Ok(validator) => validator,
-            Err(why) => {
-                tracing::error!(metric = ask.metric, %why, "the form of a question has an invalid schema, which is a bug of the metric");
+            Err(error) => {
+                tracing::error!(metric = ask.metric, %error, "the form of a question has an invalid schema, which is a bug of the metric");
                 return answer(Err(Unmeasured::JudgeError), Usage::default());
             }
         };
@@ -263,8 +263,8 @@ impl Judges {
             self.plan_at_most(then, prepared);
             return answers;
         }
-        let own = opinions(&answers).unwrap_or_default();
-        let result = cascade.review(&own, context);
+        let first_opinions = opinions(&answers).unwrap_or_default();
+        let result = cascade.review(&first_opinions, context);
         cascade.count(result);
         answers.iter_mut().filter_map(|one| one.answer.as_mut().ok()).for_each(cascade::without_confidence);
         cascade.spent(answers.iter().fold(Usage::default(), |mut sum, one| {
@@ -282,7 +282,7 @@ impl Judges {
         let second = self.answers(then, prepared, context).await;
         match opinions(&second) {
             Ok(opinions) => {
-                cascade.compare(&own, &opinions, context);
+                cascade.compare(&first_opinions, &opinions, context);
                 paid_with(second, &answers)
             }
             // The first judge's answer is better than none.
@@ -321,7 +321,7 @@ impl Judges {
                     ..Resolved::free(Ok(answer), QuestionOutcome::Replayed)
                 },
                 None => {
-                    client.tally.question(Counted::Failed("not_recorded"));
+                    client.tally.question(TallyEntry::Failed("not_recorded"));
                     Resolved::free(Err(Unmeasured::JudgeError), QuestionOutcome::Failed)
                 }
             }
@@ -344,21 +344,21 @@ impl Judges {
     /// Counts a question in the judge's tally. Failures of requests have been counted with their reason.
     fn count(&self, client: &JudgeClient, resolved: &Resolved) {
         let counted = match (resolved.outcome, &resolved.answer) {
-            (QuestionOutcome::Answered, _) => Counted::Answered,
-            (QuestionOutcome::Cached, _) | (QuestionOutcome::Shared, Ok(_)) => Counted::Cached,
-            (QuestionOutcome::Shared, Err(_)) => Counted::Failed("same_question_failed"),
-            (QuestionOutcome::Replayed, _) => Counted::Replayed,
-            (QuestionOutcome::Withheld, _) => Counted::Withheld,
+            (QuestionOutcome::Answered, _) => TallyEntry::Answered,
+            (QuestionOutcome::Cached, _) | (QuestionOutcome::Shared, Ok(_)) => TallyEntry::Cached,
+            (QuestionOutcome::Shared, Err(_)) => TallyEntry::Failed("same_question_failed"),
+            (QuestionOutcome::Replayed, _) => TallyEntry::Replayed,
+            (QuestionOutcome::Withheld, _) => TallyEntry::Withheld,
             (QuestionOutcome::Budget | QuestionOutcome::Timeout | QuestionOutcome::Failed, _) => return,
         };
         client.tally.question(counted);
     }
 
     /// Counts a question without asking it.
-    fn plan(&self, client: &JudgeClient, body: &bytes::Bytes, key: Key) -> Resolved {
+    fn plan(&self, client: &JudgeClient, body: &bytes::Bytes, key: CacheKey) -> Resolved {
         let no_answer = Resolved::free(Err(Unmeasured::SampledOut), QuestionOutcome::Withheld);
         if self.inner.cache.contains(&key) {
-            client.tally.question(Counted::Cached);
+            client.tally.question(TallyEntry::Cached);
             return no_answer;
         }
         let mut planned = lock(&self.inner.planned);
@@ -393,7 +393,7 @@ fn paid_with(mut answers: Vec<Resolved>, others: &[Resolved]) -> Vec<Resolved> {
     answers
 }
 
-fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError> {
+fn build(mut parts: JudgesParameters, before: Option<&Inner>) -> Result<Judges, JudgeError> {
     for name in parts.extensions.providers.keys() {
         parts.configs.entry(name.clone()).or_default();
     }
@@ -402,8 +402,8 @@ fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError>
     let mut judges = BTreeMap::new();
     for (name, config) in &parts.configs {
         // A judge with the same configuration keeps its connections, limiter and breaker.
-        let known = before.and_then(|inner| inner.judges.get(name));
-        let judge = match known.filter(|judge| judge.client.config == *config) {
+        let existing = before.and_then(|inner| inner.judges.get(name));
+        let judge = match existing.filter(|judge| judge.client.config == *config) {
             Some(judge) => Arc::clone(judge),
             None => Arc::new(judge(name, config, &parts)?),
         };
@@ -427,8 +427,8 @@ fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError>
 /// The endpoint of a judge that only replays: the discard port of this machine.
 const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
-fn judge(name: &str, config: &JudgeConfig, parts: &Parts) -> Result<Judge, JudgeError> {
-    let Parts { extensions, metrics, batch, .. } = parts;
+fn judge(name: &str, config: &JudgeConfig, parts: &JudgesParameters) -> Result<Judge, JudgeError> {
+    let JudgesParameters { extensions, metrics, batch, .. } = parts;
     // No request is sent to this endpoint.
     let nowhere = config.endpoint.is_empty() && config.replay.is_some();
     let endpoint = if nowhere { NOWHERE.to_owned() } else { config.endpoint.clone() };
@@ -437,17 +437,17 @@ fn judge(name: &str, config: &JudgeConfig, parts: &Parts) -> Result<Judge, Judge
         Some(provider) => Arc::clone(provider),
         None => http_provider(name, &placed, extensions)?,
     };
-    let wrong = |key, path: &Path, why| {
-        let why = format!("{}: {why}", path.display());
-        JudgeError::Recording { judge: name.to_owned(), key, why }
+    let wrong = |key, path: &Path, error| {
+        let reason = format!("{}: {error}", path.display());
+        JudgeError::Recording { judge: name.to_owned(), key, reason }
     };
     let replay = config.replay.as_deref();
-    let replay = replay.map(|path| Recording::read(path).map_err(|why| wrong("replay", path, why)));
+    let replay = replay.map(|path| Recording::read(path).map_err(|error| wrong("replay", path, error)));
     let record = config.record.as_deref();
     let recorder = |path| Recorder::open(path, metrics.disk_errors.clone());
-    let record = record.map(|path| recorder(path).map_err(|why| wrong("record", path, why)));
+    let record = record.map(|path| recorder(path).map_err(|error| wrong("record", path, error)));
     Ok(Judge {
-        client: JudgeClient::new(name, &placed, provider, metrics.of(name), batch.patience),
+        client: JudgeClient::new(name, &placed, provider, metrics.cells_for(name), batch.patience),
         replay: replay.transpose()?,
         record: record.transpose()?,
     })

@@ -96,14 +96,14 @@ mod tests {
     }
 
     fn tokens(texts: &[&str], at: &str, choices: &[(&str, f64)]) -> Vec<Token> {
-        let of = |text: &&str| Token {
+        let token = |text: &&str| Token {
             bytes: text.as_bytes().to_vec(),
             alternatives: match *text == at {
                 true => choices.iter().map(|(t, p)| ((*t).to_owned(), p.ln())).collect(),
                 false => vec![((*text).to_owned(), 0.0)],
             },
         };
-        texts.iter().map(of).collect()
+        texts.iter().map(token).collect()
     }
 
     #[test]

@@ -31,7 +31,7 @@ struct Outage {
 #[derive(Debug)]
 pub(crate) struct OutageWait {
     /// Zero: no waiting beyond the retries.
-    most: Duration,
+    max_wait: Duration,
     outage: Mutex<Option<Outage>>,
 }
 
@@ -58,8 +58,8 @@ pub(crate) enum AfterFailure {
 }
 
 impl OutageWait {
-    pub(crate) fn new(most: Duration) -> OutageWait {
-        OutageWait { most, outage: Mutex::new(None) }
+    pub(crate) fn new(max_wait: Duration) -> OutageWait {
+        OutageWait { max_wait, outage: Mutex::new(None) }
     }
 
     /// True if the judge was announced as not responding.
@@ -95,11 +95,11 @@ impl OutageWait {
         let since = *pauses.since.get_or_insert(now);
         // No outage: another question has succeeded since this one failed. It has a bound of its own.
         let began = outage.as_ref().map_or(since, |outage| outage.since.min(since));
-        let left = self.most.saturating_sub(now.duration_since(began));
+        let left = self.max_wait.saturating_sub(now.duration_since(began));
         let pause = pauses.next.max(least.unwrap_or_default());
         if left.is_zero() || least.is_some_and(|least| least > left) {
             let first = outage.is_some_and(|outage| !std::mem::replace(&mut outage.given_up, true));
-            return AfterFailure::GiveUp { announce: first && !self.most.is_zero() };
+            return AfterFailure::GiveUp { announce: first && !self.max_wait.is_zero() };
         }
         pauses.next = (pauses.next * 2).min(LONGEST_PAUSE);
         let jitter = pause.mul_f64(0.2 * fastrand::f64());
@@ -107,8 +107,8 @@ impl OutageWait {
         AfterFailure::Wait { pause: (pause + jitter).min(left), announce }
     }
 
-    pub(crate) fn most(&self) -> Duration {
-        self.most
+    pub(crate) fn max_wait(&self) -> Duration {
+        self.max_wait
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use verdict_eval::questions::Usage;
 
-use crate::cache_key::{self, Key};
+use crate::cache_key::{self, CacheKey};
 
 /// A valid answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -39,20 +39,20 @@ impl JudgeAnswer {
 pub(crate) const MAX_LINE: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
-struct Line<A> {
+struct RecordedLine<A> {
     key: String,
     #[serde(flatten)]
     answer: A,
 }
 
 /// The line, without a line break.
-pub(crate) fn write(key: &Key, answer: &JudgeAnswer) -> String {
+pub(crate) fn write(key: &CacheKey, answer: &JudgeAnswer) -> String {
     // Strings, numbers and JSON values: serialising them cannot fail.
-    serde_json::to_string(&Line { key: cache_key::hex(key), answer }).unwrap_or_default()
+    serde_json::to_string(&RecordedLine { key: cache_key::hex(key), answer }).unwrap_or_default()
 }
 
 /// Parses a line of [`write()`]; `None` if it has another form.
-pub(crate) fn read(text: &str) -> Option<(Key, JudgeAnswer)> {
-    let line: Line<JudgeAnswer> = serde_json::from_str(text).ok()?;
+pub(crate) fn read(text: &str) -> Option<(CacheKey, JudgeAnswer)> {
+    let line: RecordedLine<JudgeAnswer> = serde_json::from_str(text).ok()?;
     Some((cache_key::key(&line.key)?, line.answer))
 }

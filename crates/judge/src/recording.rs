@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use prometheus_client::metrics::counter::Counter;
 
-use crate::cache_key::Key;
+use crate::cache_key::CacheKey;
 use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
@@ -20,7 +20,7 @@ const MAX_ANSWERS: usize = 1_000_000;
 
 /// Recorded answers. Of several answers to the same question the last one is used.
 #[derive(Debug)]
-pub(crate) struct Recording(HashMap<Key, Arc<JudgeAnswer>>);
+pub(crate) struct Recording(HashMap<CacheKey, Arc<JudgeAnswer>>);
 
 impl Recording {
     pub(crate) fn read(path: &Path) -> Result<Recording, String> {
@@ -44,7 +44,7 @@ impl Recording {
         Err(format!("it has more than {MAX_ANSWERS} lines"))
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<JudgeAnswer>> {
+    pub(crate) fn get(&self, key: &CacheKey) -> Option<Arc<JudgeAnswer>> {
         self.0.get(key).cloned()
     }
 }
@@ -52,7 +52,7 @@ impl Recording {
 /// A file to which answers are appended, one per question and process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    file: Mutex<(File, HashSet<Key>)>,
+    file: Mutex<(File, HashSet<CacheKey>)>,
     errors: Counter,
 }
 
@@ -65,19 +65,19 @@ impl Recorder {
     }
 
     /// Appends an answer. Blocking, but only for a write of a few KiB without fsync.
-    pub(crate) fn record(&self, key: &Key, answer: &JudgeAnswer) {
+    pub(crate) fn record(&self, key: &CacheKey, answer: &JudgeAnswer) {
         let line = record::write(key, answer) + "\n";
         let mut file = lock(&self.file);
-        let (file, known) = &mut *file;
-        if known.contains(key) {
+        let (file, recorded_keys) = &mut *file;
+        if recorded_keys.contains(key) {
             return;
         }
-        if known.len() < MAX_ANSWERS {
-            known.insert(*key);
+        if recorded_keys.len() < MAX_ANSWERS {
+            recorded_keys.insert(*key);
         }
-        if let Err(why) = file.write_all(line.as_bytes()) {
+        if let Err(error) = file.write_all(line.as_bytes()) {
             self.errors.inc();
-            tracing::warn!(%why, "an answer could not be recorded");
+            tracing::warn!(%error, "an answer could not be recorded");
         }
     }
 }

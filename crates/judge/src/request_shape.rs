@@ -45,7 +45,7 @@ pub struct RequestShape {
 }
 
 impl RequestShape {
-    pub(crate) fn of(config: &JudgeConfig) -> RequestShape {
+    pub(crate) fn from_config(config: &JudgeConfig) -> RequestShape {
         RequestShape {
             token_limit: TokenLimit::MaxTokens,
             temperature: true,
@@ -174,7 +174,7 @@ mod tests {
             reasoning_effort: Some(ReasoningEffort::High),
             ..JudgeConfig::default()
         };
-        RequestShape::of(&config).without(&refusal.to_lowercase()).map(|(_, change)| change)
+        RequestShape::from_config(&config).without(&refusal.to_lowercase()).map(|(_, change)| change)
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn repeated_refusals_end() {
         let all = "unsupported max_tokens temperature tool_choice logprobs adaptive reasoning strict response_format";
-        let mut shape = RequestShape::of(&JudgeConfig {
+        let mut shape = RequestShape::from_config(&JudgeConfig {
             logprobs: true,
             reasoning_effort: Some(ReasoningEffort::Low),
             ..JudgeConfig::default()

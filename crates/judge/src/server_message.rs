@@ -39,7 +39,7 @@ impl fmt::Debug for ServerMessage {
 }
 
 impl ServerMessage {
-    pub(crate) fn of(body: &Value) -> ServerMessage {
+    pub(crate) fn from_body(body: &Value) -> ServerMessage {
         let (mut message, mut words) = (String::new(), String::new());
         match body {
             Value::String(text) if !text.trim_start().starts_with('<') => push(&mut message, text),
@@ -151,7 +151,7 @@ mod tests {
 
     fn shown(body: &Value, prompt: &str) -> String {
         let config = JudgeConfig { api_key: Some(Secret::new("hunter2-key")), ..JudgeConfig::default() };
-        ServerMessage::of(body).shown(&config, prompt)
+        ServerMessage::from_body(body).shown(&config, prompt)
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(shown(&body, ""), "no such model", "{body}");
         }
         assert_eq!(shown(&json!("<html>502</html>"), ""), "");
-        let words = ServerMessage::of(
+        let words = ServerMessage::from_body(
             &json!({ "detail": [{ "loc": ["body", "Max_Tokens"], "input": "temperature" }] }),
         );
         assert!(words.words().contains("max_tokens") && !words.words().contains("temperature"));

@@ -113,7 +113,7 @@ impl JudgeReport {
 
 /// The result of one question for the tally.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Counted {
+pub(crate) enum TallyEntry {
     Answered,
     Cached,
     Replayed,
@@ -122,18 +122,18 @@ pub(crate) enum Counted {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<(JudgeReport, Duration, u64)>);
+pub(crate) struct QuestionTally(Mutex<(JudgeReport, Duration, u64)>);
 
-impl Tally {
-    pub(crate) fn question(&self, counted: Counted) {
+impl QuestionTally {
+    pub(crate) fn question(&self, counted: TallyEntry) {
         let (report, ..) = &mut *lock(&self.0);
-        report.asked += u64::from(counted != Counted::Withheld);
+        report.asked += u64::from(counted != TallyEntry::Withheld);
         match counted {
-            Counted::Answered => report.answered += 1,
-            Counted::Cached => report.cached += 1,
-            Counted::Replayed => report.replayed += 1,
-            Counted::Withheld => report.withheld += 1,
-            Counted::Failed(why) => *report.failed.entry(why.to_owned()).or_default() += 1,
+            TallyEntry::Answered => report.answered += 1,
+            TallyEntry::Cached => report.cached += 1,
+            TallyEntry::Replayed => report.replayed += 1,
+            TallyEntry::Withheld => report.withheld += 1,
+            TallyEntry::Failed(cause) => *report.failed.entry(cause.to_owned()).or_default() += 1,
         }
     }
 

@@ -108,7 +108,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn of(configs: &[(&str, JudgeConfig)], judging: &JudgingConfig) -> Bench {
+    fn new(configs: &[(&str, JudgeConfig)], judging: &JudgingConfig) -> Bench {
         let configs: JudgeConfigs = configs
             .iter()
             .map(|(name, config)| ((*name).to_owned(), config.clone()))
@@ -121,7 +121,7 @@ impl Bench {
     }
 
     fn one(config: JudgeConfig) -> Bench {
-        Bench::of(&[("main", config)], &JudgingConfig::default())
+        Bench::new(&[("main", config)], &JudgingConfig::default())
     }
 
     async fn ask(&self, user: &str) -> Answer {

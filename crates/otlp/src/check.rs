@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use super::fields::{Fields, Payload};
-use super::json::table::{Field, Kind, Message};
+use super::json::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use super::malformed::Malformed;
 use super::scan::{Scan, is_short_ascii};
 use super::tags::{self, any_value, array_value, key_value, key_value_list, status};
@@ -106,7 +106,7 @@ fn list(encoded: &[u8], keyed: bool, depth: u32) -> Result<(), Malformed> {
 }
 
 /// Checks the fields of a message against the table of OTLP's messages.
-pub(super) fn message(encoded: &[u8], message: &'static Message) -> Result<(), Malformed> {
+pub(super) fn message(encoded: &[u8], message: &'static MessageDescriptor) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         let Some(field) = message.fields.iter().find(|field| field.tag() == tag || is_unpacked(field, tag))
@@ -115,13 +115,17 @@ pub(super) fn message(encoded: &[u8], message: &'static Message) -> Result<(), M
             continue;
         };
         match field.kind {
-            Kind::String => drop(scan.text()?),
-            Kind::Id(16) => drop(optional_id::<16>(scan.bytes()?)?),
-            Kind::Id(_) => drop(optional_id::<8>(scan.bytes()?)?),
+            FieldKind::String => drop(scan.text()?),
+            FieldKind::Id(16) => drop(optional_id::<16>(scan.bytes()?)?),
+            FieldKind::Id(_) => drop(optional_id::<8>(scan.bytes()?)?),
             // These two may contain each other, so that their depth must be bounded.
-            Kind::Message(Message { name: "KeyValue", .. }) => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
-            Kind::Message(Message { name: "AnyValue", .. }) => any_value(scan.bytes()?, MAX_DEPTH)?,
-            Kind::Message(inner) => self::message(scan.bytes()?, inner)?,
+            FieldKind::Message(MessageDescriptor { name: "KeyValue", .. }) => {
+                key_value(scan.bytes()?, MAX_DEPTH).map(drop)?
+            }
+            FieldKind::Message(MessageDescriptor { name: "AnyValue", .. }) => {
+                any_value(scan.bytes()?, MAX_DEPTH)?
+            }
+            FieldKind::Message(inner) => self::message(scan.bytes()?, inner)?,
             _ if field.tag() == tag && field.repeated && field.kind.packed() => packed(scan.bytes()?, field)?,
             _ => scan.skip(tag, 0)?,
         }
@@ -130,12 +134,12 @@ pub(super) fn message(encoded: &[u8], message: &'static Message) -> Result<(), M
 }
 
 /// Decoders accept a repeated number with a tag for each value as well.
-fn is_unpacked(field: &Field, tag: u32) -> bool {
+fn is_unpacked(field: &FieldDescriptor, tag: u32) -> bool {
     field.repeated && field.kind.packed() && tag == field.number << 3 | field.kind.wire_type()
 }
 
 /// Checks the values of a packed field.
-fn packed(values: &[u8], field: &Field) -> Result<(), Malformed> {
+fn packed(values: &[u8], field: &FieldDescriptor) -> Result<(), Malformed> {
     let size = match field.kind.wire_type() {
         1 => 8,
         5 => 4,

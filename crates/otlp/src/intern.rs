@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn table_is_bounded_and_retains_recently_used_envelopes() {
         let interner = Interner::default();
-        let kept = envelope(&interner, b"kept", b"");
+        let retained = envelope(&interner, b"kept", b"");
         for i in 0..20_000u32 {
             envelope(&interner, &i.to_le_bytes(), b"");
-            assert!(Arc::ptr_eq(&kept, &envelope(&interner, b"kept", b"")), "lost at {i}");
+            assert!(Arc::ptr_eq(&retained, &envelope(&interner, b"kept", b"")), "lost at {i}");
         }
         let sets = interner.sets.lock().unwrap();
         assert_eq!(sets.iter().flatten().flatten().count(), SETS * WAYS);

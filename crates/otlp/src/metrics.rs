@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::check;
 use super::json::messages;
-use super::json::table::Message;
+use super::json::table::MessageDescriptor;
 use super::malformed::Malformed;
 use super::scan::{each, utf8};
 use super::tags::{export_metrics_service_request as export, gauge, metric, resource_metrics, scope_metrics};
@@ -17,7 +17,7 @@ use super::tags::{export_metrics_service_request as export, gauge, metric, resou
 const DATA: [u32; 5] =
     [metric::GAUGE, metric::SUM, metric::HISTOGRAM, metric::EXPONENTIAL_HISTOGRAM, metric::SUMMARY];
 /// The data points in them.
-static POINTS: [&Message; 5] = [
+static POINTS: [&MessageDescriptor; 5] = [
     &messages::NUMBER_DATA_POINT,
     &messages::NUMBER_DATA_POINT,
     &messages::HISTOGRAM_DATA_POINT,

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::check::{self, MAX_DEPTH};
 pub use super::intern::Interner;
 use super::json::messages;
-use super::json::table::Message;
+use super::json::table::MessageDescriptor;
 use super::malformed::Malformed;
 use super::scan::{self, Scan, each};
 use super::tags::{export_trace_service_request as export, resource_spans, scope_spans, span};
@@ -29,7 +29,7 @@ const USUAL: usize = 64;
 const SMALLEST: usize = 64;
 
 #[derive(Debug, Default)]
-pub struct Split {
+pub struct SplitRequest {
     /// The traces, in order of their first span.
     pub groups: Vec<Group>,
     pub rejected: Rejected,
@@ -50,21 +50,21 @@ pub struct Group {
 pub struct Rejected {
     pub count: u64,
     /// The first [`Rejected::NAMED`].
-    pub first: Vec<Rejection>,
+    pub first: Vec<SpanRejection>,
 }
 
 /// Why one span was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rejection {
+pub struct SpanRejection {
     /// The span's id, if it was readable.
     pub span: Option<SpanId>,
-    pub part: Part,
+    pub part: RejectedPart,
     pub reason: Malformed,
 }
 
 /// The part of a rejected span that is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum RejectedPart {
     Span,
     Scope,
     Resource,
@@ -74,7 +74,7 @@ impl Rejected {
     /// The number of spans that the message for the sender names.
     pub const NAMED: usize = 8;
 
-    fn add(&mut self, rejection: Rejection) {
+    fn add(&mut self, rejection: SpanRejection) {
         self.count += 1;
         if self.first.len() < Self::NAMED {
             self.first.push(rejection);
@@ -87,9 +87,9 @@ impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, rejection) in self.first.iter().enumerate() {
             let part = match rejection.part {
-                Part::Span => "",
-                Part::Scope => "its scope: ",
-                Part::Resource => "its resource: ",
+                RejectedPart::Span => "",
+                RejectedPart::Scope => "its scope: ",
+                RejectedPart::Resource => "its resource: ",
             };
             f.write_str(if i == 0 { "rejected: " } else { "; " })?;
             match rejection.span {
@@ -109,18 +109,18 @@ impl fmt::Display for Rejected {
 ///
 /// # Errors
 /// `body` is not such a request; none of its spans is accepted.
-pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<Split, Malformed> {
-    let mut splitter = Splitter {
+pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<SplitRequest, Malformed> {
+    let mut splitter = RequestSplitter {
         prefix: verdict_prefix.as_bytes(),
         envelopes,
         pending: Vec::with_capacity((body.len() / SMALLEST).min(USUAL)),
         scopes: Vec::new(),
-        traces: Traces::default(),
+        traces: RequestTraces::default(),
         rejected: Rejected::default(),
     };
     each(body, &[export::RESOURCE_SPANS], &mut |_, encoded| splitter.resource_spans(encoded))?;
-    let Splitter { pending, scopes, traces, rejected, .. } = splitter;
-    Ok(Split { groups: copy(pending, &scopes, &traces.all), rejected })
+    let RequestSplitter { pending, scopes, traces, rejected, .. } = splitter;
+    Ok(SplitRequest { groups: copy(pending, &scopes, &traces.all), rejected })
 }
 
 /// A span read but not copied yet.
@@ -144,21 +144,21 @@ struct SpanFields {
     has_verdict: bool,
 }
 
-struct Splitter<'a> {
+struct RequestSplitter<'a> {
     prefix: &'a [u8],
     envelopes: &'a Interner,
     pending: Vec<Pending<'a>>,
     scopes: Vec<Arc<Envelope>>,
-    traces: Traces,
+    traces: RequestTraces,
     rejected: Rejected,
 }
 
-type Bad = Option<(Part, Malformed)>;
+type Bad = Option<(RejectedPart, Malformed)>;
 
-impl<'a> Splitter<'a> {
+impl<'a> RequestSplitter<'a> {
     fn resource_spans(&mut self, encoded: &'a [u8]) -> Result<(), Malformed> {
         let (resource, bad) = envelope_fields(encoded, &messages::RESOURCE, |_| ())?;
-        let bad = bad.map(|reason| (Part::Resource, reason));
+        let bad = bad.map(|reason| (RejectedPart::Resource, reason));
         let mut shared = None;
         each(encoded, &[resource_spans::SCOPE_SPANS], &mut |_, scope_spans| {
             self.scope_spans(scope_spans, &resource, &mut shared, bad)
@@ -178,10 +178,10 @@ impl<'a> Splitter<'a> {
         let owner = &messages::INSTRUMENTATION_SCOPE;
         let (scope, bad_scope) = envelope_fields(encoded, owner, |span| self.span(span, bad))?;
         if let (Some(reason), None) = (bad_scope, bad) {
-            let (taken, traces) = (self.pending.drain(before..), &mut self.traces);
-            taken.for_each(|pending| traces.discount(&pending));
+            let (discarded, traces) = (self.pending.drain(before..), &mut self.traces);
+            discarded.for_each(|pending| traces.discount(&pending));
             self.rejected = rejected;
-            envelope_fields(encoded, owner, |span| self.span(span, Some((Part::Scope, reason))))?;
+            envelope_fields(encoded, owner, |span| self.span(span, Some((RejectedPart::Scope, reason))))?;
         }
         if self.pending.len() > before {
             self.scopes.push(self.envelopes.envelope(resource, shared, &scope));
@@ -191,10 +191,11 @@ impl<'a> Splitter<'a> {
 
     fn span(&mut self, encoded: &'a [u8], bad: Bad) {
         let mut read = SpanFields::default();
-        let result = read_span(encoded, self.prefix, &mut read).map_err(|reason| (Part::Span, reason));
+        let result =
+            read_span(encoded, self.prefix, &mut read).map_err(|reason| (RejectedPart::Span, reason));
         if let Err((part, reason)) = bad.map_or(result, Err) {
             let id = Some(read.id).filter(|id| !id.is_zero());
-            return self.rejected.add(Rejection { span: id, part, reason });
+            return self.rejected.add(SpanRejection { span: id, part, reason });
         }
         let group = self.traces.count(read.trace, encoded.len());
         self.pending.push(Pending { read, bytes: encoded, group, scope: self.scopes.len() });
@@ -208,19 +209,19 @@ impl<'a> Splitter<'a> {
 /// The framing of the message itself is malformed.
 fn envelope_fields<'a>(
     encoded: &'a [u8],
-    owner: &'static Message,
+    owner: &'static MessageDescriptor,
     mut inner: impl FnMut(&'a [u8]),
 ) -> Result<(Vec<u8>, Option<Malformed>), Malformed> {
     const OWNER: u32 = scope_spans::SCOPE;
     const INNER: u32 = scope_spans::SPANS;
     const SCHEMA_URL: u32 = scope_spans::SCHEMA_URL;
-    let mut kept = Vec::new();
+    let mut fields = Vec::new();
     let mut bad = Ok(());
     let mut scan = Scan::new(encoded);
     loop {
         let start = encoded.len() - scan.left();
         match scan.tag()? {
-            None => return Ok((kept, bad.err())),
+            None => return Ok((fields, bad.err())),
             Some(INNER) => {
                 inner(scan.bytes()?);
                 continue;
@@ -229,7 +230,7 @@ fn envelope_fields<'a>(
             Some(SCHEMA_URL) => bad = bad.and(scan::utf8(scan.bytes()?)),
             Some(tag) => scan.skip(tag, scope_spans::DEFINED)?,
         }
-        kept.extend_from_slice(encoded.get(start..encoded.len() - scan.left()).unwrap_or_default());
+        fields.extend_from_slice(encoded.get(start..encoded.len() - scan.left()).unwrap_or_default());
     }
 }
 
@@ -286,7 +287,7 @@ const FEW: usize = 16;
 
 /// The traces of a request, each with its number of spans and bytes; indexes are those of the groups.
 #[derive(Default)]
-struct Traces {
+struct RequestTraces {
     all: Vec<Total>,
     by_id: ById<TraceId, usize>,
     last: usize,
@@ -298,7 +299,7 @@ struct Total {
     size: usize,
 }
 
-impl Traces {
+impl RequestTraces {
     /// Counts a span; returns the index of its group.
     #[inline]
     fn count(&mut self, trace: TraceId, size: usize) -> usize {
@@ -312,7 +313,7 @@ impl Traces {
         self.last
     }
 
-    /// Reverts [`Traces::count`].
+    /// Reverts [`RequestTraces::count`].
     fn discount(&mut self, pending: &Pending<'_>) {
         if let Some(total) = self.all.get_mut(pending.group) {
             total.spans -= 1;

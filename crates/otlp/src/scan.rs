@@ -82,9 +82,9 @@ impl<'a> Scan<'a> {
                 (len, self.rest)
             }
         };
-        let (taken, rest) = rest.split_at_checked(len).ok_or(Malformed::CutOff)?;
+        let (bytes, rest) = rest.split_at_checked(len).ok_or(Malformed::CutOff)?;
         self.rest = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 
     /// The content of a `string` field.
@@ -98,17 +98,17 @@ impl<'a> Scan<'a> {
     /// Eight bytes, little endian.
     #[inline]
     pub(crate) fn fixed64(&mut self) -> Result<u64, Malformed> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
         self.rest = rest;
-        Ok(u64::from_le_bytes(*taken))
+        Ok(u64::from_le_bytes(*bytes))
     }
 
     /// Four bytes, little endian.
     #[inline]
     pub(crate) fn fixed32(&mut self) -> Result<u32, Malformed> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed::CutOff)?;
         self.rest = rest;
-        Ok(u32::from_le_bytes(*taken))
+        Ok(u32::from_le_bytes(*bytes))
     }
 
     /// Skips a field whose tag the caller does not handle. The caller handles all `defined` fields, so

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::arbitrary::{Dice, Level, request, with_unknown_fields};
-use super::write::{Item, Scalar, attribute, requests};
+use super::write::{Scalar, TelemetryItem, attribute, requests};
 use super::{Fields, Interner, Payload, split};
 
 /// Splits the request and writes every trace as requests of its own, with `appended` after each span.
@@ -17,10 +17,10 @@ fn through(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
     assert_eq!(split.rejected.count, 0, "{}", split.rejected);
     let mut out = Vec::new();
     for group in &split.groups {
-        let items: Vec<Item<'_>> = group
+        let items: Vec<TelemetryItem<'_>> = group
             .spans
             .iter()
-            .map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended })
+            .map(|span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended })
             .collect();
         for piece in requests(&items, max_size) {
             assert!(piece.bytes.len() <= max_size || piece.items == 1);
@@ -145,7 +145,7 @@ proptest! {
         if let Ok(split) = split(&encoded, "verdict.", &Interner::default()) {
             for group in &split.groups {
                 for span in &group.spans {
-                    let item = Item { envelope: &span.envelope, bytes: &span.bytes, appended: &appended() };
+                    let item = TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &appended() };
                     let written = &requests(&[item], usize::MAX)[0];
                     let decoded = ExportTraceServiceRequest::decode(&written.bytes[..]);
                     prop_assert!(decoded.is_ok(), "{:?}", decoded);

@@ -132,8 +132,8 @@ pub fn value(out: &mut Vec<u8>, number: u32, value: Scalar<'_>) {
 
 /// Appends a `KeyValue` as field `number` of a message: [`SPAN_ATTRIBUTES`],
 /// [`super::value::EVENT_ATTRIBUTES`], [`super::value::LOG_ATTRIBUTES`].
-pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Scalar<'_>) {
-    if let Scalar::Str(text) = of
+pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, value: Scalar<'_>) {
+    if let Scalar::Str(text) = value
         && let size = 6 + key.len() + text.len()
         && number < 16
         && size < 0x80
@@ -145,41 +145,41 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Scalar<'_>) {
         out.extend_from_slice(&[0x12, 2 + text.len() as u8, 0x0a, text.len() as u8]);
         return out.extend_from_slice(text.as_bytes());
     }
-    let of_size = of.size();
+    let of_size = value.size();
     let size = field_size(1, key.len()) + field_size(2, of_size);
     out.reserve(field_size(number, size));
     open(out, number, size);
     bytes(out, 1, key.as_bytes());
     open(out, 2, of_size);
-    of.write(out);
+    value.write(out);
 }
 
 /// The span without the attributes whose keys begin with `prefix`, every other byte unchanged; `None`
 /// if it has no such attribute. Used for `existing: replace`; no other incoming bytes are removed.
 pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
-    let mut kept: Option<Vec<u8>> = None;
+    let mut stripped: Option<Vec<u8>> = None;
     for field in Fields::new(span).map_while(Result::ok) {
         let ours = field.number == SPAN_ATTRIBUTES
             && matches!(field.payload, Payload::Bytes(pair) if pair_of(pair).0.starts_with(prefix.as_bytes()));
-        match (&mut kept, ours) {
+        match (&mut stripped, ours) {
             (None, true) => {
                 let mut before = Vec::with_capacity(span.len());
                 before.extend_from_slice(span.get(..field.start)?);
-                kept = Some(before);
+                stripped = Some(before);
             }
-            (Some(kept), false) => kept.extend_from_slice(span.get(field.start..field.end)?),
+            (Some(bytes), false) => bytes.extend_from_slice(span.get(field.start..field.end)?),
             _ => {}
         }
     }
-    kept.map(|mut kept| {
-        kept.shrink_to_fit();
-        Bytes::from(kept)
+    stripped.map(|mut bytes| {
+        bytes.shrink_to_fit();
+        Bytes::from(bytes)
     })
 }
 
 /// A span or log record to write.
 #[derive(Clone, Copy, Debug)]
-pub struct Item<'a> {
+pub struct TelemetryItem<'a> {
     pub envelope: &'a Arc<Envelope>,
     /// The encoded message.
     pub bytes: &'a [u8],
@@ -187,7 +187,7 @@ pub struct Item<'a> {
     pub appended: &'a [u8],
 }
 
-impl Item<'_> {
+impl TelemetryItem<'_> {
     #[inline]
     fn size(&self) -> usize {
         self.bytes.len() + self.appended.len()
@@ -199,7 +199,7 @@ impl Item<'_> {
 /// item that exceeds the limit together with its envelope, or a large envelope: see [`request_limit`].
 ///
 /// For spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
-pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
+pub fn requests(items: &[TelemetryItem<'_>], max_size: usize) -> Vec<Piece> {
     let placed = place(items);
     let mut pieces = Vec::with_capacity(1);
     let mut rest = &placed[..];
@@ -215,7 +215,7 @@ pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
 const FEW: usize = 8;
 
 /// The items in the order of writing; items of one scope have the same envelope pointer.
-fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
+fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
     // Small traces often have a single scope; their items need no sorting.
     if items.windows(2).all(|pair| same_scope(&pair[0], &pair[1])) {
         return Cow::Borrowed(items);
@@ -225,10 +225,11 @@ fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
     let mut resources: HashMap<&EnvelopeFields, usize> = HashMap::new();
     let mut last = 0;
-    let mut placed: Vec<((usize, usize), Item<'_>)> = Vec::with_capacity(items.len());
+    let mut placed: Vec<((usize, usize), TelemetryItem<'_>)> = Vec::with_capacity(items.len());
     for item in items {
         // Pointers first: spans of one scope are usually adjacent, and envelopes are interned.
-        let same = |i: &usize| distinct.get(*i).is_some_and(|(known, _)| Arc::ptr_eq(known, item.envelope));
+        let same =
+            |i: &usize| distinct.get(*i).is_some_and(|(envelope, _)| Arc::ptr_eq(envelope, item.envelope));
         let found = Some(last).filter(same).or_else(|| (0..distinct.len().min(FEW)).find(same));
         last = found.unwrap_or_else(|| {
             let new = distinct.len();
@@ -240,18 +241,18 @@ fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
             index
         });
         let (envelope, resource) = distinct[last];
-        placed.push(((resource, last), Item { envelope, ..*item }));
+        placed.push(((resource, last), TelemetryItem { envelope, ..*item }));
     }
     placed.sort_by_key(|(at, _)| *at);
     placed.into_iter().map(|(_, item)| item).collect()
 }
 
 /// For items returned by [`place`].
-fn same_scope(a: &Item<'_>, b: &Item<'_>) -> bool {
+fn same_scope(a: &TelemetryItem<'_>, b: &TelemetryItem<'_>) -> bool {
     Arc::ptr_eq(a.envelope, b.envelope)
 }
 
-fn same_resource(a: &Item<'_>, b: &Item<'_>) -> bool {
+fn same_resource(a: &TelemetryItem<'_>, b: &TelemetryItem<'_>) -> bool {
     same_scope(a, b) || a.envelope.resource == b.envelope.resource
 }
 
@@ -269,11 +270,11 @@ pub fn request_limit(envelope: usize, max_size: usize) -> usize {
 }
 
 /// The number of items that fit into the next request of `max_size`; at least one.
-fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
+fn fitting(placed: &[TelemetryItem<'_>], max_size: usize) -> usize {
     let envelope = placed.first().map_or(0, |item| item.envelope.size());
     let max_size = request_limit(envelope, max_size);
     let mut size = 0usize;
-    let mut before: Option<&Item<'_>> = None;
+    let mut before: Option<&TelemetryItem<'_>> = None;
     for (i, item) in placed.iter().enumerate() {
         size += field_size(2, item.size());
         if !before.is_some_and(|before| same_scope(before, item)) {
@@ -291,7 +292,7 @@ fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
 }
 
 /// Writes all of `placed` as one request.
-fn write(placed: &[Item<'_>]) -> Piece {
+fn write(placed: &[TelemetryItem<'_>]) -> Piece {
     // Encoded sizes of the scope and resource messages, in writing order.
     let mut scopes: Vec<usize> = Vec::with_capacity(1);
     let mut resources: Vec<usize> = Vec::with_capacity(1);

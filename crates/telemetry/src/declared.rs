@@ -17,7 +17,7 @@ pub const PREFIX: &str = "otel_verdict";
 verdict_otlp::labelled_enum! {
     /// The type of a metric, with the word that the exposition format uses.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Kind {
+    pub enum MetricKind {
         /// Never decreases; its exposed name ends in `_total`.
         Counter = "counter",
         Gauge = "gauge",
@@ -31,10 +31,10 @@ verdict_otlp::labelled_enum! {
 pub struct Declared {
     /// Without prefix, unit and `_total`.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The base unit (`bytes`, `seconds`); none for counts.
     pub unit: Option<&'static str>,
-    /// Names of the labels, in the order that [`Declared::with`] expects.
+    /// Names of the labels, in the order that [`Declared::label_pairs`] expects.
     pub labels: &'static [&'static str],
     /// The description, without a full stop (the exposition format adds one).
     pub help: &'static str,
@@ -43,13 +43,13 @@ pub struct Declared {
 impl Declared {
     /// The name in a scrape.
     pub fn exposed(&self) -> String {
-        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
         let unit = self.unit.map(|unit| format!("_{unit}")).unwrap_or_default();
         format!("{PREFIX}_{}{unit}{total}", self.name)
     }
 
     /// Pairs the declared label names with `values`.
-    pub fn with<V, const N: usize>(&self, values: [V; N]) -> [(&'static str, V); N] {
+    pub fn label_pairs<V, const N: usize>(&self, values: [V; N]) -> [(&'static str, V); N] {
         debug_assert_eq!(self.labels.len(), N, "{} has other labels", self.name);
         let mut names = self.labels.iter();
         values.map(|value| (names.next().copied().unwrap_or_default(), value))
@@ -74,7 +74,7 @@ impl Declared {
         M: EncodeMetric + TypedMetric + Clone + Default + fmt::Debug + Send + Sync + 'static,
     {
         let family: Family<[(&'static str, &'static str); 1], M> = self.register_new(registry);
-        values.map(|value| family.get_or_create_owned(&self.with([value])))
+        values.map(|value| family.get_or_create_owned(&self.label_pairs([value])))
     }
 
     /// Registers `metric` under this declaration, and returns it.
@@ -97,7 +97,7 @@ macro_rules! declare {
         $(
             #[doc = $help]
             pub const $id: Declared = Declared {
-                name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
+                name: $name, kind: MetricKind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
             };
         )*
         /// All declarations, in the order of the data path.

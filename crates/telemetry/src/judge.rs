@@ -85,10 +85,10 @@ impl Default for JudgeMetrics {
 }
 
 impl JudgeMetrics {
-    pub fn of(&self, judge: &str) -> JudgeCells {
+    pub fn cells_for(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
-        let one = |metric: &d::Declared| metric.with([name.clone()]);
-        let two = |metric: &d::Declared, label| metric.with([name.clone(), Cow::Borrowed(label)]);
+        let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
+        let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
         JudgeCells {
             outcomes: QuestionOutcome::ALL.map(|outcome| {
                 self.questions.get_or_create_owned(&two(&d::JUDGE_QUESTIONS, outcome.as_str()))
@@ -108,8 +108,8 @@ impl JudgeMetrics {
 
     pub fn of_cascade(&self, cascade: &str) -> CascadeCells {
         let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
-        let one = |metric: &d::Declared| metric.with([name.clone()]);
-        let two = |metric: &d::Declared, label| metric.with([name.clone(), Cow::Borrowed(label)]);
+        let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
+        let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);
         CascadeCells {
             questions: CascadeResult::ALL.map(|result| {
                 self.cascade_questions.get_or_create_owned(&two(&d::CASCADE_QUESTIONS, result.as_str()))
@@ -172,14 +172,14 @@ impl JudgeCells {
     /// Counts a request that has ended; `status` is one of a fixed set of words.
     pub fn request(&self, status: &'static str, took: Duration) {
         let labels = [self.name.clone(), Cow::Borrowed(status)];
-        self.requests.get_or_create(&d::JUDGE_REQUESTS.with(labels)).inc();
+        self.requests.get_or_create(&d::JUDGE_REQUESTS.label_pairs(labels)).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
     /// Counts an answer that could not be used; `fault` is one of a fixed set of words.
     pub fn unusable(&self, fault: &'static str) {
         let labels = [self.name.clone(), Cow::Borrowed(fault)];
-        self.unusable.get_or_create(&d::JUDGE_UNUSABLE.with(labels)).inc();
+        self.unusable.get_or_create(&d::JUDGE_UNUSABLE.label_pairs(labels)).inc();
     }
 
     /// Counts tokens and their cost. Tokens are those of prompts that the server had not cached, those

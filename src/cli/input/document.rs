@@ -108,14 +108,14 @@ impl<'r> Documents<'r> {
         loop {
             let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
             if chunk.is_empty() {
-                let why = format!("line {}: the document that starts here is cut off", document.line);
+                let message = format!("line {}: the document that starts here is cut off", document.line);
                 // The end of a recording whose writer was killed: what comes before it is whole.
                 if self.read > 0 {
                     // Standard error may be closed.
-                    let _ = writeln!(std::io::stderr(), "warning: {why}, and is left out");
+                    let _ = writeln!(std::io::stderr(), "warning: {message}, and is left out");
                     return Ok(false);
                 }
-                return Err(why);
+                return Err(message);
             }
             let end = state.scan(chunk);
             let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);

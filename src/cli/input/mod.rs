@@ -40,10 +40,10 @@ const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "n
 
 /// A file that cannot be read, and the reason.
 #[derive(Debug, thiserror::Error)]
-#[error("{file}: {why}")]
+#[error("{file}: {reason}")]
 pub(super) struct Unreadable {
     file: String,
-    why: String,
+    reason: String,
 }
 
 /// One recorded request and its location.
@@ -116,8 +116,8 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
             let before = inputs.len();
             search(path, 0, &mut inputs)?;
             if inputs.len() == before {
-                let known = EXTENSIONS.join(", .");
-                return Err(unreadable(path, format!("no file here ends in .{known}")));
+                let extensions = EXTENSIONS.join(", .");
+                return Err(unreadable(path, format!("no file here ends in .{extensions}")));
             }
         } else {
             std::fs::metadata(path).map_err(|e| unreadable(path, e.to_string()))?;
@@ -137,21 +137,22 @@ fn search(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<()
     paths.sort();
     for path in paths {
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let known = path.extension().and_then(|e| e.to_str()).is_some_and(|e| EXTENSIONS.contains(&e));
+        let has_known_extension =
+            path.extension().and_then(|e| e.to_str()).is_some_and(|e| EXTENSIONS.contains(&e));
         if hidden {
             continue;
         }
         if path.is_dir() {
             search(&path, depth + 1, inputs)?;
-        } else if known {
+        } else if has_known_extension {
             inputs.push(InputFile { path: Some(path), found: true });
         }
     }
     Ok(())
 }
 
-fn unreadable(path: &Path, why: String) -> Unreadable {
-    Unreadable { file: path.display().to_string(), why }
+fn unreadable(path: &Path, reason: String) -> Unreadable {
+    Unreadable { file: path.display().to_string(), reason }
 }
 
 /// Calls `each` with every request in `input`. False if the file was found in a folder and contains no telemetry.
@@ -176,10 +177,10 @@ pub(super) fn read(
         Ok(()) if requests > 0 && (other_json == 0 || found) => Ok(true),
         // Folders often contain other JSON together with telemetry.
         Ok(()) if found => Ok(false),
-        Ok(()) if other_json > 0 => Err(Unreadable { file, why: NOT_OTLP.to_owned() }),
+        Ok(()) if other_json > 0 => Err(Unreadable { file, reason: NOT_OTLP.to_owned() }),
         Ok(()) => Ok(true),
         Err(_) if found && requests == 0 && other_json > 0 => Ok(false),
-        Err(why) => Err(Unreadable { file, why }),
+        Err(reason) => Err(Unreadable { file, reason }),
     }
 }
 
@@ -229,8 +230,8 @@ fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(
 
 fn read_whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
-    let most = MAX_DOCUMENT as u64 + 1;
-    reader.take(most).read_to_end(&mut all).map_err(|e| e.to_string())?;
+    let limit = MAX_DOCUMENT as u64 + 1;
+    reader.take(limit).read_to_end(&mut all).map_err(|e| e.to_string())?;
     if all.len() > MAX_DOCUMENT {
         return Err(too_large());
     }

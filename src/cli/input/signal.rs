@@ -87,7 +87,7 @@ const OTHER_KEYS: [&str; 4] =
 /// The top-level keys of a JSON document, also with the names of the protobuf fields.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Keys {
+struct SignalKeys {
     #[serde(alias = "resource_spans", rename = "resourceSpans")]
     spans: Option<IgnoredAny>,
     #[serde(alias = "resource_logs", rename = "resourceLogs")]
@@ -101,7 +101,7 @@ struct Keys {
 /// # Errors
 /// The text is not JSON.
 fn of_json(text: &[u8]) -> Result<Vec<Signal>, String> {
-    let keys: Keys = serde_json::from_slice(text).map_err(|e| format!("not JSON: {e}"))?;
+    let keys: SignalKeys = serde_json::from_slice(text).map_err(|e| format!("not JSON: {e}"))?;
     let all = [(keys.spans, Signal::Traces), (keys.logs, Signal::Logs), (keys.metrics, Signal::Metrics)];
-    Ok(all.into_iter().filter(|(there, _)| there.is_some()).map(|(_, signal)| signal).collect())
+    Ok(all.into_iter().filter(|(field, _)| field.is_some()).map(|(_, signal)| signal).collect())
 }

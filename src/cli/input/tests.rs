@@ -148,17 +148,17 @@ fn compressed_files_and_the_collectors_frames_are_read() {
 
 #[test]
 fn errors_name_the_location() {
-    let why = |content: &[u8]| read_bytes("bad.json", content).unwrap_err().to_string();
-    assert!(why(b"").contains("bad.json: empty"));
-    assert!(why(b"{}").contains("not OTLP"));
-    assert!(why(b"{\"resourceSpans\": [").contains("line 1: the document that starts here is cut off"));
+    let error_for = |content: &[u8]| read_bytes("bad.json", content).unwrap_err().to_string();
+    assert!(error_for(b"").contains("bad.json: empty"));
+    assert!(error_for(b"{}").contains("not OTLP"));
+    assert!(error_for(b"{\"resourceSpans\": [").contains("line 1: the document that starts here is cut off"));
     // The writer was killed: what it had finished is read.
     let cut = format!("{JSON_SPAN}\n{{\"resourceSpans\": [");
     assert_eq!(read_bytes("cut.jsonl", cut.as_bytes()).unwrap().len(), 1);
-    assert!(why(format!("{JSON_SPAN}\nnonsense").as_bytes()).contains("line 2: not a JSON object"));
-    assert!(why(b"{\"resourceSpans\": nope}").contains("line 1: not JSON"));
-    assert!(why(b"just some text").contains("not an OTLP request"));
-    assert!(why(&spans()[..20]).contains("not an OTLP request"));
+    assert!(error_for(format!("{JSON_SPAN}\nnonsense").as_bytes()).contains("line 2: not a JSON object"));
+    assert!(error_for(b"{\"resourceSpans\": nope}").contains("line 1: not JSON"));
+    assert!(error_for(b"just some text").contains("not an OTLP request"));
+    assert!(error_for(&spans()[..20]).contains("not an OTLP request"));
 }
 
 #[test]

@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 use verdict_otlp::Signal;
 
 #[derive(Deserialize)]
-struct Trace {
+struct TrailTrace {
     trace_id: String,
-    spans: Vec<Span>,
+    spans: Vec<TrailSpan>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Span {
+struct TrailSpan {
     span_id: String,
     parent_span_id: Option<String>,
     trace_state: Option<String>,
@@ -34,13 +34,13 @@ struct Span {
     scope_version: Option<String>,
     resource_attributes: Map<String, Value>,
     span_attributes: Map<String, Value>,
-    events: Vec<Event>,
-    child_spans: Vec<Span>,
+    events: Vec<TrailEvent>,
+    child_spans: Vec<TrailSpan>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Event {
+struct TrailEvent {
     #[serde(alias = "Name")]
     name: String,
     #[serde(alias = "Timestamp")]
@@ -51,7 +51,7 @@ struct Event {
 
 /// The keys of such a document.
 #[derive(Deserialize)]
-struct Keys {
+struct TrailKeys {
     #[serde(rename = "trace_id")]
     _trace: String,
     #[serde(rename = "spans")]
@@ -59,20 +59,20 @@ struct Keys {
 }
 
 /// Spans of one resource and scope.
-type Groups = BTreeMap<(String, String, String), Vec<Value>>;
+type TrailGroups = BTreeMap<(String, String, String), Vec<Value>>;
 
 /// The request in a document; `None` if it is no trace of the benchmark.
 ///
 /// # Errors
 /// The text is such a trace, but a field has another form.
 pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
-    if serde_json::from_slice::<Keys>(text).is_err() {
+    if serde_json::from_slice::<TrailKeys>(text).is_err() {
         return Ok(None);
     }
-    let trace: Trace =
+    let trace: TrailTrace =
         serde_json::from_slice(text).map_err(|e| format!("not a trace of the TRAIL benchmark: {e}"))?;
     let id = trace.trace_id.replace('-', "");
-    let mut groups = Groups::new();
+    let mut groups = TrailGroups::new();
     for span in trace.spans {
         let parent = span.parent_span_id.clone().unwrap_or_default();
         add(span, &id, parent, &mut groups)?;
@@ -89,12 +89,16 @@ pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
 }
 
 /// Adds a span and those beneath it. The depth is bounded by that of the parsed JSON.
-fn add(span: Span, trace: &str, parent: String, groups: &mut Groups) -> Result<(), String> {
-    let of_span = |why: String| format!("span {}: {why}", span.span_id);
+fn add(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -> Result<(), String> {
+    let of_span = |reason: String| format!("span {}: {reason}", span.span_id);
     let start = nanos(&span.timestamp).map_err(of_span)?;
     let duration = span.duration.as_deref().map_or(Ok(0), duration).map_err(of_span)?;
-    let events: Vec<Value> =
-        span.events.iter().map(|own| event(own, start)).collect::<Result<_, _>>().map_err(of_span)?;
+    let events: Vec<Value> = span
+        .events
+        .iter()
+        .map(|span_event| event(span_event, start))
+        .collect::<Result<_, _>>()
+        .map_err(of_span)?;
     let mut resource = span.resource_attributes;
     if let Some(service) = span.service_name {
         resource.entry("service.name").or_insert(service.into());
@@ -124,22 +128,22 @@ fn add(span: Span, trace: &str, parent: String, groups: &mut Groups) -> Result<(
     Ok(())
 }
 
-fn event(event: &Event, start: u64) -> Result<Value, String> {
+fn event(event: &TrailEvent, start: u64) -> Result<Value, String> {
     let time = event.timestamp.as_deref().map_or(Ok(start), nanos)?;
     let attributes = attributes(&event.attributes);
     Ok(json!({ "name": event.name, "timeUnixNano": time.to_string(), "attributes": attributes }))
 }
 
-fn attributes(of: &Map<String, Value>) -> Vec<Value> {
-    let known = of.iter().filter(|(_, value)| !value.is_null());
-    known.map(|(key, value)| json!({ "key": key, "value": any_value(value) })).collect()
+fn attributes(fields: &Map<String, Value>) -> Vec<Value> {
+    let non_null = fields.iter().filter(|(_, value)| !value.is_null());
+    non_null.map(|(key, value)| json!({ "key": key, "value": any_value(value) })).collect()
 }
 
 /// The depth is bounded by that of the parsed JSON.
 fn any_value(value: &Value) -> Value {
     match value {
         Value::Null => json!({}),
-        Value::Bool(yes) => json!({ "boolValue": yes }),
+        Value::Bool(flag) => json!({ "boolValue": flag }),
         Value::Number(n) if n.is_i64() => json!({ "intValue": n.to_string() }),
         Value::Number(n) => json!({ "doubleValue": n.as_f64() }),
         Value::String(text) => json!({ "stringValue": text }),
@@ -151,8 +155,8 @@ fn any_value(value: &Value) -> Value {
 }
 
 fn kind(word: &str) -> u8 {
-    let known = ["internal", "server", "client", "producer", "consumer"];
-    known.iter().zip(1..).find(|(name, _)| word.eq_ignore_ascii_case(name)).map_or(0, |(_, kind)| kind)
+    let kinds = ["internal", "server", "client", "producer", "consumer"];
+    kinds.iter().zip(1..).find(|(name, _)| word.eq_ignore_ascii_case(name)).map_or(0, |(_, kind)| kind)
 }
 
 fn status(word: &str) -> u8 {

@@ -17,8 +17,8 @@ use verdict_judge::{BatchMode, EVALUATOR, JudgeConfig, JudgeExtensions, JudgeRep
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
 
-use crate::cli::command::{ConfigFiles, Failure, Output, runtime};
-use crate::cli::table::Table;
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, runtime};
+use crate::cli::table::TextTable;
 
 pub(in crate::cli) const LONG: &str = "Examine the judges of a configuration.";
 
@@ -44,17 +44,17 @@ only replays a recording is not asked.";
 pub(in crate::cli) enum JudgeCommand {
     /// Ask every configured judge one question
     #[command(long_about = CHECK, after_long_help = EXAMPLES)]
-    Check(Check),
+    Check(JudgeCheckArgs),
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Check {
+pub(in crate::cli) struct JudgeCheckArgs {
     /// Names of judges, or of cascades for their members; default: all
     #[arg(value_name = "JUDGE")]
     names: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: FiguresFormat,
     #[command(flatten)]
     config: ConfigFiles,
 }
@@ -82,11 +82,11 @@ struct JudgeCheck {
     messages: Vec<String>,
 }
 
-pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
+pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), CommandFailure> {
     let JudgeCommand::Check(args) = command;
     let config = args.config.load()?;
     if let Some(name) = args.names.iter().find(|name| !config.has_judge(name)) {
-        return Err(Failure::Usage(format!("judge '{name}' is not defined under 'judges'")));
+        return Err(CommandFailure::Usage(format!("judge '{name}' is not defined under 'judges'")));
     }
     // Of a cascade, its members.
     let names: Vec<&str> = args.names.iter().flat_map(|name| config.judging.members(name)).collect();
@@ -98,7 +98,7 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
         .map(|(name, judge)| (name.clone(), for_check(judge)))
         .collect();
     if asked.is_empty() {
-        return Err(Failure::Usage(
+        return Err(CommandFailure::Usage(
             "the configuration (--config) defines no judge that can be asked".to_owned(),
         ));
     }
@@ -106,14 +106,18 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
     judging.cache.entries = 0;
     let (metrics, extensions) = (JudgeMetrics::default(), JudgeExtensions::default());
     let judges = Judges::for_batch(&asked, &judging, &metrics, &extensions, BatchMode::default());
-    let judges = judges.map_err(|e| Failure::Usage(e.to_string()))?;
+    let judges = judges.map_err(|e| CommandFailure::Usage(e.to_string()))?;
     let runtime = runtime()?;
     let evaluation = &config.verdict.evaluation;
     let checks = asked.iter().map(|(name, judge)| check(&judges, name, judge, evaluation));
     let checked = runtime.block_on(join_all(checks));
     args.output.print(&checked, || table(&checked))?;
     let failed: Vec<&str> = checked.iter().filter(|c| !c.ok).map(|c| c.judge.as_str()).collect();
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Run(format!("no answer: {}", failed.join(", ")))) }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandFailure::Run(format!("no answer: {}", failed.join(", "))))
+    }
 }
 
 /// One attempt, whose probabilities are requested.
@@ -184,9 +188,10 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 /// A question about the first metric that the evaluator answers, a program for one that runs them, or about none that
 /// it knows.
 fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question {
-    let own = evaluation.evaluator_judges().find(|(_, judge)| *judge == name);
-    let own = own.and_then(|(metric, _)| Some((metric, evaluation.evaluators.get(metric)?)));
-    match own {
+    let assignment = evaluation.evaluator_judges().find(|(_, judge)| *judge == name);
+    let metric_evaluator =
+        assignment.and_then(|(metric, _)| Some((metric, evaluation.evaluators.get(metric)?)));
+    match metric_evaluator {
         Some((metric, evaluator)) => probe(metric, evaluator.requested_scale()),
         None if evaluation.metrics.named_judges().any(|(_, judge)| judge == name) => {
             // Nothing else of the metrics is answered by evaluators.
@@ -231,8 +236,17 @@ fn rating() -> Value {
 }
 
 fn table(checked: &[JudgeCheck]) -> String {
-    let mut table =
-        Table::new(["judge", "model", "answer", "seconds", "schema", "logprobs", "tokens in", "out", "USD"]);
+    let mut table = TextTable::new([
+        "judge",
+        "model",
+        "answer",
+        "seconds",
+        "schema",
+        "logprobs",
+        "tokens in",
+        "out",
+        "USD",
+    ]);
     let mut notes = String::new();
     for c in checked {
         let answer = c.error.clone().unwrap_or_else(|| "ok".to_owned());

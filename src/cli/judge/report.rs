@@ -8,7 +8,7 @@ use serde::Serialize;
 use verdict_eval::metrics::Unmeasured;
 use verdict_judge::{CascadeReport, JudgeReport, PlannedQuestions};
 
-use crate::cli::table::Table;
+use crate::cli::table::TextTable;
 use crate::pipeline::offline::{AskOutcome, AskedMetric};
 
 /// The outcomes of a metric for which judges were asked.
@@ -28,12 +28,12 @@ pub(in crate::cli) struct Outcomes(pub(super) BTreeMap<&'static str, MetricOutco
 
 impl Outcomes {
     pub(super) fn add(&mut self, asked: &AskedMetric) {
-        let own = self.0.entry(asked.metric).or_default();
-        own.asked += 1;
+        let outcomes = self.0.entry(asked.metric).or_default();
+        outcomes.asked += 1;
         match asked.outcome {
-            AskOutcome::Judge => own.by_judge += 1,
-            AskOutcome::Rules => own.by_rules += 1,
-            AskOutcome::Unmeasured(why) => *own.unmeasured.entry(why.as_str()).or_default() += 1,
+            AskOutcome::Judge => outcomes.by_judge += 1,
+            AskOutcome::Rules => outcomes.by_rules += 1,
+            AskOutcome::Unmeasured(reason) => *outcomes.unmeasured.entry(reason.as_str()).or_default() += 1,
         }
     }
 
@@ -46,9 +46,9 @@ impl Outcomes {
     /// The share that a judge measured; `None` if none was asked.
     #[allow(clippy::cast_precision_loss)]
     fn judged_share(&self) -> Option<f64> {
-        let sum = |of: fn(&MetricOutcomes) -> u64| self.0.values().map(of).sum::<u64>();
-        let asked = sum(|own| own.asked);
-        (asked > 0).then(|| sum(|own| own.by_judge) as f64 / asked as f64)
+        let sum = |field: fn(&MetricOutcomes) -> u64| self.0.values().map(field).sum::<u64>();
+        let asked = sum(|outcomes| outcomes.asked);
+        (asked > 0).then(|| sum(|outcomes| outcomes.by_judge) as f64 / asked as f64)
     }
 }
 
@@ -102,14 +102,15 @@ impl RunReport {
             out.push_str(&line_of(judge));
         }
         self.cascades.iter().for_each(|cascade| out.push_str(&of_cascade(cascade)));
-        let partly = self.metrics.0.iter().filter(|(_, own)| own.by_judge < own.asked);
+        let partly_judged = self.metrics.0.iter().filter(|(_, outcomes)| outcomes.by_judge < outcomes.asked);
         let mut table =
-            Table::new(["not measured by a judge", "asked", "by judges", "by rules", "unmeasured"]);
+            TextTable::new(["not measured by a judge", "asked", "by judges", "by rules", "unmeasured"]);
         let mut rows = 0;
-        for (metric, own) in partly {
+        for (metric, outcomes) in partly_judged {
             rows += 1;
-            let counts = [own.asked, own.by_judge, own.by_rules].map(|n| n.to_string());
-            let reasons: Vec<String> = own.unmeasured.iter().map(|(why, n)| format!("{why} {n}")).collect();
+            let counts = [outcomes.asked, outcomes.by_judge, outcomes.by_rules].map(|n| n.to_string());
+            let reasons: Vec<String> =
+                outcomes.unmeasured.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
             table.row([(*metric).to_owned()].into_iter().chain(counts).chain([reasons.join(", ")]));
         }
         if rows > 0 {
@@ -120,7 +121,7 @@ impl RunReport {
 
     /// The questions of a dry run.
     fn plan(&self) -> String {
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "judge",
             "questions",
             "cached",
@@ -158,10 +159,10 @@ fn of_cascade(cascade: &CascadeReport) -> String {
     let CascadeReport { cascade: name, first, then, questions, compared, agreed, spent, avoided } = cascade;
     let counts: Vec<String> = questions.iter().map(|(result, n)| format!("{n} {result}")).collect();
     let total: u64 = questions.values().sum();
-    let kept = questions.get("kept").copied().unwrap_or(0);
+    let kept_answers = questions.get("kept").copied().unwrap_or(0);
     let saved = avoided.cost_usd - spent.cost_usd;
     format!(
-        "  {name} ({first}, then {then}): {total} questions, {kept} without {then} ({})\n    both answered {compared}, \
+        "  {name} ({first}, then {then}): {total} questions, {kept_answers} without {then} ({})\n    both answered {compared}, \
          agreed on {agreed}; {then} would have taken about {} tokens and {:.4} USD more, {first} took {} and {:.4}: \
          saved {saved:.4} USD\n",
         counts.join(", "),
@@ -175,14 +176,14 @@ fn of_cascade(cascade: &CascadeReport) -> String {
 fn line_of(judge: &JudgeReport) -> String {
     let JudgeReport { judge: name, model, tokens, .. } = judge;
     let mut parts = vec![format!("{} asked", judge.asked), format!("{} answered", judge.answered)];
-    let mut more = |n: u64, what: &str| parts.extend((n > 0).then(|| format!("{n} {what}")));
+    let mut more = |n: u64, label: &str| parts.extend((n > 0).then(|| format!("{n} {label}")));
     more(judge.cached, "from cache");
     more(judge.replayed, "from a recording");
     more(judge.repaired, "repaired");
     more(judge.withheld, "withheld");
     let failed: u64 = judge.failed.values().sum();
     if failed > 0 {
-        let reasons: Vec<String> = judge.failed.iter().map(|(why, n)| format!("{why} {n}")).collect();
+        let reasons: Vec<String> = judge.failed.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
         parts.push(format!("{failed} failed ({})", reasons.join(", ")));
     }
     let input = tokens.input + tokens.cached;

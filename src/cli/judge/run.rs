@@ -13,7 +13,9 @@ use verdict_judge::{BatchMode, JudgeExtensions, Judges};
 
 use super::options::JudgeOptions;
 use super::report::{Outcomes, RunReport};
-use crate::cli::command::{Failure, Output, runtime, to_json, write_file, write_stderr, write_stdout};
+use crate::cli::command::{
+    CommandFailure, FiguresFormat, runtime, to_json, write_file, write_stderr, write_stdout,
+};
 use crate::config::Config;
 use crate::logging;
 use crate::pipeline::offline::AskedMetric;
@@ -37,15 +39,15 @@ impl JudgeRun {
         options: &JudgeOptions,
         config: &Config,
         sessions: bool,
-    ) -> Result<JudgeRun, Failure> {
+    ) -> Result<JudgeRun, CommandFailure> {
         let asked = sessions || config.verdict.evaluation.named_judges().next().is_some();
-        JudgeRun::with(options, config, asked)
+        JudgeRun::new(options, config, asked)
     }
 
-    fn with(options: &JudgeOptions, config: &Config, asked: bool) -> Result<JudgeRun, Failure> {
+    fn new(options: &JudgeOptions, config: &Config, asked: bool) -> Result<JudgeRun, CommandFailure> {
         match logging::init(&config.service.log_level, config.service.log_format) {
             Ok(()) | Err(logging::Error::Again) => {}
-            Err(why) => return Err(Failure::Usage(why.to_string())),
+            Err(error) => return Err(CommandFailure::Usage(error.to_string())),
         }
         let mut judging = config.judging.clone();
         if let Some(folder) = &options.resume {
@@ -54,10 +56,10 @@ impl JudgeRun {
         let batch = BatchMode { patience: options.patience, dry_run: options.dry_run };
         let (metrics, extensions) = (Telemetry::new().judge.clone(), JudgeExtensions::default());
         let open = || Judges::for_batch(&config.judges, &judging, &metrics, &extensions, batch);
-        let judges = asked.then(open).transpose().map_err(|e| Failure::Usage(e.to_string()))?;
+        let judges = asked.then(open).transpose().map_err(|e| CommandFailure::Usage(e.to_string()))?;
         if options.require_judged.is_some() && judges.is_none() {
-            let why = "--require-judged: no metric names a judge (verdict.metrics.judges)";
-            return Err(Failure::Usage(why.to_owned()));
+            let message = "--require-judged: no metric names a judge (verdict.metrics.judges)";
+            return Err(CommandFailure::Usage(message.to_owned()));
         }
         let runtime = runtime()?;
         let (outcomes, options, started) = (Arc::default(), options.clone(), Instant::now());
@@ -68,8 +70,8 @@ impl JudgeRun {
     ///
     /// # Errors
     /// The settings of logs cannot be used.
-    pub(in crate::cli) fn without_judges(config: &Config) -> Result<JudgeRun, Failure> {
-        JudgeRun::with(&JudgeOptions::default(), config, false)
+    pub(in crate::cli) fn without_judges(config: &Config) -> Result<JudgeRun, CommandFailure> {
+        JudgeRun::new(&JudgeOptions::default(), config, false)
     }
 
     pub(in crate::cli) fn judges(&self) -> Option<&Judges> {
@@ -129,14 +131,15 @@ impl JudgeRun {
     /// As [`JudgeRun::finish`], or standard output cannot be written.
     pub(in crate::cli) fn print(
         &self,
-        output: Output,
+        output: FiguresFormat,
         result: &impl Serialize,
         table: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if !self.is_dry() {
-            let mut value = serde_json::to_value(result).map_err(Failure::run)?;
+            let mut value = serde_json::to_value(result).map_err(CommandFailure::run)?;
             if let (Some(object), Some(report)) = (value.as_object_mut(), self.report()) {
-                object.insert("judges".to_owned(), serde_json::to_value(report).map_err(Failure::run)?);
+                object
+                    .insert("judges".to_owned(), serde_json::to_value(report).map_err(CommandFailure::run)?);
             }
             output.print(&value, table)?;
         }
@@ -147,7 +150,7 @@ impl JudgeRun {
     ///
     /// # Errors
     /// Less was judged than `--require-judged` demands, or the file of `--judge-report` cannot be written.
-    pub(in crate::cli) fn finish(&self) -> Result<(), Failure> {
+    pub(in crate::cli) fn finish(&self) -> Result<(), CommandFailure> {
         let report = self.report();
         match &report {
             Some(report) if self.is_dry() => write_stdout(report.text().as_bytes())?,
@@ -161,9 +164,9 @@ impl JudgeRun {
             write_file(path, &to_json(&report)?)?;
         }
         let Some(required) = self.options.require_judged.filter(|_| !self.is_dry()) else { return Ok(()) };
-        let below =
+        let shortfall =
             report.map_or(Some("no question was sent to a judge".to_owned()), |r| r.shares_below(required));
-        below.map_or(Ok(()), |why| Err(Failure::Run(why)))
+        shortfall.map_or(Ok(()), |message| Err(CommandFailure::Run(message)))
     }
 }
 

@@ -15,7 +15,7 @@ use verdict_otlp::trace::TraceId;
 
 use super::report::Outcomes;
 use super::run::{JudgeRun, lock};
-use crate::cli::command::Failure;
+use crate::cli::command::CommandFailure;
 use crate::config::Config;
 
 /// Some judges of a command, which answer its own questions.
@@ -36,21 +36,22 @@ impl JudgeSession {
         run: &JudgeRun,
         config: &Config,
         names: &[String],
-    ) -> Result<JudgeSession, Failure> {
+    ) -> Result<JudgeSession, CommandFailure> {
         if let Some(name) = names.iter().find(|name| !config.has_judge(name)) {
-            let known: Vec<&str> = config.judge_names().collect();
-            let known = if known.is_empty() {
+            let defined_judges: Vec<&str> = config.judge_names().collect();
+            let hint = if defined_judges.is_empty() {
                 "none are defined".to_owned()
             } else {
-                format!("defined are {}", known.join(", "))
+                format!("defined are {}", defined_judges.join(", "))
             };
-            return Err(Failure::Usage(format!(
-                "judge '{name}' is not defined under 'judges' of the configuration (--config); {known}"
+            return Err(CommandFailure::Usage(format!(
+                "judge '{name}' is not defined under 'judges' of the configuration (--config); {hint}"
             )));
         }
         let judges = run.judges().cloned();
-        let judges = judges.ok_or_else(|| Failure::Usage("no judge is configured".to_owned()))?;
-        let asker = config.verdict.evaluation.settings().map_err(|e| Failure::Usage(e.to_string()))?.asker;
+        let judges = judges.ok_or_else(|| CommandFailure::Usage("no judge is configured".to_owned()))?;
+        let asker =
+            config.verdict.evaluation.settings().map_err(|e| CommandFailure::Usage(e.to_string()))?.asker;
         let (runtime, outcomes) = (run.handle().clone(), Arc::clone(run.outcomes()));
         Ok(JudgeSession { runtime, judges, names: names.to_vec(), outcomes, asker })
     }

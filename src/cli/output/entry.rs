@@ -16,7 +16,7 @@ pub(super) struct ReportEntry {
     pub header: TraceHeader,
     pub failed_metrics: Vec<String>,
     /// The first failures, by span.
-    pub failures: Vec<Failed>,
+    pub failures: Vec<FailureEntry>,
     /// Failures beyond [`MAX_FAILURES`].
     pub more: usize,
     /// Why nothing was measured, if there is one reason.
@@ -24,7 +24,7 @@ pub(super) struct ReportEntry {
 }
 
 /// A finding of a failing measurement, or the measurement itself if it has none.
-pub(super) struct Failed {
+pub(super) struct FailureEntry {
     pub span: String,
     pub metric: &'static str,
     pub category: Option<&'static str>,
@@ -34,20 +34,20 @@ pub(super) struct Failed {
 }
 
 impl ReportEntry {
-    pub(super) fn of(evaluated: &EvaluatedTrace, emission: &Emission) -> ReportEntry {
+    pub(super) fn new(evaluated: &EvaluatedTrace, emission: &Emission) -> ReportEntry {
         let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
         let failing =
             measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
-        let mut failures: Vec<Failed> = failing
+        let mut failures: Vec<FailureEntry> = failing
             .flat_map(|m| {
                 let name = trace.views.get(m.at).and_then(|view| view.name.as_deref()).unwrap_or_default();
                 let findings = m.outcome.as_ref().map_or(&[][..], |measured| &measured.findings);
                 let findings: Vec<&Finding> = findings.iter().filter(|f| !f.is_note()).collect();
-                let of = |f| Failed::of(name, m, f, emission);
+                let failure = |f| FailureEntry::new(name, m, f, emission);
                 if findings.is_empty() {
-                    vec![of(None)]
+                    vec![failure(None)]
                 } else {
-                    findings.into_iter().map(|f| of(Some(f))).collect()
+                    findings.into_iter().map(|f| failure(Some(f))).collect()
                 }
             })
             .collect();
@@ -56,7 +56,7 @@ impl ReportEntry {
         ReportEntry {
             trace_id: trace.tree.id.to_string(),
             result: summary.passed.into(),
-            header: TraceHeader::of(trace, emission),
+            header: TraceHeader::new(trace, emission),
             failed_metrics: verdicts.trace.failed_metrics.iter().map(ToString::to_string).collect(),
             failures,
             more,
@@ -87,10 +87,10 @@ impl ReportEntry {
     }
 }
 
-impl Failed {
-    fn of(span: &str, m: &Measurement, finding: Option<&Finding>, emission: &Emission) -> Failed {
+impl FailureEntry {
+    fn new(span: &str, m: &Measurement, finding: Option<&Finding>, emission: &Emission) -> FailureEntry {
         let rationale = finding.and_then(|f| emission.shown(&f.rationale));
-        Failed {
+        FailureEntry {
             span: span.to_owned(),
             metric: m.metric,
             category: finding.and_then(|f| f.category).map(|category| category.as_str()),

@@ -98,10 +98,10 @@ pub(super) mod tests {
     use verdict_eval::annotation::TraceHeader;
 
     use super::*;
-    use crate::cli::output::entry::Failed;
+    use crate::cli::output::entry::FailureEntry;
 
     pub(in crate::cli::output) fn entry(result: ResultLabel, task: &str) -> ReportEntry {
-        let failed = Failed {
+        let failed = FailureEntry {
             span: "search".to_owned(),
             metric: "tool_abuse",
             category: Some("Tool-related"),

@@ -1,6 +1,6 @@
 //! The output of `eval`: one rendering per trace, selected by result, and totals.
 //!
-//! In: evaluated traces. Out: text on standard output in one of the forms of [`Output`]. JUnit and Markdown begin
+//! In: evaluated traces. Out: text on standard output in one of the forms of [`EvalFormat`]. JUnit and Markdown begin
 //! with totals, so they hold one entry per trace until the input ends; the other forms are written trace by trace. Late
 //! spans are written as a trace of their own with the revised verdict; in JUnit and Markdown they are part of its
 //! entry. Totals count a trace once.
@@ -16,11 +16,11 @@ use verdict_eval::{Disclosure, Emission, EvaluatedTrace};
 use verdict_otlp::trace::{ById, TraceId};
 use verdict_otlp::{Signal, json};
 
-use super::command::Failure;
+use super::command::CommandFailure;
 use super::report;
 use crate::config::Config;
 use crate::export::config::Color;
-use crate::export::console::{self, Style};
+use crate::export::console::{self, TreeStyle};
 use crate::page::file::PageFile;
 use crate::pipeline::offline::Evaluated;
 use crate::telemetry::ResultLabel;
@@ -37,7 +37,7 @@ pub(super) use totals::Totals;
 const BUFFER: usize = 64 << 10;
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Output {
+pub(super) enum EvalFormat {
     /// Annotated trees, for people
     #[default]
     Tree,
@@ -53,16 +53,16 @@ pub(super) enum Output {
     Markdown,
 }
 
-impl Output {
+impl EvalFormat {
     /// Whether it is written from annotated spans.
     pub(super) fn shows_spans(self) -> bool {
-        matches!(self, Output::Tree | Output::Otlp)
+        matches!(self, EvalFormat::Tree | EvalFormat::Otlp)
     }
 }
 
 /// Writes traces to standard output, and counts them.
 pub(super) struct Printer {
-    output: Output,
+    output: EvalFormat,
     /// Results that are written; all if empty.
     only: Vec<ResultLabel>,
     pub(super) totals: Totals,
@@ -70,7 +70,7 @@ pub(super) struct Printer {
     page: PageFile,
     recogniser: Recogniser,
     emission: Emission,
-    style: Style,
+    style: TreeStyle,
     first: bool,
     entries: Vec<ReportEntry>,
     /// Indexes of the entries: late spans revise that of their trace.
@@ -79,11 +79,15 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    pub(super) fn new(output: Output, only: Vec<ResultLabel>, config: &Config) -> Result<Printer, Failure> {
+    pub(super) fn new(
+        output: EvalFormat,
+        only: Vec<ResultLabel>,
+        config: &Config,
+    ) -> Result<Printer, CommandFailure> {
         let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
-            .map_err(|e| Failure::Usage(e.to_string()))?;
+            .map_err(|e| CommandFailure::Usage(e.to_string()))?;
         let disclosure =
-            Disclosure::new(&config.verdict.evaluation).map_err(|e| Failure::Usage(e.to_string()))?;
+            Disclosure::new(&config.verdict.evaluation).map_err(|e| CommandFailure::Usage(e.to_string()))?;
         Ok(Printer {
             output,
             only,
@@ -92,7 +96,7 @@ impl Printer {
             page: PageFile::new(disclosure),
             recogniser,
             emission: config.verdict.evaluation.emission(),
-            style: Style::detect(Color::Auto, &config.verdict.evaluation.prefix),
+            style: TreeStyle::detect(Color::Auto, &config.verdict.evaluation.prefix),
             first: true,
             entries: Vec::new(),
             places: ById::default(),
@@ -114,7 +118,7 @@ impl Printer {
 
     fn write(&mut self, trace: &EvaluatedTrace, spans: &[verdict_otlp::Piece]) -> io::Result<()> {
         match self.output {
-            Output::Tree => {
+            EvalFormat::Tree => {
                 let pieces: Vec<Bytes> = spans.iter().map(|piece| piece.bytes.clone()).collect();
                 let recognise = |tree| RenderedTrace::new(&self.recogniser, tree, &self.emission);
                 if !std::mem::take(&mut self.first) {
@@ -122,20 +126,20 @@ impl Printer {
                 }
                 self.out.write_all(console::render(&pieces, &recognise, &self.style).as_bytes())
             }
-            Output::Json => {
+            EvalFormat::Json => {
                 serde_json::to_writer(&mut self.out, &report::trace(trace, &self.emission))?;
                 self.out.write_all(b"\n")
             }
-            Output::Otlp => {
+            EvalFormat::Otlp => {
                 // Concatenated requests of one repeated field are one request.
                 let request: Vec<u8> = spans.iter().flat_map(|p| p.bytes.iter().copied()).collect();
                 let line = json::encode(Signal::Traces, &request).map_err(io::Error::other)?;
                 self.out.write_all(&line)?;
                 self.out.write_all(b"\n")
             }
-            Output::Html => self.page.add(trace, &mut self.out),
-            Output::Junit | Output::Markdown => {
-                let entry = ReportEntry::of(trace, &self.emission);
+            EvalFormat::Html => self.page.add(trace, &mut self.out),
+            EvalFormat::Junit | EvalFormat::Markdown => {
+                let entry = ReportEntry::new(trace, &self.emission);
                 match self.places.entry(trace.trace.tree.id) {
                     map::Entry::Occupied(place) => self.entries[*place.get()].revise(entry),
                     map::Entry::Vacant(place) => {
@@ -149,21 +153,21 @@ impl Printer {
     }
 
     /// Writes what needs all traces, and flushes.
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self) -> Result<(), CommandFailure> {
         let document = match self.output {
-            Output::Junit => junit::document(&self.entries),
-            Output::Markdown => markdown::document(self.totals, &self.entries),
-            Output::Tree | Output::Json | Output::Otlp | Output::Html => String::new(),
+            EvalFormat::Junit => junit::document(&self.entries),
+            EvalFormat::Markdown => markdown::document(self.totals, &self.entries),
+            EvalFormat::Tree | EvalFormat::Json | EvalFormat::Otlp | EvalFormat::Html => String::new(),
         };
         let written = match self.error.take() {
             Some(error) => Err(error),
             None => self.end(&document),
         };
-        written.map_err(|error| Failure::stdout(&error))
+        written.map_err(|error| CommandFailure::stdout(&error))
     }
 
     fn end(&mut self, document: &str) -> io::Result<()> {
-        if self.output == Output::Html {
+        if self.output == EvalFormat::Html {
             self.page.finish(&mut self.out)?;
             if let Some(omission) = self.page.omission() {
                 super::command::write_stderr(&format!("warning: {omission}"));

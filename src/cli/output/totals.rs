@@ -21,7 +21,7 @@ impl Totals {
         *count = count.saturating_sub(1);
     }
 
-    pub(in crate::cli) fn of(self, result: ResultLabel) -> usize {
+    pub(in crate::cli) fn count(self, result: ResultLabel) -> usize {
         self.counts[result as usize]
     }
 
@@ -31,7 +31,7 @@ impl Totals {
 
     /// The share of failing traces in those with a verdict; `None` if none has one.
     pub(in crate::cli) fn fail_rate(self) -> Option<f64> {
-        let (failed, passed) = (self.of(ResultLabel::Fail), self.of(ResultLabel::Pass));
+        let (failed, passed) = (self.count(ResultLabel::Fail), self.count(ResultLabel::Pass));
         (failed + passed > 0).then(|| failed as f64 / (failed + passed) as f64)
     }
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Totals {
         let all = self.all();
         write!(f, "{all} trace{}", if all == 1 { "" } else { "s" })?;
         for (i, result) in ResultLabel::ALL.into_iter().enumerate() {
-            write!(f, "{} {} {}", if i == 0 { ":" } else { "," }, self.of(result), result.as_str())?;
+            write!(f, "{} {} {}", if i == 0 { ":" } else { "," }, self.count(result), result.as_str())?;
         }
         Ok(())
     }

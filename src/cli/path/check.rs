@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::command::{Failure, write_stderr};
+use crate::cli::command::{CommandFailure, write_stderr};
 
 pub(super) const LONG: &str = "\
 Check task files and print every problem.
@@ -27,13 +27,13 @@ Exit codes:
   2  they cannot";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Check {
+pub(in crate::cli) struct PathCheckArgs {
     /// Task files (YAML or JSON)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-pub(super) fn check(args: &Check) -> Result<(), Failure> {
+pub(super) fn check(args: &PathCheckArgs) -> Result<(), CommandFailure> {
     let loaded = super::source::tasks(&args.files)?;
     for warning in &loaded.warnings {
         write_stderr(&format!("warning: {warning}"));
@@ -41,7 +41,7 @@ pub(super) fn check(args: &Check) -> Result<(), Failure> {
     let automata = loaded.tasks.iter().map(|task| &task.automaton);
     let states: usize = automata.clone().map(|a| a.states().len()).sum();
     let golden = automata.map(|a| a.golden_paths()).fold(0, u64::saturating_add);
-    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let count = |n: u64, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     write_stderr(&format!(
         "{} can be used: {}, {}, {}",
         count(loaded.tasks.len() as u64, "task"),

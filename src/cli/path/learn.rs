@@ -8,7 +8,7 @@ use clap::Args;
 use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, has_failed, learn as infer};
 use verdict_eval::trace::{Agent, AgentTrace, Call};
 
-use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
+use crate::cli::command::{CommandFailure, ConfigFiles, write_stderr, write_stdout};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
@@ -33,7 +33,7 @@ Exit codes:
   2  unreadable input, or no run to learn from";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Learn {
+pub(in crate::cli) struct PathLearnArgs {
     /// Recorded traces: files and folders, as for 'eval'; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -60,7 +60,7 @@ struct Runs {
     left_out: usize,
 }
 
-pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
+pub(super) fn learn(args: &PathLearnArgs) -> Result<(), CommandFailure> {
     let mut runs = Runs::default();
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
@@ -77,11 +77,11 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
         }
         _ => None,
     };
-    let whose =
+    let identity =
         TaskIdentity { task: args.task.clone(), agent: same(&runs.agents), service: same(&runs.services) };
-    let Some(learnt) = infer(&runs.calls, &whose) else {
-        let why = format!("no run with calls to learn from; {} traces did not pass", runs.left_out);
-        return Err(Failure::Usage(why));
+    let Some(learnt) = infer(&runs.calls, &identity) else {
+        let message = format!("no run with calls to learn from; {} traces did not pass", runs.left_out);
+        return Err(CommandFailure::Usage(message));
     };
     write_stderr(&format!("learnt from {} runs; {} traces did not pass", runs.calls.len(), runs.left_out));
     learnt.notes.iter().for_each(|note| write_stderr(&format!("to review: {note}")));

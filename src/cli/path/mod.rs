@@ -14,7 +14,7 @@ mod source;
 
 use clap::Subcommand;
 
-use crate::cli::command::{Failure, write_stdout};
+use crate::cli::command::{CommandFailure, write_stdout};
 
 pub(super) const LONG: &str = "\
 Compare the calls of agents with the paths that their task allows.
@@ -42,11 +42,11 @@ Exit codes:
 pub(super) enum PathCommand {
     /// Check task files and print every problem
     #[command(long_about = check::LONG, after_long_help = check::EXAMPLES)]
-    Check(check::Check),
+    Check(check::PathCheckArgs),
 
     /// Score sequences of symbols against their tasks
     #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
-    Score(score::Score),
+    Score(score::PathScoreArgs),
 
     /// Draw a task's automaton and the steps of a run
     #[command(long_about = show::LONG, after_long_help = show::EXAMPLES)]
@@ -54,17 +54,17 @@ pub(super) enum PathCommand {
 
     /// Infer a task from recorded runs that passed, for review
     #[command(long_about = learn::LONG, after_long_help = learn::EXAMPLES)]
-    Learn(learn::Learn),
+    Learn(learn::PathLearnArgs),
 
     /// Print the JSON schema of task files, for editors
     Schema,
 
     /// Report distributions of path scores over recorded runs; a gate against an earlier report
     #[command(long_about = report::LONG, after_long_help = report::EXAMPLES)]
-    Report(report::Report),
+    Report(report::PathReportArgs),
 }
 
-pub(super) fn path(command: &PathCommand) -> Result<(), Failure> {
+pub(super) fn path(command: &PathCommand) -> Result<(), CommandFailure> {
     match command {
         PathCommand::Check(args) => check::check(args),
         PathCommand::Score(args) => score::score(args),

@@ -22,7 +22,7 @@ pub(super) struct DrawnState {
 }
 
 /// Edges from one state to another.
-pub(super) struct Edge {
+pub(super) struct DrawnEdge {
     pub from: usize,
     pub to: usize,
     pub symbols: Vec<String>,
@@ -33,7 +33,7 @@ pub(super) struct Edge {
 pub(super) struct Picture {
     pub title: String,
     pub states: Vec<DrawnState>,
-    pub edges: Vec<Edge>,
+    pub edges: Vec<DrawnEdge>,
 }
 
 impl Picture {
@@ -52,8 +52,8 @@ impl Picture {
                 edges.entry((index(state), index(to))).or_default().push(name);
             }
         }
-        let of = |((from, to), symbols)| Edge { from, to, symbols, walked: Vec::new() };
-        picture.edges = edges.into_iter().map(of).collect();
+        let edge = |((from, to), symbols)| DrawnEdge { from, to, symbols, walked: Vec::new() };
+        picture.edges = edges.into_iter().map(edge).collect();
         if let Some(walk) = walk {
             picture.walk(index(automaton.initial()), walk, &index);
         }
@@ -102,7 +102,7 @@ fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<DrawnS
             *layer = next.max(*layer);
         }
     }
-    let of = |(&state, layer): (&StateId, usize)| DrawnState {
+    let drawn_state = |(&state, layer): (&StateId, usize)| DrawnState {
         name: automaton.state_name(state).to_owned(),
         is_final: automaton.is_final(state),
         layer,
@@ -111,5 +111,5 @@ fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<DrawnS
         visited: false,
         ended: false,
     };
-    automaton.states().iter().zip(layers).map(of).collect()
+    automaton.states().iter().zip(layers).map(drawn_state).collect()
 }

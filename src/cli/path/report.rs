@@ -12,12 +12,12 @@ use verdict_eval::trace::AgentTrace;
 use verdict_eval::{EvaluatedTrace, metrics};
 use verdict_otlp::attribute_values::values;
 
-use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};
+use crate::cli::command::{CommandFailure, ConfigFiles, read_text, to_json, write_stderr, write_stdout};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
-use crate::cli::table::Table;
+use crate::cli::table::TextTable;
 use crate::score::path_runs::{ACCEPTING, Dimension, Distribution, PathReport, PathRuns, Regression, RunKey};
-use crate::score::report::Report as Page;
+use crate::score::report::ReportContent as Page;
 
 pub(super) const LONG: &str = "\
 Report the distributions of path scores over recorded runs, and compare them with an earlier report.
@@ -52,7 +52,7 @@ enum ReportFormat {
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Report {
+pub(in crate::cli) struct PathReportArgs {
     /// Recorded traces: files and folders, as for 'eval'; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -75,12 +75,16 @@ pub(in crate::cli) struct Report {
     config: ConfigFiles,
 }
 
-pub(super) fn report(args: &Report) -> Result<(), Failure> {
+pub(super) fn report(args: &PathReportArgs) -> Result<(), CommandFailure> {
     if args.tolerance.is_nan() || args.tolerance < 0.0 {
-        return Err(Failure::Usage(format!("--tolerance {}: give a number of at least 0", args.tolerance)));
+        return Err(CommandFailure::Usage(format!(
+            "--tolerance {}: give a number of at least 0",
+            args.tolerance
+        )));
     }
     let earlier = args.against.as_deref().map(|file| {
-        let unusable = |why: serde_json::Error| Failure::Usage(format!("{}: {why}", file.display()));
+        let unusable =
+            |error: serde_json::Error| CommandFailure::Usage(format!("{}: {error}", file.display()));
         serde_json::from_str::<PathReport>(&read_text(file)?).map_err(unusable)
     });
     let earlier = earlier.transpose()?;
@@ -92,8 +96,8 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
     })?;
     let report = runs.report();
     if report.groups.is_empty() {
-        let why = "no task of the configuration (verdict.metrics.path.tasks) applies to a run";
-        return Err(Failure::Usage(why.to_owned()));
+        let message = "no task of the configuration (verdict.metrics.path.tasks) applies to a run";
+        return Err(CommandFailure::Usage(message.to_owned()));
     }
     let regressions = earlier.as_ref().map(|earlier| {
         for key in report.missing(earlier, &args.r#match) {
@@ -103,7 +107,7 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
     });
     write_stdout(written(args.format, &report, regressions.as_deref())?.as_bytes())?;
     match regressions {
-        Some(found) if !found.is_empty() => Err(Failure::ThresholdMet),
+        Some(found) if !found.is_empty() => Err(CommandFailure::ThresholdMet),
         _ => Ok(()),
     }
 }
@@ -112,7 +116,7 @@ fn written(
     format: ReportFormat,
     report: &PathReport,
     regressions: Option<&[Regression]>,
-) -> Result<String, Failure> {
+) -> Result<String, CommandFailure> {
     match format {
         ReportFormat::Json => {
             let mut out = json!(report);
@@ -134,7 +138,7 @@ fn written(
 }
 
 /// Adds the runs of a trace, one for each agent and task.
-fn add_runs(evaluated: &EvaluatedTrace, by: &[Dimension], runs: &mut PathRuns) {
+fn add_runs(evaluated: &EvaluatedTrace, dimensions: &[Dimension], runs: &mut PathRuns) {
     let trace = &evaluated.trace;
     let is_of_run = |row: &MetricSpec| row.section() == Some("path") && row.about == About::Agent;
     let is_score = |m: &&Measurement| metrics::spec(m.metric).is_some_and(is_of_run);
@@ -147,7 +151,7 @@ fn add_runs(evaluated: &EvaluatedTrace, by: &[Dimension], runs: &mut PathRuns) {
             Value::Label(label) => Some(f64::from(*label == ACCEPTING)),
         };
         let named = run.iter().map(|m| (m.metric.trim_start_matches("path."), value(m)));
-        runs.add(key_of(trace, first).only(by), named);
+        runs.add(key_of(trace, first).only(dimensions), named);
     }
 }
 
@@ -174,20 +178,21 @@ fn title(key: &RunKey) -> String {
 /// A table for each group, and one of the regressions.
 fn tables(report: &PathReport, regressions: Option<&[Regression]>) -> Vec<String> {
     let number = |value: f64| format!("{value:.3}");
-    let row = |(name, of): (&String, &Distribution)| {
-        let interval = of.interval.map_or_else(String::new, |(low, high)| format!("{low:.3}–{high:.3}"));
-        let measured = of.measured > 0;
+    let row = |(name, distribution): (&String, &Distribution)| {
+        let interval =
+            distribution.interval.map_or_else(String::new, |(low, high)| format!("{low:.3}–{high:.3}"));
+        let measured = distribution.measured > 0;
         let shown = |value: f64| if measured { number(value) } else { "-".to_owned() };
         [
             name.clone(),
-            of.measured.to_string(),
-            of.unmeasured.to_string(),
-            shown(of.mean),
+            distribution.measured.to_string(),
+            distribution.unmeasured.to_string(),
+            shown(distribution.mean),
             interval,
-            shown(of.sd),
-            shown(of.p10),
-            shown(of.p50),
-            shown(of.p90),
+            shown(distribution.sd),
+            shown(distribution.p10),
+            shown(distribution.p50),
+            shown(distribution.p90),
         ]
     };
     let mut out: Vec<String> = Vec::new();
@@ -195,7 +200,7 @@ fn tables(report: &PathReport, regressions: Option<&[Regression]>) -> Vec<String
         let front = if group.pareto { ", on the Pareto front" } else { "" };
         let plural = if group.runs == 1 { "" } else { "s" };
         let head = ["score", "measured", "unmeasured", "mean", "95 %", "sd", "p10", "p50", "p90"];
-        let mut table = Table::new(head);
+        let mut table = TextTable::new(head);
         group.scores.iter().for_each(|score| table.row(row(score)));
         out.push(format!("{}: {} run{plural}{front}\n{}", title(&group.key), group.runs, table.render()));
     }
@@ -203,7 +208,7 @@ fn tables(report: &PathReport, regressions: Option<&[Regression]>) -> Vec<String
         None => {}
         Some([]) => out.push("no score regressed\n".to_owned()),
         Some(found) => {
-            let mut table = Table::new(["regressed", "score", "before", "now"]);
+            let mut table = TextTable::new(["regressed", "score", "before", "now"]);
             for Regression { key, score, before, now } in found {
                 table.row([title(key), score.clone(), number(*before), number(*now)]);
             }

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use verdict_eval::path::{PathScores, Task, Token, Walk};
+use verdict_eval::path::{PathScores, PathToken, Task, Walk};
 
 use super::source;
-use crate::cli::command::{Failure, read_text, write_stdout};
+use crate::cli::command::{CommandFailure, read_text, write_stdout};
 
 pub(super) const LONG: &str = "\
 Score sequences of symbols against their tasks.
@@ -40,7 +40,7 @@ Exit codes:
   2  a task or a sequence that cannot be used";
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Score {
+pub(in crate::cli) struct PathScoreArgs {
     /// A task file (YAML or JSON)
     #[arg(value_name = "TASKS")]
     tasks: PathBuf,
@@ -64,12 +64,13 @@ struct Sequence {
     sequence: Vec<String>,
 }
 
-pub(super) fn score(args: &Score) -> Result<(), Failure> {
+pub(super) fn score(args: &PathScoreArgs) -> Result<(), CommandFailure> {
     let loaded = source::tasks(std::slice::from_ref(&args.tasks))?;
     let text = read_text(&args.sequences)?;
-    let sequences: Sequences = serde_json::from_str(&text).map_err(|e| Failure::file(&args.sequences, e))?;
+    let sequences: Sequences =
+        serde_json::from_str(&text).map_err(|e| CommandFailure::file(&args.sequences, e))?;
     let vectors = vectors(&loaded.tasks, &sequences.vectors, args.more)
-        .map_err(|why| Failure::file(&args.sequences, why))?;
+        .map_err(|message| CommandFailure::file(&args.sequences, message))?;
     write_stdout(format!("{}\n", json!({ "vectors": vectors })).as_bytes())
 }
 
@@ -80,7 +81,7 @@ fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Val
         let task = by_name.get(sequence.prompt_id.as_str());
         let task = task.ok_or_else(|| format!("vectors[{i}]: no task is named '{}'", sequence.prompt_id))?;
         let (walk, _) = source::walk(task, &sequence.sequence);
-        scored.push((*task, sequence, PathScores::of(&task.automaton, &walk, task.parameters), walk));
+        scored.push((*task, sequence, PathScores::compute(&task.automaton, &walk, task.parameters), walk));
     }
     let vector = |(task, sequence, scores, walk): &(&Task, &Sequence, PathScores, Walk)| {
         let mut metrics = metrics(task, sequence, scores, walk);
@@ -98,8 +99,8 @@ fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Val
 
 fn metrics(task: &Task, sequence: &Sequence, scores: &PathScores, walk: &Walk) -> Value {
     let name = |token| match token {
-        Token::Symbol(symbol) => task.automaton.symbol_name(symbol),
-        Token::Foreign(i) => sequence.sequence.get(i as usize).map_or("", String::as_str),
+        PathToken::Symbol(symbol) => task.automaton.symbol_name(symbol),
+        PathToken::Foreign(i) => sequence.sequence.get(i as usize).map_or("", String::as_str),
     };
     let condensed = walk.condensed();
     json!({

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use verdict_eval::metrics::Unmeasured;
-use verdict_eval::path::{RunWalk, Task, Token, Transition, calls_of};
+use verdict_eval::path::{PathToken, RunWalk, Task, Transition, calls_of};
 use verdict_eval::trace::AgentTrace;
 
 use super::picture::Picture;
 use super::{draw, source};
-use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
+use crate::cli::command::{CommandFailure, ConfigFiles, write_stderr, write_stdout};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
@@ -64,7 +64,7 @@ enum DrawingFormat {
     Dot,
 }
 
-pub(super) fn show(args: &Show) -> Result<(), Failure> {
+pub(super) fn show(args: &Show) -> Result<(), CommandFailure> {
     let loaded = source::tasks(std::slice::from_ref(&args.file))?;
     let task = chosen(&loaded.tasks, args.task.as_deref())?;
     let walk = match (&args.walk, args.trace.is_empty()) {
@@ -80,16 +80,16 @@ pub(super) fn show(args: &Show) -> Result<(), Failure> {
     write_stdout(text.as_bytes())
 }
 
-fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Failure> {
+fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, CommandFailure> {
     match (name, tasks) {
         (Some(name), _) => tasks
             .iter()
             .find(|task| task.name == name)
-            .ok_or_else(|| Failure::Usage(format!("no task is named '{name}'"))),
+            .ok_or_else(|| CommandFailure::Usage(format!("no task is named '{name}'"))),
         (None, [only]) => Ok(only),
         (None, _) => {
             let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).take(20).collect();
-            Err(Failure::Usage(format!("give --task, one of {}", names.join(", "))))
+            Err(CommandFailure::Usage(format!("give --task, one of {}", names.join(", "))))
         }
     }
 }
@@ -101,7 +101,7 @@ fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
 }
 
 /// The run of the first agent that the task matches.
-fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Failure> {
+fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, CommandFailure> {
     let mut found = None;
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
@@ -111,8 +111,9 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Fail
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
         }
     })?;
-    let (steps, indeterminate) = found
-        .ok_or_else(|| Failure::Usage(format!("the task '{}' matches no agent in the traces", task.name)))?;
+    let (steps, indeterminate) = found.ok_or_else(|| {
+        CommandFailure::Usage(format!("the task '{}' matches no agent in the traces", task.name))
+    })?;
     if let Some(reason) = indeterminate {
         let reason = reason.as_str();
         write_stderr(&format!("the arguments of a call are not known ({reason}): the walk ends before it"));
@@ -128,8 +129,8 @@ fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(NamedSteps, Op
     let run_walk = RunWalk::follow(task, trace, &calls, &captured);
     let steps = run_walk.steps.iter().map(|(call, token, step)| {
         let name = match token {
-            Token::Symbol(symbol) => task.automaton.symbol_name(*symbol).to_owned(),
-            Token::Foreign(_) => trace.calls.get(*call).map_or_else(String::new, |c| c.name.to_string()),
+            PathToken::Symbol(symbol) => task.automaton.symbol_name(*symbol).to_owned(),
+            PathToken::Foreign(_) => trace.calls.get(*call).map_or_else(String::new, |c| c.name.to_string()),
         };
         (name, *step)
     });

@@ -5,23 +5,23 @@
 use std::path::PathBuf;
 
 use verdict_config::Source;
-use verdict_eval::path::{LoadedTasks, Task, Token, Transition, Walk, load};
+use verdict_eval::path::{LoadedTasks, PathToken, Task, Transition, Walk, load};
 
-use crate::cli::command::{Failure, read_text};
+use crate::cli::command::{CommandFailure, read_text};
 
 /// The walk of a run that is given as symbols, and each step.
 pub(super) fn walk(task: &Task, symbols: &[String]) -> (Walk, Vec<Transition>) {
     let mut walk = Walk::new(&task.automaton);
     let step = |(i, name): (usize, &String)| {
-        let token = task.automaton.symbol(name).map_or(Token::Foreign(i as u32), Token::Symbol);
+        let token = task.automaton.symbol(name).map_or(PathToken::Foreign(i as u32), PathToken::Symbol);
         walk.push(&task.automaton, token)
     };
     let steps = symbols.iter().enumerate().map(step).collect();
     (walk, steps)
 }
 
-pub(super) fn tasks(files: &[PathBuf]) -> Result<LoadedTasks, Failure> {
+pub(super) fn tasks(files: &[PathBuf]) -> Result<LoadedTasks, CommandFailure> {
     let source = |file: &PathBuf| Ok(Source { name: file.display().to_string(), text: read_text(file)? });
-    let sources = files.iter().map(source).collect::<Result<Vec<_>, Failure>>()?;
-    load(&sources).map_err(|problems| Failure::Usage(format!("the tasks cannot be used:\n{problems}")))
+    let sources = files.iter().map(source).collect::<Result<Vec<_>, CommandFailure>>()?;
+    load(&sources).map_err(|problems| CommandFailure::Usage(format!("the tasks cannot be used:\n{problems}")))
 }

@@ -12,8 +12,8 @@ use verdict_eval::plan::{
     self, BatchPlan, BatchReport, LabelAgreement, PlanAssessment, Rating, StepTags, Tag, Tiers, Toolbox,
 };
 
-use super::check_and_score::{self, Score};
-use crate::cli::command::{Failure, read_text, write_stderr};
+use super::check_and_score::{self, PlanScoreArgs};
+use crate::cli::command::{CommandFailure, read_text, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
@@ -32,7 +32,7 @@ struct PlanEntry {
     revisions: Vec<Revised>,
     before: Option<Value>,
     reference: Option<Value>,
-    kind: Option<Kinds>,
+    kind: Option<QueryKinds>,
     planner: Option<String>,
     rating: Option<Rating>,
     #[serde(default)]
@@ -46,7 +46,7 @@ struct Revised {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Kinds {
+enum QueryKinds {
     One(String),
     Several(Vec<String>),
 }
@@ -60,7 +60,7 @@ impl PlanEntry {
     }
 }
 
-pub(super) fn score(args: &Score) -> Result<(), Failure> {
+pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
     let config = args.plan.options.load()?;
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     let judge =
@@ -69,18 +69,22 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let mut untagged = 0;
     for path in files(&args.plan.file)? {
         for (place, object) in objects(&path)? {
-            let problem = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
+            let problem =
+                |message: String| CommandFailure::Usage(format!("{}{place}: {message}", path.display()));
             let entry: PlanEntry = serde_json::from_value(object).map_err(|e| problem(e.to_string()))?;
             let scored = scored(&entry, &config, judge.as_ref()).map_err(problem)?;
             untagged += usize::from(judge.is_none() && !entry.tags.is_empty());
             plans.push(scored);
             if plans.len() > MAX_PLANS {
-                return Err(Failure::file(&args.plan.file, format!("more than {MAX_PLANS} plans")));
+                return Err(CommandFailure::file(&args.plan.file, format!("more than {MAX_PLANS} plans")));
             }
         }
     }
     if plans.is_empty() {
-        return Err(Failure::file(&args.plan.file, "the folder has no .json or .jsonl file with a plan"));
+        return Err(CommandFailure::file(
+            &args.plan.file,
+            "the folder has no .json or .jsonl file with a plan",
+        ));
     }
     if untagged > 0 {
         write_stderr(&format!("tags of {untagged} plans are not compared: they need --judge"));
@@ -90,19 +94,19 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
 }
 
 /// The files of a folder with plans, by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = std::fs::read_dir(folder).map_err(|e| Failure::file(folder, e))?;
+fn files(folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
+    let entries = std::fs::read_dir(folder).map_err(|e| CommandFailure::file(folder, e))?;
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()
-        .map_err(|e| Failure::file(folder, e))?;
+        .map_err(|e| CommandFailure::file(folder, e))?;
     files.retain(|path| path.extension().is_some_and(|end| end == "json" || end == "jsonl"));
     files.sort();
     Ok(files)
 }
 
-fn objects(path: &Path) -> Result<Vec<(String, Value)>, Failure> {
-    super::files::objects(&read_text(path)?).map_err(|why| Failure::file(path, why))
+fn objects(path: &Path) -> Result<Vec<(String, Value)>, CommandFailure> {
+    super::files::objects(&read_text(path)?).map_err(|message| CommandFailure::file(path, message))
 }
 
 fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> Result<BatchPlan, String> {
@@ -128,8 +132,8 @@ fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> R
     };
     Ok(BatchPlan {
         kinds: match &entry.kind {
-            Some(Kinds::One(kind)) => vec![kind.clone()],
-            Some(Kinds::Several(kinds)) => kinds.clone(),
+            Some(QueryKinds::One(kind)) => vec![kind.clone()],
+            Some(QueryKinds::Several(kinds)) => kinds.clone(),
             None => Vec::new(),
         },
         planner: entry.planner.clone(),
@@ -152,20 +156,20 @@ fn tags(entry: &PlanEntry, assessed: &PlanAssessment, judge: &JudgeSession) -> V
     let people = |key: &str| entry.tags.get(&key.parse::<usize>().ok()?);
     questions.retain(|question| people(&question.key).is_some());
     let answers = judge.ask("plan.tags", questions);
-    let of = |answer: verdict_eval::questions::Answer| {
+    let step_tags = |answer: verdict_eval::questions::Answer| {
         let values: Vec<Value> = answer.opinions.ok()?.into_iter().map(|opinion| opinion.value).collect();
         Some(StepTags { people: people(&answer.key)?.clone(), judge: plan::read_tags(&values) })
     };
-    answers.into_iter().filter_map(of).collect()
+    answers.into_iter().filter_map(step_tags).collect()
 }
 
 fn table(report: &BatchReport) -> String {
     let mut out = format!("{} plans", report.plans);
-    for (count, what) in
+    for (count, description) in
         [(report.unrated, "without a reference"), (report.unsure, "with pairs of steps that are unsure")]
     {
         if count > 0 {
-            out.push_str(&format!(", {count} {what}"));
+            out.push_str(&format!(", {count} {description}"));
         }
     }
     out.push_str(

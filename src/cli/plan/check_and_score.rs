@@ -11,7 +11,7 @@ use verdict_eval::plan::{self, JUDGED_PARTS, Matching, PlanAssessment, PlanPart,
 
 use super::files::{self, PlanOptions};
 use super::show;
-use crate::cli::command::{Failure, write_stderr};
+use crate::cli::command::{CommandFailure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
@@ -59,7 +59,7 @@ pub(in crate::cli) struct PlanArgs {
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Score {
+pub(in crate::cli) struct PlanScoreArgs {
     #[command(flatten)]
     pub(super) plan: PlanArgs,
     /// The query that the plan answers, if its file does not contain it
@@ -75,7 +75,7 @@ pub(in crate::cli) struct Score {
 fn examined(
     args: &PlanArgs,
     query: Option<&str>,
-) -> Result<(PlanAssessment, Option<String>, Config), Failure> {
+) -> Result<(PlanAssessment, Option<String>, Config), CommandFailure> {
     let config = args.options.load()?;
     let (plan, query_in_file) = files::plan(&args.file)?;
     let query = query.map(str::to_owned).or(query_in_file);
@@ -87,16 +87,16 @@ fn examined(
     Ok((PlanAssessment::new(plan, Toolbox::new(&settings.tools), reference), query, config))
 }
 
-pub(super) fn check(args: &PlanArgs) -> Result<(), Failure> {
+pub(super) fn check(args: &PlanArgs) -> Result<(), CommandFailure> {
     let (examined, _, config) = examined(args, None)?;
     let weights = &config.verdict.evaluation.metrics.plan.weights;
     let table = || show::table(&examined, weights, false);
     args.options.output.print(&show::object(&examined, weights), table)?;
-    let wrong = examined.issues.iter().any(|i| PlanPart::of(i.fault).is_some());
-    if wrong { Err(Failure::ThresholdMet) } else { Ok(()) }
+    let wrong = examined.issues.iter().any(|i| PlanPart::for_fault(i.fault).is_some());
+    if wrong { Err(CommandFailure::ThresholdMet) } else { Ok(()) }
 }
 
-pub(super) fn score(args: &Score) -> Result<(), Failure> {
+pub(super) fn score(args: &PlanScoreArgs) -> Result<(), CommandFailure> {
     let (mut examined, query, config) = examined(&args.plan, args.query.as_deref())?;
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     if !args.judge.is_empty() && !examined.is_rejected() {
@@ -134,7 +134,7 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
         if answer.key == plan::JUDGED_KEY {
             match answer.opinions {
                 Ok(opinions) => examined.decide(plan::read_pairs(examined, &shown, &opinions)),
-                Err(why) => write_stderr(&format!("steps: the judge did not answer: {}", why.as_str())),
+                Err(reason) => write_stderr(&format!("steps: the judge did not answer: {}", reason.as_str())),
             }
             continue;
         }
@@ -144,7 +144,9 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
         });
         match judged {
             Ok((judged, _)) => drop(examined.apply_judgement(part, &judged)),
-            Err(why) => write_stderr(&format!("{}: the judge did not answer: {}", part.name(), why.as_str())),
+            Err(reason) => {
+                write_stderr(&format!("{}: the judge did not answer: {}", part.name(), reason.as_str()))
+            }
         }
     }
 }

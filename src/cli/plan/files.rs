@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use verdict_eval::plan::{self, Plan};
 
-use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, read_text};
 use crate::cli::judge::options::JudgeOptions;
 use crate::config::Config;
 
@@ -17,7 +17,7 @@ use crate::config::Config;
 pub(super) struct PlanOptions {
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    pub(super) output: Output,
+    pub(super) output: FiguresFormat,
     /// Configuration with the tools that a plan may use, as in config/tools; same as --config
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(super) struct PlanOptions {
 
 impl PlanOptions {
     /// Loads the configuration, the file of tools last.
-    pub(super) fn load(&self) -> Result<Config, Failure> {
+    pub(super) fn load(&self) -> Result<Config, CommandFailure> {
         let mut files = self.config.clone();
         files.files.extend(self.tools.clone());
         files.load()
@@ -37,24 +37,26 @@ impl PlanOptions {
 }
 
 /// A plan and the query in its file, if there is one.
-pub(super) fn plan(path: &Path) -> Result<(Plan, Option<String>), Failure> {
+pub(super) fn plan(path: &Path) -> Result<(Plan, Option<String>), CommandFailure> {
     let text = read_text(path)?;
     Ok((plan::parse_plan(&text), plan::query_of_file(&text)))
 }
 
 /// As [`plan`]; a plan without any readable step is an error.
-pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), Failure> {
+pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), CommandFailure> {
     let (plan, query) = plan(path)?;
     match plan.issues.first().filter(|_| plan.is_unreadable()) {
-        Some(issue) => Err(Failure::file(path, issue)),
+        Some(issue) => Err(CommandFailure::file(path, issue)),
         None => Ok((plan, query)),
     }
 }
 
 /// The query that a plan answers: `--query`, otherwise the query in the plan's file.
-pub(super) fn query(option: Option<&String>, in_file: Option<String>) -> Result<String, Failure> {
+pub(super) fn query(option: Option<&String>, in_file: Option<String>) -> Result<String, CommandFailure> {
     let query = option.cloned().or(in_file).filter(|q| !q.trim().is_empty());
-    query.ok_or_else(|| Failure::Usage("the plan's file contains no query: give it with --query".to_owned()))
+    query.ok_or_else(|| {
+        CommandFailure::Usage("the plan's file contains no query: give it with --query".to_owned())
+    })
 }
 
 /// The objects of a file, each with its place: one a line, or one over many lines, as 'plan improve' writes it.

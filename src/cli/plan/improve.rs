@@ -10,7 +10,7 @@ use verdict_eval::plan::{ImprovementLoop, MAX_PASSES, Toolbox};
 use verdict_eval::questions::Answer;
 
 use super::files::{self, PlanOptions};
-use crate::cli::command::{Failure, to_json, write_file, write_stderr};
+use crate::cli::command::{CommandFailure, to_json, write_file, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 
@@ -47,7 +47,7 @@ pub(in crate::cli) struct ImproveArgs {
     options: PlanOptions,
 }
 
-pub(super) fn improve(args: &ImproveArgs) -> Result<(), Failure> {
+pub(super) fn improve(args: &ImproveArgs) -> Result<(), CommandFailure> {
     let config = args.options.load()?;
     let (plan, query) = files::readable_plan(&args.file)?;
     let query = files::query(args.query.as_ref(), query)?;

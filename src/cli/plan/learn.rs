@@ -10,7 +10,7 @@ use serde_json::Value;
 use verdict_eval::plan::{self, LearntWeights, Lineage, PlanAssessment, PlanPart, RankedPlan, Toolbox};
 
 use super::files::{self, PlanOptions};
-use crate::cli::command::{Failure, read_text, to_json, write_stdout};
+use crate::cli::command::{CommandFailure, read_text, to_json, write_stdout};
 
 pub(super) const LONG: &str = "\
 Fit the score's weights to plans that people have ranked.
@@ -33,7 +33,7 @@ pass, steps and hops of the last plans, tags that led to a change, and why the l
 const RANKED: usize = 3;
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Learn {
+pub(in crate::cli) struct PlanLearnArgs {
     /// Ordered plans, one JSON object a line, or a lineage; '-' is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -48,19 +48,20 @@ pub(in crate::cli) struct Stats {
     files: Vec<PathBuf>,
 }
 
-pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
+pub(super) fn learn(args: &PlanLearnArgs) -> Result<(), CommandFailure> {
     let config = args.options.load()?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
     let mut groups = Vec::new();
     for path in &args.files {
         let text = read_text(path)?;
-        for (place, object) in files::objects(&text).map_err(|why| Failure::file(path, why))? {
-            let problem = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
+        for (place, object) in files::objects(&text).map_err(|message| CommandFailure::file(path, message))? {
+            let problem =
+                |message: String| CommandFailure::Usage(format!("{}{place}: {message}", path.display()));
             groups.push(group(&object, &tools).map_err(problem)?);
         }
     }
     let learnt = plan::learn_weights(&groups)
-        .ok_or_else(|| Failure::Usage("the files contain no two plans in order".to_owned()))?;
+        .ok_or_else(|| CommandFailure::Usage("the files contain no two plans in order".to_owned()))?;
     args.options.output.print(&learnt, || table(&learnt))
 }
 
@@ -123,11 +124,11 @@ fn table(learnt: &LearntWeights) -> String {
     out
 }
 
-pub(super) fn stats(args: &Stats) -> Result<(), Failure> {
+pub(super) fn stats(args: &Stats) -> Result<(), CommandFailure> {
     let mut lineages: Vec<Lineage> = Vec::new();
     for path in &args.files {
         let lineage = serde_json::from_str(&read_text(path)?);
-        lineages.push(lineage.map_err(|e| Failure::file(path, format!("not a lineage: {e}")))?);
+        lineages.push(lineage.map_err(|e| CommandFailure::file(path, format!("not a lineage: {e}")))?);
     }
     write_stdout(to_json(&plan::lineage_statistics(&lineages))?.as_bytes())
 }

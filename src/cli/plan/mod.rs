@@ -12,7 +12,7 @@ mod show;
 
 use clap::Subcommand;
 
-use crate::cli::command::Failure;
+use crate::cli::command::CommandFailure;
 
 pub(super) const LONG: &str = "\
 Check, score and improve plans in files.
@@ -49,19 +49,19 @@ pub(super) enum PlanCommand {
     Check(check_and_score::PlanArgs),
     /// Measure a plan: seven metrics, a score, and a rating against a reference
     #[command(long_about = check_and_score::SCORE)]
-    Score(check_and_score::Score),
+    Score(check_and_score::PlanScoreArgs),
     /// Improve a plan with a judge, step by step
     #[command(long_about = improve::LONG)]
     Improve(improve::ImproveArgs),
     /// Fit the score's weights to plans that people have ranked
     #[command(long_about = learn::LONG)]
-    LearnWeights(learn::Learn),
+    LearnWeights(learn::PlanLearnArgs),
     /// Count what lineages of improved plans have in common
     #[command(long_about = learn::STATS)]
     Stats(learn::Stats),
 }
 
-pub(super) fn plan(command: &PlanCommand) -> Result<(), Failure> {
+pub(super) fn plan(command: &PlanCommand) -> Result<(), CommandFailure> {
     match command {
         PlanCommand::Check(args) => check_and_score::check(args),
         PlanCommand::Score(args) if args.plan.file.is_dir() => batch::score(args),

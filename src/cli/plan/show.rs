@@ -12,7 +12,7 @@ pub(super) fn object(examined: &PlanAssessment, weights: &PlanWeights) -> Value 
     let issues: Vec<Value> = examined
         .issues
         .iter()
-        .map(|i| json!({ "step": i.step, "metric": PlanPart::of(i.fault).map(PlanPart::name), "said": i.message }))
+        .map(|i| json!({ "step": i.step, "metric": PlanPart::for_fault(i.fault).map(PlanPart::name), "said": i.message }))
         .collect();
     json!({
         "shape": plan::shape(&examined.plan),
@@ -38,7 +38,7 @@ pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, scored: bo
         out.push_str("prose: no format, and dependencies only where steps mention one another\n");
     }
     for issue in &examined.issues {
-        let counts = PlanPart::of(issue.fault).map_or("noted", PlanPart::name);
+        let counts = PlanPart::for_fault(issue.fault).map_or("noted", PlanPart::name);
         out.push_str(&format!("  {issue} [{counts}]\n"));
     }
     if scored {
@@ -79,7 +79,7 @@ fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
     }
     if !comparison.unsure.is_empty() {
         let pairs: Vec<String> =
-            comparison.unsure.iter().map(|(own, other)| format!("{own}={other}")).collect();
+            comparison.unsure.iter().map(|(step, other)| format!("{step}={other}")).collect();
         out.push_str(&format!(
             "  unsure (plan=reference)  {}: with them F1 {:.3}, {}\n",
             pairs.join(" "),

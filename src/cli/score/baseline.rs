@@ -64,8 +64,8 @@ fn majority(answer: &Answer) -> Option<bool> {
     let votes = |word: &str| {
         opinions.iter().filter(|o| o.value.get("completed").and_then(Value::as_str) == Some(word)).count()
     };
-    let (yes, no) = (votes("yes"), votes("no"));
-    match (yes * 2 > opinions.len(), no * 2 > opinions.len()) {
+    let (yes_votes, no_votes) = (votes("yes"), votes("no"));
+    match (yes_votes * 2 > opinions.len(), no_votes * 2 > opinions.len()) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,

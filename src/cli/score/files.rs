@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cli::command::{Failure, write_file, write_stderr};
+use crate::cli::command::{CommandFailure, write_file, write_stderr};
 use crate::score::trail::Annotations;
 
 /// A folder's annotations by file name.
@@ -16,7 +16,7 @@ pub(super) type Folder = BTreeMap<String, Annotations>;
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
-pub(super) fn read(folder: &Path) -> Result<Folder, Failure> {
+pub(super) fn read(folder: &Path) -> Result<Folder, CommandFailure> {
     let mut out = BTreeMap::new();
     for (path, bytes) in json(folder)? {
         match Annotations::read(&bytes) {
@@ -36,11 +36,11 @@ pub(super) fn stem(path: &Path) -> String {
 ///
 /// # Errors
 /// The folder or a file cannot be read.
-pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
+pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, CommandFailure> {
     let mut paths = vec![path.to_owned()];
     if path.is_dir() {
         let entries = std::fs::read_dir(path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        let entries = entries.map_err(|e| Failure::file(path, e))?;
+        let entries = entries.map_err(|e| CommandFailure::file(path, e))?;
         paths = entries.into_iter().map(|entry| entry.path()).collect();
         let hidden = |path: &Path| path.file_name().is_none_or(|n| n.as_encoded_bytes().starts_with(b"."));
         paths.retain(|path| !hidden(path) && path.extension().is_some_and(|e| e == "json"));
@@ -48,7 +48,7 @@ pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
     }
     let read = |path: PathBuf| match std::fs::read(&path) {
         Ok(bytes) => Ok((path, bytes)),
-        Err(e) => Err(Failure::file(&path, e)),
+        Err(e) => Err(CommandFailure::file(&path, e)),
     };
     paths.into_iter().map(read).collect()
 }
@@ -57,8 +57,8 @@ pub(super) fn json(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
 ///
 /// # Errors
 /// The folder or a file cannot be written.
-pub(super) fn write(folder: &Path, predictions: &Folder) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|e| Failure::Run(format!("{}: {e}", folder.display())))?;
+pub(super) fn write(folder: &Path, predictions: &Folder) -> Result<(), CommandFailure> {
+    std::fs::create_dir_all(folder).map_err(|e| CommandFailure::Run(format!("{}: {e}", folder.display())))?;
     for (name, prediction) in predictions {
         write_file(&folder.join(format!("{name}.json")), &format!("{:#}\n", prediction.to_json()))?;
     }

@@ -5,8 +5,8 @@
 use verdict_eval::propagation::outcome_terms;
 
 use super::sets::Sets;
-use crate::cli::command::Failure;
-use crate::cli::table::{Table, optional_figure};
+use crate::cli::command::CommandFailure;
+use crate::cli::table::{TextTable, optional_figure};
 use crate::score::fit::{LabelledRun, OutcomeFit, RunSet};
 use crate::score::labels::Expected;
 
@@ -25,7 +25,7 @@ Examples:
 
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
-pub(super) fn fit(args: &Sets) -> Result<(), Failure> {
+pub(super) fn fit(args: &Sets) -> Result<(), CommandFailure> {
     let mut sets: Vec<RunSet> =
         args.names().map(|name| RunSet { name: name.to_owned(), ..RunSet::default() }).collect();
     let run = args.evaluate(|set, evaluated, labels| {
@@ -37,8 +37,8 @@ pub(super) fn fit(args: &Sets) -> Result<(), Failure> {
     if run.is_dry() {
         return run.finish();
     }
-    let Some(fit) = OutcomeFit::of(&sets) else {
-        return Err(Failure::Usage(
+    let Some(fit) = OutcomeFit::from_sets(&sets) else {
+        return Err(CommandFailure::Usage(
             "expected a set with passed and failed runs ('expected' in its labels)".into(),
         ));
     };
@@ -47,7 +47,7 @@ pub(super) fn fit(args: &Sets) -> Result<(), Failure> {
 
 fn render(fit: &OutcomeFit) -> String {
     let head = ["set", "runs", "failed", "AUC", "held out", "shipped", "log loss", "shipped"];
-    let mut table = Table::new(head);
+    let mut table = TextTable::new(head);
     for set in &fit.sets {
         let counts = [set.set.clone(), set.runs.to_string(), set.failed.to_string()];
         let areas = [set.auc, set.auc_held_out, set.auc_shipped].map(optional_figure);

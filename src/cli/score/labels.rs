@@ -13,19 +13,19 @@ use verdict_eval::metrics::CHECKLIST;
 
 use super::predict::settings;
 use super::report::{self, LabelledTraces};
-use super::select::{Findings, Selection};
+use super::select::{PredictionArgs, Selection};
 use super::{baseline, files, tables};
-use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::cli::recording::{self, OtherFiles};
-use crate::cli::table::{Table, figure, optional_figure, shares};
+use crate::cli::table::{TextTable, figure, optional_figure, shares};
 use crate::score::agreement::Agreement;
 use crate::score::bootstrap::ShareIntervals;
-use crate::score::completion::Completion;
+use crate::score::completion::CompletionAgreement;
 use crate::score::counts::Confusion;
-use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
+use crate::score::labels::{Expected, LabelFile, SHAPE, TraceLabels};
 use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::draw::EvaluatorRow;
 use crate::score::trail::find::Predicted;
@@ -58,7 +58,7 @@ Shape of a file of labels:
 }
 
 #[derive(Args, Debug)]
-pub(in crate::cli) struct Labelled {
+pub(in crate::cli) struct ScoreLabelsArgs {
     /// Recorded traces: files and folders, as 'eval' reads them
     #[arg(long, value_name = "PATH", required = true)]
     traces: Vec<PathBuf>,
@@ -72,7 +72,7 @@ pub(in crate::cli) struct Labelled {
     selection: Selection,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    pub(super) output: Output,
+    pub(super) output: FiguresFormat,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
@@ -82,22 +82,22 @@ pub(in crate::cli) struct Labelled {
 #[derive(Args, Debug)]
 pub(in crate::cli) struct LabelsArgs {
     #[command(flatten)]
-    labelled: Labelled,
+    labelled: ScoreLabelsArgs,
     #[command(flatten)]
-    findings: Findings,
+    findings: PredictionArgs,
     /// Also ask this judge, by its name under 'judges', whether each task was completed, from the task and the final
     /// answer alone; may be given several times
     #[arg(long, value_name = "NAME")]
     baseline: Vec<String>,
 }
 
-impl Labelled {
+impl ScoreLabelsArgs {
     /// Judges every labelled trace. Labels of missing traces are counted on standard error.
     pub(super) fn judge(
         &self,
         predicted: Predicted,
         sessions: bool,
-    ) -> Result<(LabelledTraces, JudgeRun), Failure> {
+    ) -> Result<(LabelledTraces, JudgeRun), CommandFailure> {
         let mut labels = read(&self.labels)?;
         self.selection.retain(&mut labels)?;
         let config = self.config.load()?;
@@ -114,7 +114,7 @@ impl Labelled {
             write_stderr(&format!("{} labelled traces are not in the input, first {first}", labels.len()));
         }
         if judged.judged.is_empty() {
-            return Err(Failure::Usage("no trace of the input has labels".to_owned()));
+            return Err(CommandFailure::Usage("no trace of the input has labels".to_owned()));
         }
         Ok((judged, run))
     }
@@ -125,13 +125,13 @@ impl Labelled {
         judged: LabelledTraces,
         tables: Vec<String>,
         rows: Vec<EvaluatorRow>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         self.report.as_ref().map_or(Ok(()), |path| judged.write(path, "labels", tables, rows))
     }
 }
 
 /// The labels of a file or folder by trace id in hex.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, Failure> {
+pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, CommandFailure> {
     let mut out = BTreeMap::new();
     for (file, bytes) in files::json(path)? {
         let is_trail = serde_json::from_slice::<Value>(&bytes).is_ok_and(|v| v.get("traces").is_none());
@@ -141,12 +141,13 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, Failure
                 out.insert(id.clone(), TraceLabels::of_trail(&id, &annotations));
             }
         } else {
-            let labels: Labels = serde_json::from_slice(&bytes).map_err(|e| Failure::file(&file, e))?;
+            let labels: LabelFile =
+                serde_json::from_slice(&bytes).map_err(|e| CommandFailure::file(&file, e))?;
             out.extend(labels.traces.into_iter().map(|t| (t.trace_id.trim().to_lowercase(), t)));
         }
     }
     if out.is_empty() {
-        return Err(Failure::file(path, "no labels here"));
+        return Err(CommandFailure::file(path, "no labels here"));
     }
     Ok(out)
 }
@@ -161,7 +162,7 @@ struct LabelScores {
     /// Verdicts of traces compared with the labelled verdicts; a failing trace is positive.
     trace_verdict: Confusion,
     /// Whether tasks were completed, by rater; a completed task is positive.
-    completion: Vec<Completion>,
+    completion: Vec<CompletionAgreement>,
     agreement: BTreeMap<String, Agreement>,
 }
 
@@ -172,7 +173,9 @@ struct MetricCounts {
     intervals_95: ShareIntervals,
 }
 
-pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsArgs) -> Result<(), Failure> {
+pub(super) fn labels(
+    LabelsArgs { labelled: args, findings, baseline }: &LabelsArgs,
+) -> Result<(), CommandFailure> {
     let (judged, run) = args.judge(findings.predicted(), !baseline.is_empty())?;
     let pairs = judged.pairs();
     let plain = match baseline.is_empty() {
@@ -202,7 +205,7 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsA
         (metric, MetricCounts { counts, intervals_95 })
     });
     let scores = LabelScores {
-        figures: name_spans.then(|| Benchmark::of(&marks)),
+        figures: name_spans.then(|| Benchmark::from_cases(&marks)),
         metrics: metrics.collect(),
         trace_verdict,
         completion: completion(&pairs, plain.as_deref()),
@@ -215,14 +218,17 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsA
 }
 
 /// The raters of whole runs that said anything.
-fn completion(pairs: &[(&ScoredTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
+fn completion(
+    pairs: &[(&ScoredTrace, &TraceLabels)],
+    plain: Option<&[Option<bool>]>,
+) -> Vec<CompletionAgreement> {
     let mut all = vec![
-        Completion::of(CHECKLIST, pairs, |_, trace| trace.completed),
-        Completion::of("trace verdict", pairs, |_, trace| trace.passed),
+        CompletionAgreement::from_answers(CHECKLIST, pairs, |_, trace| trace.completed),
+        CompletionAgreement::from_answers("trace verdict", pairs, |_, trace| trace.passed),
     ];
-    all.extend(
-        plain.map(|answers| Completion::of("plain judge", pairs, |i, _| answers.get(i).copied().flatten())),
-    );
+    all.extend(plain.map(|answers| {
+        CompletionAgreement::from_answers("plain judge", pairs, |i, _| answers.get(i).copied().flatten())
+    }));
     all.retain(|one| one.counts.total() > 0);
     all
 }
@@ -232,7 +238,7 @@ fn tables(scores: &LabelScores) -> Vec<String> {
     if tables.is_empty() {
         tables.push("no label names a span: only whole traces are compared\n".to_owned());
     }
-    let mut t = Table::new(["metric: failing", "cases", "should", "P", "R", "F1", "F2", "accuracy"]);
+    let mut t = TextTable::new(["metric: failing", "cases", "should", "P", "R", "F1", "F2", "accuracy"]);
     let trace = MetricCounts { counts: scores.trace_verdict, intervals_95: ShareIntervals::default() };
     let trace = (trace.counts.total() > 0).then_some(("trace verdict", trace));
     let metrics = scores.metrics.iter().map(|(metric, counts)| (*metric, *counts));
@@ -244,7 +250,7 @@ fn tables(scores: &LabelScores) -> Vec<String> {
     }
     tables.push(t.render());
     if !scores.completion.is_empty() {
-        let mut t = Table::new([
+        let mut t = TextTable::new([
             "task completed",
             "cases",
             "unmeasured",
@@ -254,12 +260,12 @@ fn tables(scores: &LabelScores) -> Vec<String> {
             "specificity",
             "kappa",
         ]);
-        for Completion { by, counts, unmeasured } in &scores.completion {
+        for CompletionAgreement { by: evaluator, counts, unmeasured } in &scores.completion {
             let tally = counts.tally();
             let shares =
                 [counts.accuracy(), tally.precision(), tally.recall(), counts.specificity()].map(Some);
             let figures = shares.into_iter().chain([counts.kappa()]).map(optional_figure);
-            let cells = [(*by).to_owned(), counts.total().to_string(), unmeasured.to_string()];
+            let cells = [(*evaluator).to_owned(), counts.total().to_string(), unmeasured.to_string()];
             t.row(cells.into_iter().chain(figures));
         }
         tables.push(t.render());
@@ -271,7 +277,7 @@ fn tables(scores: &LabelScores) -> Vec<String> {
 }
 
 fn agreements(by_metric: &BTreeMap<String, Agreement>) -> String {
-    let mut t = Table::new([
+    let mut t = TextTable::new([
         "score, ours : theirs",
         "pairs",
         "exact",

@@ -19,7 +19,7 @@ mod trail_tables;
 
 use clap::Subcommand;
 
-use crate::cli::command::Failure;
+use crate::cli::command::CommandFailure;
 
 pub(super) const LONG: &str = "\
 Compare verdicts with annotations and labels.
@@ -51,7 +51,7 @@ pub(super) enum ScoreCommand {
     Labels(labels::LabelsArgs),
     /// Fit each metric's threshold to labels
     #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
-    Thresholds(labels::Labelled),
+    Thresholds(labels::ScoreLabelsArgs),
     /// Measure the precision of each rule
     #[command(long_about = rules::LONG, after_long_help = rules::EXAMPLES)]
     Rules(rules::Rules),
@@ -60,7 +60,7 @@ pub(super) enum ScoreCommand {
     Fit(sets::Sets),
 }
 
-pub(super) fn score(command: &ScoreCommand) -> Result<(), Failure> {
+pub(super) fn score(command: &ScoreCommand) -> Result<(), CommandFailure> {
     match command {
         ScoreCommand::Trail(args) => trail::trail(args),
         ScoreCommand::Labels(args) => labels::labels(args),

@@ -13,7 +13,7 @@ use verdict_eval::{baseline, services};
 
 use super::files::Folder as Files;
 use super::report::LabelledTraces;
-use crate::cli::command::Failure;
+use crate::cli::command::CommandFailure;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::cli::recording::{self, OtherFiles};
@@ -89,7 +89,7 @@ pub(super) struct Predictor<'a> {
 
 impl Predictor<'_> {
     /// Evaluates every annotated trace.
-    pub(super) fn evaluate(&self, traces: &[PathBuf]) -> Result<Predictions, Failure> {
+    pub(super) fn evaluate(&self, traces: &[PathBuf]) -> Result<Predictions, CommandFailure> {
         let settings = settings(self.config)?;
         let mut run = Predictions::default();
         run.notes.mapper = self.mapper.as_ref().map(|_| MapperCounts::default());
@@ -101,8 +101,8 @@ impl Predictor<'_> {
     }
 
     fn add(&self, run: &mut Predictions, name: &str, evaluated: &Evaluated, settings: &Settings) {
-        let of = &evaluated.trace;
-        let (trace, measurements) = (&of.trace, &of.measurements);
+        let evaluated_trace = &evaluated.trace;
+        let (trace, measurements) = (&evaluated_trace.trace, &evaluated_trace.measurements);
         let services = services(trace);
         let mapped = self.mapper.as_ref().map(|judge| {
             let (mapped, counts) = map(judge, &services, measurements);
@@ -117,7 +117,10 @@ impl Predictor<'_> {
             ratings: ratings::rate(trace, measurements, &located),
         };
         run.predicted.insert(name.to_owned(), prediction);
-        run.roots.insert(name.to_owned(), RootVerdicts::of(trace, measurements, of.summary.passed));
+        run.roots.insert(
+            name.to_owned(),
+            RootVerdicts::from_measurements(trace, measurements, evaluated_trace.summary.passed),
+        );
         run.coverage.add(measurements);
         run.measured.extend(measurements.iter().filter(|m| m.outcome.is_ok()).map(|m| m.metric));
         let Some(gold) = self.gold.get(name) else { return };
@@ -169,7 +172,7 @@ pub(super) fn ask_whole_traces(
     traces: &[PathBuf],
     judges: &JudgeRun,
     judge: &JudgeSession,
-) -> Result<Predictions, Failure> {
+) -> Result<Predictions, CommandFailure> {
     let mut unjudged = config.clone();
     unjudged.verdict.evaluation.metrics = Settings::default();
     let (mut run, mut counts) = (Predictions::default(), BaselineCounts::default());
@@ -195,8 +198,8 @@ pub(super) fn ask_whole_traces(
 }
 
 /// The metrics' settings of a configuration.
-pub(super) fn settings(config: &Config) -> Result<Settings, Failure> {
-    config.verdict.evaluation.settings().map_err(|e| Failure::Usage(e.to_string()))
+pub(super) fn settings(config: &Config) -> Result<Settings, CommandFailure> {
+    config.verdict.evaluation.settings().map_err(|e| CommandFailure::Usage(e.to_string()))
 }
 
 /// Calls `each` with every annotated trace of the input and the name of its gold file.
@@ -206,7 +209,7 @@ fn each(
     traces: &[PathBuf],
     run: &mut Predictions,
     mut each: impl FnMut(&mut Predictions, &str, &Evaluated),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     // A gold file is named after its trace or contains the trace id.
     let mut by_trace: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, annotations) in gold {

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use verdict_eval::metrics::{Category, Settings};
 
-use crate::cli::command::{Failure, write_file};
+use crate::cli::command::{CommandFailure, write_file};
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
 use crate::score::metrics::{self, ScoredTrace};
-use crate::score::report::Report;
+use crate::score::report::ReportContent;
 use crate::score::report::draw::{Curve, EvaluatorRow};
 use crate::score::report::sample::{self, Explanation};
 use crate::score::report::tree::TraceTree;
-use crate::score::thresholds::Fit;
+use crate::score::thresholds::ThresholdFit;
 use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotation, Benchmark};
 
@@ -36,11 +36,24 @@ impl LabelledTraces {
         settings: &Settings,
         predicted: Predicted,
     ) {
-        let of = &evaluated.trace;
-        let passed = of.summary.passed;
-        let trace = ScoredTrace::of(&of.trace, &of.measurements, passed, &labels, settings, predicted);
-        self.explanations.extend(sample::all(&of.trace, &of.measurements));
-        self.trees.push(TraceTree::new(&of.trace, &of.measurements, &of.verdicts, marks, predicted));
+        let evaluated_trace = &evaluated.trace;
+        let passed = evaluated_trace.summary.passed;
+        let trace = ScoredTrace::new(
+            &evaluated_trace.trace,
+            &evaluated_trace.measurements,
+            passed,
+            &labels,
+            settings,
+            predicted,
+        );
+        self.explanations.extend(sample::all(&evaluated_trace.trace, &evaluated_trace.measurements));
+        self.trees.push(TraceTree::new(
+            &evaluated_trace.trace,
+            &evaluated_trace.measurements,
+            &evaluated_trace.verdicts,
+            marks,
+            predicted,
+        ));
         self.judged.push((trace, labels));
     }
 
@@ -55,16 +68,16 @@ impl LabelledTraces {
         title: &str,
         tables: Vec<String>,
         rows: Vec<EvaluatorRow>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let pairs = self.pairs();
         let anywhere = ("any metric: the worst finding at a call", metrics::call_points(&pairs));
         let each = metrics::points(&pairs).into_iter();
         let curves = [anywhere].into_iter().chain(each).filter_map(|(name, points)| {
-            let fit = Fit::of(&points)?;
+            let fit = ThresholdFit::from_points(&points)?;
             let cuts = fit.curve.iter().map(|cut| (cut.tau, cut.counts)).collect();
             Some(Curve { name: name.to_owned(), cuts, now: fit.now })
         });
-        let report = Report {
+        let report = ReportContent {
             title: format!("otel-verdict: {title}"),
             tables,
             columns: Category::ALL.iter().map(|c| c.as_str()).collect(),
@@ -79,9 +92,9 @@ impl LabelledTraces {
 
 /// An evaluator's row of the heat map: F1 of each category's presence in a trace; `None` if neither the
 /// annotators nor the evaluator named the category.
-pub(super) fn row(name: &str, of: &Benchmark) -> EvaluatorRow {
+pub(super) fn row(name: &str, benchmark: &Benchmark) -> EvaluatorRow {
     let cell = |category: &Category| {
-        of.categories.iter().find(|row| row.category == *category).map(|row| row.traces.f1())
+        benchmark.categories.iter().find(|row| row.category == *category).map(|row| row.traces.f1())
     };
     EvaluatorRow { name: name.to_owned(), cells: Category::ALL.iter().map(cell).collect() }
 }

@@ -5,8 +5,8 @@
 use clap::Args;
 
 use super::sets::Sets;
-use crate::cli::command::{Failure, write_stdout};
-use crate::cli::table::{Table, figure};
+use crate::cli::command::{CommandFailure, write_stdout};
+use crate::cli::table::{TextTable, figure};
 use crate::score::rules::{Firings, LabelledBy, LabelledSet, RuleTable};
 
 pub(super) const LONG: &str = "\
@@ -35,7 +35,7 @@ pub(in crate::cli) struct Rules {
     tsv: bool,
 }
 
-pub(super) fn rules(args: &Rules) -> Result<(), Failure> {
+pub(super) fn rules(args: &Rules) -> Result<(), CommandFailure> {
     let mut sets: Vec<(String, LabelledSet)> =
         args.sets.names().map(|name| (name.to_owned(), LabelledSet::default())).collect();
     let run = args.sets.evaluate(|set, evaluated, labels| sets[set].1.add(&evaluated.trace, labels))?;
@@ -49,16 +49,16 @@ pub(super) fn rules(args: &Rules) -> Result<(), Failure> {
 
 fn render(table: &RuleTable) -> String {
     let mut text = String::new();
-    for (name, by) in &table.sets {
-        let by = match by {
+    for (name, labelled_by) in &table.sets {
+        let description = match labelled_by {
             LabelledBy::Span => "labelled by span",
             LabelledBy::Run => "labelled by run",
             LabelledBy::Nothing => "not counted: its runs have one outcome or no label",
         };
-        text.push_str(&format!("{name}: {by}\n"));
+        text.push_str(&format!("{name}: {description}\n"));
     }
     let names: Vec<&String> = table.sets.iter().map(|(name, _)| name).collect();
-    let mut rows = Table::new(["rule"]);
+    let mut rows = TextTable::new(["rule"]);
     let head = ["at spans", "in runs", "precision", "confidence"].map(str::to_owned);
     rows.extend_head(names.iter().map(|name| (*name).clone()).chain(head));
     let share = |firings: Firings| match firings.fired {

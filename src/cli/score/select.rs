@@ -8,9 +8,9 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::command::{Failure, read_text, write_stderr};
+use crate::cli::command::{CommandFailure, read_text, write_stderr};
 use crate::score::split::{self, Half};
-use crate::score::trail::find::{Placement, Predicted};
+use crate::score::trail::find::{FindingPlacement, Predicted};
 
 /// Which annotated traces are scored.
 #[derive(Args, Debug, Default)]
@@ -20,14 +20,14 @@ pub(super) struct Selection {
     ids: Option<String>,
     /// Score this half of the annotated traces only; the halves depend on the trace ids and the seed
     #[arg(long, value_enum)]
-    split: Option<Split>,
+    split: Option<DatasetSplit>,
     /// Seed of --split
     #[arg(long, value_name = "N", default_value_t = 0, requires = "split")]
     seed: u64,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Split {
+enum DatasetSplit {
     /// The half for development
     Dev,
     /// The half for figures
@@ -39,7 +39,7 @@ impl Selection {
     ///
     /// # Errors
     /// The file of ids cannot be read, or no trace is left.
-    pub(super) fn retain<T>(&self, traces: &mut BTreeMap<String, T>) -> Result<(), Failure> {
+    pub(super) fn retain<T>(&self, traces: &mut BTreeMap<String, T>) -> Result<(), CommandFailure> {
         if let Some(ids) = &self.ids {
             let chosen = read_ids(ids)?;
             let unknown: Vec<&String> = chosen.iter().filter(|id| !traces.contains_key(*id)).collect();
@@ -50,20 +50,20 @@ impl Selection {
         }
         if let Some(split) = self.split {
             let half = match split {
-                Split::Dev => Half::Dev,
-                Split::Test => Half::Test,
+                DatasetSplit::Dev => Half::Dev,
+                DatasetSplit::Test => Half::Test,
             };
             let chosen = split::half(traces.keys().map(String::as_str), half, self.seed);
             traces.retain(|id, _| chosen.contains(id));
         }
         match traces.is_empty() {
-            true => Err(Failure::Usage("--ids and --split leave no annotated trace".to_owned())),
+            true => Err(CommandFailure::Usage("--ids and --split leave no annotated trace".to_owned())),
             false => Ok(()),
         }
     }
 }
 
-fn read_ids(from: &str) -> Result<BTreeSet<String>, Failure> {
+fn read_ids(from: &str) -> Result<BTreeSet<String>, CommandFailure> {
     let path = Path::new(from);
     let text = if path.is_file() { read_text(path)? } else { from.to_owned() };
     let separated = text.split(|c: char| c.is_whitespace() || c == ',').filter(|id| !id.is_empty());
@@ -72,7 +72,7 @@ fn read_ids(from: &str) -> Result<BTreeSet<String>, Failure> {
 
 /// Which findings are predictions.
 #[derive(Args, Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct PredictionArgs {
     /// Predict the findings of failing measurements (default): what the product reports
     #[arg(long, conflicts_with = "all_findings")]
     flagged: bool,
@@ -82,10 +82,10 @@ pub(super) struct Findings {
     /// Where a finding counts: the first occurrence in a trace, at the model call that caused it, as
     /// annotators mark errors; or every finding, at the span that it names
     #[arg(long, value_enum, default_value_t)]
-    placement: Placement,
+    placement: FindingPlacement,
 }
 
-impl Findings {
+impl PredictionArgs {
     pub(super) fn predicted(&self) -> Predicted {
         Predicted { all: self.all_findings, placement: self.placement }
     }

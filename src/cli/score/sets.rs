@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::labels;
-use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
@@ -21,7 +21,7 @@ pub(in crate::cli) struct Sets {
     sets: Vec<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    pub(super) output: Output,
+    pub(super) output: FiguresFormat,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
@@ -37,7 +37,7 @@ impl Sets {
     pub(super) fn evaluate(
         &self,
         mut each: impl FnMut(usize, &Evaluated, &TraceLabels),
-    ) -> Result<JudgeRun, Failure> {
+    ) -> Result<JudgeRun, CommandFailure> {
         let config = self.config.load()?;
         let run = JudgeRun::start(&self.judges, &config, false)?;
         for (number, set) in self.sets.chunks_exact(3).enumerate() {
@@ -50,7 +50,7 @@ impl Sets {
                 }
             })?;
             if labels.len() == all {
-                return Err(Failure::Usage(format!("set {name}: no trace of {traces} has labels")));
+                return Err(CommandFailure::Usage(format!("set {name}: no trace of {traces} has labels")));
             }
             if let Some(first) = labels.keys().next() {
                 let missing = labels.len();

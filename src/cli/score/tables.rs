@@ -2,7 +2,7 @@
 //!
 //! In: the figures of a set of traces. Out: rendered tables.
 
-use crate::cli::table::{Table, figure, shares};
+use crate::cli::table::{TextTable, figure, shares};
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::trail::Benchmark;
 
@@ -12,7 +12,7 @@ pub(super) fn benchmark(b: &Benchmark) -> [String; 3] {
 }
 
 fn headline(b: &Benchmark) -> String {
-    let mut t = Table::new(["", "precision", "recall", "F1", "predicted", "gold"]);
+    let mut t = TextTable::new(["", "precision", "recall", "F1", "predicted", "gold"]);
     let means = [b.location_precision_mean, b.location_mean];
     let rows = [
         ("location", &b.location, b.intervals.location, means),
@@ -36,7 +36,7 @@ fn headline(b: &Benchmark) -> String {
 }
 
 fn categories(b: &Benchmark) -> String {
-    let mut t = Table::new([
+    let mut t = TextTable::new([
         "category",
         "traces",
         "predicted",
@@ -60,7 +60,7 @@ fn categories(b: &Benchmark) -> String {
 }
 
 fn impacts(b: &Benchmark) -> String {
-    let mut t = Table::new(["impact", "errors", "named", "located", "both"]);
+    let mut t = TextTable::new(["impact", "errors", "named", "located", "both"]);
     for row in &b.impacts {
         let shares = row.shares().map(|f| figure(f, None));
         t.row([row.impact.to_owned(), row.errors.to_string()].into_iter().chain(shares));

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::Labelled;
-use crate::cli::command::Failure;
-use crate::cli::table::{Table, figure, shares};
+use super::labels::ScoreLabelsArgs;
+use crate::cli::command::CommandFailure;
+use crate::cli::table::{TextTable, figure, shares};
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::counts::Confusion;
 use crate::score::metrics;
-use crate::score::thresholds::Fit;
+use crate::score::thresholds::ThresholdFit;
 use crate::score::trail::find::Predicted;
 
 pub(super) const LONG: &str = "\
@@ -29,34 +29,34 @@ Examples:
 
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
-pub(super) fn thresholds(args: &Labelled) -> Result<(), Failure> {
+pub(super) fn thresholds(args: &ScoreLabelsArgs) -> Result<(), CommandFailure> {
     let (judged, run) = args.judge(Predicted::ALL, false)?;
     if run.is_dry() {
         return run.finish();
     }
-    let fits: BTreeMap<&str, Option<Fit>> = metrics::points(&judged.pairs())
+    let fits: BTreeMap<&str, Option<ThresholdFit>> = metrics::points(&judged.pairs())
         .into_iter()
-        .map(|(metric, points)| (metric, Fit::of(&points)))
+        .map(|(metric, points)| (metric, ThresholdFit::from_points(&points)))
         .collect();
     let text = if fits.values().any(Option::is_some) { table(&fits) } else { no_fit_message(&fits) };
     args.report(judged, vec![text.clone()], Vec::new())?;
     run.print(args.output, &fits, || text)
 }
 
-fn no_fit_message(fits: &BTreeMap<&str, Option<Fit>>) -> String {
-    let why = match fits.is_empty() {
+fn no_fit_message(fits: &BTreeMap<&str, Option<ThresholdFit>>) -> String {
+    let reason = match fits.is_empty() {
         true => "no label names a span that a metric measured".to_owned(),
         false => {
             let n = fits.len();
             format!("none of the {n} labelled metrics has a failing and a passing case with different scores")
         }
     };
-    format!("nothing to fit: {why}\n")
+    format!("nothing to fit: {reason}\n")
 }
 
-fn table(fits: &BTreeMap<&str, Option<Fit>>) -> String {
-    let mut best = Table::new(["metric", "points", "best tau", "F1", "held-out F1", "F1 now"]);
-    let mut curves = Table::new(["metric", "tau", "P", "R", "F1", "fails"]);
+fn table(fits: &BTreeMap<&str, Option<ThresholdFit>>) -> String {
+    let mut best = TextTable::new(["metric", "points", "best tau", "F1", "held-out F1", "F1 now"]);
+    let mut curves = TextTable::new(["metric", "tau", "P", "R", "F1", "fails"]);
     for (metric, fit) in fits {
         let Some(fit) = fit else {
             best.row([(*metric).to_owned(), "nothing to fit".to_owned()]);

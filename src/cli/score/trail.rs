@@ -12,9 +12,9 @@ use verdict_judge::EVALUATOR;
 use super::files::{self, Folder as Files};
 use super::predict::{Predictions, Predictor, ask_whole_traces};
 use super::report;
-use super::select::{Findings, Selection};
+use super::select::{PredictionArgs, Selection};
 use super::trail_tables::{self, Caught, TrailScores};
-use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
+use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
@@ -58,7 +58,7 @@ pub(in crate::cli) struct Trail {
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
-    findings: Findings,
+    findings: PredictionArgs,
     /// Write predictions here, one file a trace, in the benchmark's shape
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     predictions: Option<PathBuf>,
@@ -79,31 +79,31 @@ pub(in crate::cli) struct Trail {
     #[arg(long, value_name = "JUDGE", conflicts_with = "from")]
     adjudicator: Option<String>,
     /// Other predictions for the report's heat map and a table; may be given several times
-    #[arg(long, value_name = "DIR")]
-    beside: Vec<PathBuf>,
+    #[arg(long = "beside", value_name = "DIR")]
+    compared: Vec<PathBuf>,
     /// Write an HTML page with figures, heat map, curves and annotated trees here; it loads nothing
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: FiguresFormat,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
     config: ConfigFiles,
 }
 
-pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
+pub(super) fn trail(args: &Trail) -> Result<(), CommandFailure> {
     let mut gold = files::read(&args.gold)?;
     if gold.is_empty() {
-        return Err(Failure::file(&args.gold, "no annotations (*.json) here"));
+        return Err(CommandFailure::file(&args.gold, "no annotations (*.json) here"));
     }
     args.selection.retain(&mut gold)?;
     let others: Vec<(&PathBuf, Files)> = args
-        .beside
+        .compared
         .iter()
         .map(|folder| Ok((folder, files::read(folder)?)))
-        .collect::<Result<_, Failure>>()?;
+        .collect::<Result<_, CommandFailure>>()?;
     let config = args.config.load()?;
     let mapper = mapper(args, &config)?;
     let sessions = [&mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
@@ -132,7 +132,7 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
 /// Leaves annotated traces without a prediction out of the figures where they were not judged: those that
 /// are not in the input, and those that do not fit a judge's window. In a folder of predictions an absent file is an
 /// empty prediction, as in the reference script.
-fn leave_out(args: &Trail, gold: &mut Files, run: &Predictions) -> Result<(), Failure> {
+fn leave_out(args: &Trail, gold: &mut Files, run: &Predictions) -> Result<(), CommandFailure> {
     let before = gold.len();
     let excluded = |name: &String| run.notes.baseline.as_ref().is_some_and(|b| b.excluded.contains(name));
     let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name) && !excluded(name)).count();
@@ -153,14 +153,14 @@ fn leave_out(args: &Trail, gold: &mut Files, run: &Predictions) -> Result<(), Fa
     gold.retain(|name, _| run.predicted.contains_key(name));
     match (gold.is_empty(), run.notes.baseline.is_some()) {
         (false, _) => Ok(()),
-        (true, true) => Err(Failure::Run("no trace fits the judge's context window".to_owned())),
-        (true, false) => Err(Failure::Usage("no trace of the input is annotated".to_owned())),
+        (true, true) => Err(CommandFailure::Run("no trace fits the judge's context window".to_owned())),
+        (true, false) => Err(CommandFailure::Usage("no trace of the input is annotated".to_owned())),
     }
 }
 
 /// The judge that assigns categories: the one of the command line; where the judges of the metrics are not shown the
 /// categories, theirs, since without a category nothing is a prediction.
-fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, Failure> {
+fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, CommandFailure> {
     let evaluation = &config.verdict.evaluation;
     let has_categories = evaluation.ask.categories || args.from.is_some() || args.monolithic.is_some();
     if args.mapper.is_some() || has_categories {
@@ -170,7 +170,8 @@ fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, Failure> {
     let assigns = |name: &&str| config.judges.get(*name).is_none_or(|judge| judge.dialect != EVALUATOR);
     let is_remote = !asked.is_empty() && !asked.iter().any(assigns);
     let asked: BTreeSet<&str> = asked.into_iter().filter(assigns).collect();
-    let usage = |message: &str| Err(Failure::Usage(format!("verdict.ask.categories is false: {message}")));
+    let usage =
+        |message: &str| Err(CommandFailure::Usage(format!("verdict.ask.categories is false: {message}")));
     match asked.into_iter().collect::<Vec<_>>()[..] {
         _ if args.findings.predicted().all => {
             usage("findings have no category, so --all-findings predicts nothing")
@@ -190,7 +191,7 @@ fn judge(
     mapper: &Option<String>,
     judges: &JudgeRun,
     gold: &Files,
-) -> Result<Predictions, Failure> {
+) -> Result<Predictions, CommandFailure> {
     let session = |config: &Config, name: &Option<String>| {
         let names = name.as_ref().map(std::slice::from_ref);
         names.map(|names| JudgeSession::new(judges, config, names)).transpose()
@@ -238,7 +239,7 @@ fn score(
         coverage: judged.then(|| run.coverage.clone()),
         caught: judged.then(|| Caught {
             adjudicator: args.adjudicator.clone().unwrap_or_else(|| "rules".to_owned()),
-            tables: CaughtErrors::of(&run.errors, &run.measured),
+            tables: CaughtErrors::from_cases(&run.errors, &run.measured),
         }),
         notes: run.notes.clone(),
         others: others.collect(),
@@ -249,7 +250,7 @@ fn score(
 fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
     let errors = |name: &String| predicted.get(name).map_or(&[][..], |prediction| &prediction.errors);
     let marks = gold.iter().map(|(name, gold)| TraceMarks::new(&gold.errors, errors(name)));
-    Benchmark::of(&marks.collect::<Vec<_>>())
+    Benchmark::from_cases(&marks.collect::<Vec<_>>())
 }
 
 /// The root verdicts under each policy compared with the annotators' overall scores.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::predict::Notes;
 use super::tables::benchmark;
-use crate::cli::table::{Table, figure, optional_figure};
+use crate::cli::table::{TextTable, figure, optional_figure};
 use crate::score::counts::{Confusion, share};
 use crate::score::coverage::Coverage;
 use crate::score::trail::Benchmark;
@@ -130,13 +130,13 @@ pub(super) fn all(scores: &TrailScores) -> Vec<String> {
 /// impact, and its figures over all errors.
 fn caught(caught: &Caught) -> [String; 2] {
     let table =
-        |verb: &str, of: fn(&MetricErrors) -> &std::collections::BTreeMap<&'static str, Confusion>| {
+        |verb: &str, field: fn(&MetricErrors) -> &std::collections::BTreeMap<&'static str, Confusion>| {
             let mut head = vec![format!("errors {verb}, by {}", caught.adjudicator), "mapped".to_owned()];
             head.extend(IMPACTS.iter().chain([&ALL]).map(|impact| (*impact).to_lowercase()));
             head.extend(["P", "R", "F1", "F2", "accuracy"].map(str::to_owned));
-            let mut t = Table::with_head(head);
+            let mut t = TextTable::with_head(head);
             for (metric, errors) in &caught.tables.metrics {
-                let by_impact = of(errors);
+                let by_impact = field(errors);
                 let all = by_impact.get(ALL).copied().unwrap_or_default();
                 let recall = |impact: &&str| {
                     let counts = by_impact.get(*impact).filter(|c| c.tally().gold > 0);
@@ -167,39 +167,46 @@ fn caught(caught: &Caught) -> [String; 2] {
 
 /// Metrics with unmeasured spans; `None` if there are none.
 fn coverage(coverage: &Coverage) -> Option<String> {
-    let mut t = Table::new(["metric: unmeasured", "measured", "unmeasured", "share", "reasons"]);
-    let partly = coverage.0.iter().filter(|(_, own)| own.missing() > 0);
+    let mut t = TextTable::new(["metric: unmeasured", "measured", "unmeasured", "share", "reasons"]);
+    let incomplete = coverage.0.iter().filter(|(_, metric_coverage)| metric_coverage.missing() > 0);
     let mut rows = 0;
-    for (metric, own) in partly {
+    for (metric, metric_coverage) in incomplete {
         rows += 1;
-        let counts = [own.measured, own.missing()].map(|n| n.to_string());
-        let reasons: Vec<String> = own.unmeasured.iter().map(|(why, n)| format!("{why} {n}")).collect();
-        let last = [figure(own.unmeasured_share(), None), reasons.join(", ")];
+        let counts = [metric_coverage.measured, metric_coverage.missing()].map(|n| n.to_string());
+        let reasons: Vec<String> =
+            metric_coverage.unmeasured.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        let last = [figure(metric_coverage.unmeasured_share(), None), reasons.join(", ")];
         t.row([(*metric).to_owned()].into_iter().chain(counts).chain(last));
     }
     (rows > 0).then(|| t.render())
 }
 
 fn ratings(correlated: &[RatingCorrelation; 5]) -> String {
-    let mut t = Table::new(["trace score, ours : theirs", "traces", "Pearson", "Spearman"]);
+    let mut t = TextTable::new(["trace score, ours : theirs", "traces", "Pearson", "Spearman"]);
     let mut notes = String::new();
     for (name, c) in RATINGS.into_iter().zip(correlated) {
         let figures = [c.pearson, c.spearman].map(optional_figure);
         t.row([name.to_owned(), c.traces.to_string()].into_iter().chain(figures));
-        let why = match c {
+        let reason = match c {
             RatingCorrelation { constant: true, .. } => "the annotators' scores are all equal",
             RatingCorrelation { traces: 0, .. } => "no trace has both scores",
             RatingCorrelation { pearson: None, .. } => "our scores are all equal",
             _ => continue,
         };
-        notes.push_str(&format!("{name}: undefined, {why}\n"));
+        notes.push_str(&format!("{name}: undefined, {reason}\n"));
     }
     t.render() + &notes
 }
 
 fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
-    let mut t =
-        Table::new(["root verdict : overall >= 3.5", "traces", "agreement", "kappa", "predicted", "passing"]);
+    let mut t = TextTable::new([
+        "root verdict : overall >= 3.5",
+        "traces",
+        "agreement",
+        "kappa",
+        "predicted",
+        "passing",
+    ]);
     for (policy, c) in by_policy {
         let tally = c.tally();
         let figures = [figure(c.accuracy(), None), optional_figure(c.kappa())];
@@ -211,7 +218,7 @@ fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
 
 /// A table of this run and the other predictions, one a row.
 fn comparison(scores: &TrailScores) -> String {
-    let mut t = Table::new([
+    let mut t = TextTable::new([
         "predictions",
         "Excl. (%)",
         "location P",

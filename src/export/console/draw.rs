@@ -10,9 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use verdict_eval::annotation::TraceHeader;
 use verdict_otlp::trace::Idx;
 
-use super::paint::{Line, Paint, width, wrap};
-use super::read::{ShownMetric, SpanAnnotations, Trace};
-use super::style::Style;
+use super::paint::{ConsoleLine, Paint, width, wrap};
+use super::read::{AnnotatedTrace, ShownMetric, SpanAnnotations};
+use super::style::TreeStyle;
 
 /// Spans rendered of one trace.
 const MAX_SPANS: usize = 2_000;
@@ -37,7 +37,7 @@ struct SpanRow {
     has_children: bool,
 }
 
-pub(super) fn trace(trace: &Trace, style: &Style, out: &mut String) {
+pub(super) fn trace(trace: &AnnotatedTrace, style: &TreeStyle, out: &mut String) {
     let page = Page { width: style.width.max(MIN_WIDTH), color: style.color };
     page.summary(trace, out);
     let rows = rows(trace);
@@ -59,13 +59,13 @@ pub(super) fn trace(trace: &Trace, style: &Style, out: &mut String) {
     let more = trace.tree.len().saturating_sub(rows.len());
     if more > 0 {
         let mut line = page.line();
-        line.layout("  ", Paint::Plain).put(&format!("… and {more} more spans"), Paint::Faint);
+        line.layout("  ", Paint::Plain).write(&format!("… and {more} more spans"), Paint::Faint);
         line.finish(out);
     }
 }
 
 /// Spans in rendering order.
-fn rows(trace: &Trace) -> Vec<SpanRow> {
+fn rows(trace: &AnnotatedTrace) -> Vec<SpanRow> {
     let tree = &trace.tree;
     let mut depths: HashMap<Idx, usize> = HashMap::new();
     let mut rows = Vec::new();
@@ -120,11 +120,11 @@ struct Page {
 }
 
 impl Page {
-    fn line(&self) -> Line {
-        Line::new(self.width, self.color)
+    fn line(&self) -> ConsoleLine {
+        ConsoleLine::new(self.width, self.color)
     }
 
-    fn summary(&self, trace: &Trace, out: &mut String) {
+    fn summary(&self, trace: &AnnotatedTrace, out: &mut String) {
         let passed = trace.summary.as_ref().and_then(|s| s.passed);
         let (glyph, paint) = mark(passed);
         let word = match (passed, &trace.summary) {
@@ -136,8 +136,8 @@ impl Page {
             (None, None) => "no verdict",
         };
         let mut line = self.line();
-        line.put(glyph, paint).layout(" ", Paint::Plain).put(word, paint);
-        line.layout("  trace ", Paint::Faint).put(&trace.id(), Paint::Strong);
+        line.write(glyph, paint).layout(" ", Paint::Plain).write(word, paint);
+        line.layout("  trace ", Paint::Faint).write(&trace.id(), Paint::Strong);
         let mut facts = vec![plural(trace.tree.len(), "span")];
         if trace.failures() > 0 {
             facts.push(format!("{} failing", trace.failures()));
@@ -155,7 +155,7 @@ impl Page {
         if trace.tree.has_skew() {
             facts.push("clocks corrected".to_owned());
         }
-        line.layout("  ", Paint::Plain).put(&facts.join(" · "), Paint::Faint);
+        line.layout("  ", Paint::Plain).write(&facts.join(" · "), Paint::Faint);
         line.finish(out);
         self.header(&trace.header, out);
         let Some(summary) = &trace.summary else { return };
@@ -164,7 +164,7 @@ impl Page {
         {
             if !text.is_empty() {
                 let mut line = self.line();
-                line.layout("  ", Paint::Plain).layout(label, Paint::Faint).put(&text, Paint::Plain);
+                line.layout("  ", Paint::Plain).layout(label, Paint::Faint).write(&text, Paint::Plain);
                 line.finish(out);
             }
         }
@@ -179,7 +179,7 @@ impl Page {
         for (label, text) in [("run    ", named.join(" · ")), ("task   ", task)] {
             if !text.is_empty() {
                 let mut line = self.line();
-                line.layout("  ", Paint::Plain).layout(label, Paint::Faint).put(&text, Paint::Plain);
+                line.layout("  ", Paint::Plain).layout(label, Paint::Faint).write(&text, Paint::Plain);
                 line.finish(out);
             }
         }
@@ -203,12 +203,12 @@ impl Page {
         }
         let (glyph, paint) = mark(shown.passed);
         let faint = shown.passed.is_none();
-        line.put(glyph, paint).layout(" ", Paint::Plain);
+        line.write(glyph, paint).layout(" ", Paint::Plain);
         let kind = format!("{:KIND$} ", shown.kind.as_str());
         line.layout(&kind, Paint::Faint);
-        let room = column.saturating_sub(indent(row) + 2 + KIND + 1).max(8);
+        let name_width = column.saturating_sub(indent(row) + 2 + KIND + 1).max(8);
         let plain = if faint { Paint::Faint } else { Paint::Plain };
-        line.put(&super::paint::fit(&shown.name, room), plain);
+        line.write(&super::paint::fit(&shown.name, name_width), plain);
         line.pad_to(column);
         let time = shown.nanos.map(time).unwrap_or_default();
         line.layout(&format!("{time:>9}"), Paint::Faint);
@@ -223,38 +223,38 @@ impl Page {
         if shown.late {
             notes.push("late");
         }
-        line.layout("  ", Paint::Plain).put(&notes.join(" · "), Paint::Warn);
+        line.layout("  ", Paint::Plain).write(&notes.join(" · "), Paint::Warn);
         line.finish(out);
     }
 
     /// Name and value, then each finding, wrapped.
     fn metric(&self, metric: &ShownMetric, under: &str, out: &mut String) {
         let mut line = self.line();
-        line.layout(under, Paint::Faint).put(&metric.name, Paint::Bad);
+        line.layout(under, Paint::Faint).write(&metric.name, Paint::Bad);
         if !metric.value.is_empty() {
-            line.layout(" ", Paint::Plain).put(&metric.value, Paint::Strong);
+            line.layout(" ", Paint::Plain).write(&metric.value, Paint::Strong);
         }
         line.layout("  ", Paint::Plain);
         let rest = self.width.saturating_sub(width(under) + 2);
         let findings: Vec<&str> = metric.explanation.lines().filter(|l| !l.trim().is_empty()).collect();
         let lines = if rest < MIN_WIDTH { 1 } else { MAX_LINES };
         for (i, finding) in findings.iter().take(MAX_FINDINGS).enumerate() {
-            let first = if i == 0 { line.left() } else { rest };
+            let first = if i == 0 { line.remaining() } else { rest };
             for (n, text) in wrap(finding, first, rest, lines).iter().enumerate() {
                 if i + n > 0 {
                     std::mem::replace(&mut line, self.under(under)).finish(out);
                 }
-                line.put(text, Paint::Plain);
+                line.write(text, Paint::Plain);
             }
         }
         if findings.len() > MAX_FINDINGS {
             std::mem::replace(&mut line, self.under(under)).finish(out);
-            line.put(&format!("… and {} more", findings.len() - MAX_FINDINGS), Paint::Faint);
+            line.write(&format!("… and {} more", findings.len() - MAX_FINDINGS), Paint::Faint);
         }
         line.finish(out);
     }
 
-    fn under(&self, under: &str) -> Line {
+    fn under(&self, under: &str) -> ConsoleLine {
         let mut line = self.line();
         line.layout(under, Paint::Faint).layout("  ", Paint::Plain);
         line

@@ -29,31 +29,31 @@ impl Paint {
 }
 
 /// A line of limited width.
-pub(super) struct Line {
+pub(super) struct ConsoleLine {
     text: String,
     width: usize,
-    left: usize,
+    remaining: usize,
     color: bool,
 }
 
-impl Line {
-    pub(super) fn new(width: usize, color: bool) -> Line {
-        Line { text: String::new(), width, left: width, color }
+impl ConsoleLine {
+    pub(super) fn new(width: usize, color: bool) -> ConsoleLine {
+        ConsoleLine { text: String::new(), width, remaining: width, color }
     }
 
     /// Adds untrusted text, cut to the columns left.
-    pub(super) fn put(&mut self, text: &str, paint: Paint) -> &mut Line {
-        let fitted = fit(text, self.left);
+    pub(super) fn write(&mut self, text: &str, paint: Paint) -> &mut ConsoleLine {
+        let fitted = fit(text, self.remaining);
         self.paint(&fitted, paint)
     }
 
     /// Adds layout characters, unless they do not fit.
-    pub(super) fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut Line {
-        if width(glyphs) <= self.left { self.paint(glyphs, paint) } else { self }
+    pub(super) fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut ConsoleLine {
+        if width(glyphs) <= self.remaining { self.paint(glyphs, paint) } else { self }
     }
 
-    fn paint(&mut self, fitted: &str, paint: Paint) -> &mut Line {
-        self.left -= width(fitted).min(self.left);
+    fn paint(&mut self, fitted: &str, paint: Paint) -> &mut ConsoleLine {
+        self.remaining -= width(fitted).min(self.remaining);
         if self.color && paint != Paint::Plain && !fitted.is_empty() {
             let _ = write!(self.text, "\x1b[{}m{fitted}\x1b[0m", paint.code());
         } else {
@@ -63,15 +63,15 @@ impl Line {
     }
 
     /// Columns that are left.
-    pub(super) fn left(&self) -> usize {
-        self.left
+    pub(super) fn remaining(&self) -> usize {
+        self.remaining
     }
 
     /// Adds spaces up to a column.
-    pub(super) fn pad_to(&mut self, column: usize) -> &mut Line {
-        let spaces = column.saturating_sub(self.width - self.left).min(self.left);
+    pub(super) fn pad_to(&mut self, column: usize) -> &mut ConsoleLine {
+        let spaces = column.saturating_sub(self.width - self.remaining).min(self.remaining);
         self.text.extend(std::iter::repeat_n(' ', spaces));
-        self.left -= spaces;
+        self.remaining -= spaces;
         self
     }
 
@@ -107,7 +107,7 @@ fn safe(c: char) -> char {
 /// cut. Reads no further than necessary.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     // Combining marks have no width, so the number of characters is limited too.
-    let most = columns.saturating_mul(4);
+    let max_chars = columns.saturating_mul(4);
     let mut out = String::new();
     let (mut used, mut count, mut cut_at) = (0, 0, 0);
     let mut after_space = true;
@@ -117,7 +117,7 @@ pub(super) fn fit(text: &str, columns: usize) -> String {
         }
         let wide = c.width().unwrap_or(0);
         count += 1;
-        if used + wide > columns || count > most {
+        if used + wide > columns || count > max_chars {
             out.truncate(cut_at);
             if columns > 0 {
                 out.push('…');

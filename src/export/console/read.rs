@@ -12,12 +12,12 @@ use verdict_otlp::{Attributes, Fields, Interner, Value};
 const NAME: u32 = 5;
 
 /// One trace with its annotations.
-pub(super) struct Trace {
+pub(super) struct AnnotatedTrace {
     pub tree: Tree,
     pub header: TraceHeader,
     /// One per span, in the tree's order.
     pub shown: Vec<SpanAnnotations>,
-    pub summary: Option<Summary>,
+    pub summary: Option<AnnotationSummary>,
     /// The trace closed incomplete.
     pub incomplete: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct SpanAnnotations {
     pub error: bool,
     pub nanos: Option<u64>,
     /// The summary of the trace, on its root.
-    summary: Option<Summary>,
+    summary: Option<AnnotationSummary>,
 }
 
 /// A failing metric.
@@ -54,7 +54,7 @@ pub(super) struct ShownMetric {
 
 /// The trace's annotations, from its root.
 #[derive(Default)]
-pub(super) struct Summary {
+pub(super) struct AnnotationSummary {
     pub passed: Option<bool>,
     pub close_reason: String,
     pub failed_metrics: Vec<String>,
@@ -67,7 +67,7 @@ pub(super) fn traces(
     pieces: &[Bytes],
     recognise: &dyn Fn(Tree) -> RenderedTrace,
     prefix: &str,
-) -> Vec<Trace> {
+) -> Vec<AnnotatedTrace> {
     let envelopes = Interner::default();
     let mut order: Vec<TraceId> = Vec::new();
     let mut spans: HashMap<TraceId, Vec<Span>> = HashMap::new();
@@ -86,7 +86,7 @@ pub(super) fn traces(
     traces.map(|(id, spans)| trace(recognise(Tree::new(id, spans)), prefix)).collect()
 }
 
-fn trace(RenderedTrace { tree, kinds, header }: RenderedTrace, prefix: &str) -> Trace {
+fn trace(RenderedTrace { tree, kinds, header }: RenderedTrace, prefix: &str) -> AnnotatedTrace {
     let kinds = kinds.into_iter().chain(std::iter::repeat(Kind::Unknown));
     let mut shown: Vec<SpanAnnotations> =
         tree.spans.iter().zip(kinds).map(|(span, kind)| shown(span, kind, prefix)).collect();
@@ -100,7 +100,7 @@ fn trace(RenderedTrace { tree, kinds, header }: RenderedTrace, prefix: &str) -> 
         }
     }
     let incomplete = shown.iter().any(|s| s.incomplete);
-    Trace { tree, header, shown, summary, incomplete }
+    AnnotatedTrace { tree, header, shown, summary, incomplete }
 }
 
 /// The annotations of a span: keys without the prefix.
@@ -117,7 +117,7 @@ fn shown(span: &Span, kind: Kind, prefix: &str) -> SpanAnnotations {
         nanos: span.end.checked_sub(span.start).filter(|_| span.end > 0),
         ..SpanAnnotations::default()
     };
-    let (mut summary, mut has_summary) = (Summary::default(), false);
+    let (mut summary, mut has_summary) = (AnnotationSummary::default(), false);
     let mut metrics: Vec<ShownMetric> = Vec::new();
     for (key, value) in annotations(span, prefix) {
         match (key, value) {
@@ -133,7 +133,7 @@ fn shown(span: &Span, kind: Kind, prefix: &str) -> SpanAnnotations {
             ("trace.failure_chain", list) => summary.chain = strings(list),
             (key, value) => {
                 let Some((metric, part)) = key.rsplit_once('.') else { continue };
-                let at = metrics.iter().position(|known| known.name == metric).unwrap_or_else(|| {
+                let at = metrics.iter().position(|entry| entry.name == metric).unwrap_or_else(|| {
                     metrics.push(ShownMetric { name: metric.to_owned(), ..ShownMetric::default() });
                     metrics.len() - 1
                 });
@@ -178,7 +178,7 @@ fn number(n: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-impl Trace {
+impl AnnotatedTrace {
     /// Spans whose failure was not caused by spans below.
     pub(super) fn failures(&self) -> usize {
         self.shown.iter().filter(|s| s.passed == Some(false) && !s.by_children).count()

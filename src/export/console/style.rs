@@ -6,7 +6,7 @@ use crate::export::config::Color;
 
 /// Settings of rendered trees.
 #[derive(Clone, Debug)]
-pub struct Style {
+pub struct TreeStyle {
     /// Use ANSI colours.
     pub color: bool,
     /// Columns, at least 40; longer lines are cut.
@@ -15,9 +15,9 @@ pub struct Style {
     pub prefix: String,
 }
 
-impl Style {
+impl TreeStyle {
     /// For standard output: the terminal's width, if it is one, and the configured colour.
-    pub fn detect(color: Color, prefix: &str) -> Style {
+    pub fn detect(color: Color, prefix: &str) -> TreeStyle {
         let terminal = io::stdout().is_terminal();
         let color = match color {
             Color::Always => true,
@@ -29,7 +29,7 @@ impl Style {
             Some((width, _)) if terminal => usize::from(width.0),
             _ => NOT_A_TERMINAL,
         };
-        Style { color, width, prefix: prefix.to_owned() }
+        TreeStyle { color, width, prefix: prefix.to_owned() }
     }
 }
 

@@ -71,8 +71,8 @@ fn kind_of(span: &[u8]) -> Kind {
     }
 }
 
-fn style(width: usize, color: bool) -> Style {
-    Style { color, width, prefix: "verdict.".into() }
+fn style(width: usize, color: bool) -> TreeStyle {
+    TreeStyle { color, width, prefix: "verdict.".into() }
 }
 
 fn failing_trace() -> Vec<Span> {

@@ -12,15 +12,15 @@ fn namespace() -> Uuid {
 
 /// The id of a score, version 5: the same one for every verdict of this name about the same span or trace.
 pub(super) fn of_score(score: &Score) -> Uuid {
-    of(score, Some(score.span).filter(|_| score.target == ScoreSubject::Span))
+    score_id(score, Some(score.span).filter(|_| score.target == ScoreSubject::Span))
 }
 
 /// The id of the score of a trace as the score of one of its spans.
 pub(super) fn of_trace_at(score: &Score, span: SpanId) -> Uuid {
-    of(score, Some(span))
+    score_id(score, Some(span))
 }
 
-fn of(score: &Score, span: Option<SpanId>) -> Uuid {
+fn score_id(score: &Score, span: Option<SpanId>) -> Uuid {
     let span = span.as_ref().map_or(&[][..], |span| &span.0[..]);
     Uuid::new_v5(&namespace(), &[&score.trace.0[..], span, score.name.as_bytes()].concat())
 }

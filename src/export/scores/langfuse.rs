@@ -22,7 +22,7 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
     let left = scores.left();
     let events: Vec<(usize, Value)> =
         left.iter().filter_map(|(at, score)| Some((*at, event(score)?))).collect();
-    scores.taken(left.iter().filter(|(_, score)| score.value.is_none()).map(|(at, _)| *at));
+    scores.mark_delivered(left.iter().filter(|(_, score)| score.value.is_none()).map(|(at, _)| *at));
     for some in events.chunks(MAX_EVENTS) {
         let body = json!({ "batch": some.iter().map(|(_, event)| event).collect::<Vec<_>>() });
         let sent = api.call(Method::POST, "api/public/ingestion", Some(&body)).await;
@@ -43,7 +43,7 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
                 _ => scores.refused(score, reason),
             }
         }
-        scores.taken(pending.iter().map(|(score, _)| *score));
+        scores.mark_delivered(pending.iter().map(|(score, _)| *score));
         if let Some(response) = failed {
             return Err(response);
         }

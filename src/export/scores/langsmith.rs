@@ -44,15 +44,15 @@ impl Project {
         Project { configured: configured.to_owned(), id: Mutex::new(Uuid::try_parse(configured).ok()) }
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Uuid>> {
+    fn lock_id(&self) -> MutexGuard<'_, Option<Uuid>> {
         self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The id of the project; asks for it if it is not known.
     async fn id(&self, api: &Api) -> Result<Option<Uuid>, ExportResponse> {
-        let known = *self.known();
-        if known.is_some() || self.configured.is_empty() {
-            return Ok(known);
+        let cached_id = *self.lock_id();
+        if cached_id.is_some() || self.configured.is_empty() {
+            return Ok(cached_id);
         }
         let query = [("name", &*self.configured), ("limit", "1"), ("include_stats", "false")];
         let url = Url::parse_with_params("http://langsmith", query);
@@ -61,13 +61,13 @@ impl Project {
         let id = found[0]["id"].as_str().and_then(|id| Uuid::try_parse(id).ok());
         let absent = || format!("there is no project '{}' yet", self.configured);
         let id = id.ok_or_else(|| ExportResult::Retry { after: None, reason: absent() })?;
-        *self.known() = Some(id);
+        *self.lock_id() = Some(id);
         Ok(Some(id))
     }
 
     /// One of that name may have taken the place of one that was deleted.
     fn forget(&self) {
-        *self.known() = Uuid::try_parse(&self.configured).ok();
+        *self.lock_id() = Uuid::try_parse(&self.configured).ok();
     }
 }
 
@@ -86,15 +86,15 @@ impl Rootless {
     }
 
     fn set(&self, trace: TraceId, span: Option<SpanId>) {
-        let mut known = self.lock();
+        let mut roots = self.lock();
         match span {
             Some(span) => {
-                if known.len() >= MAX_ROOTLESS {
-                    known.clear();
+                if roots.len() >= MAX_ROOTLESS {
+                    roots.clear();
                 }
-                known.insert(trace, span);
+                roots.insert(trace, span);
             }
-            None => _ = known.remove(&trace),
+            None => _ = roots.remove(&trace),
         }
     }
 }
@@ -108,7 +108,7 @@ pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scor
         let mut failed = None;
         for ((at, _), result) in some.iter().zip(join_all(requests).await) {
             match result {
-                Ok(()) => scores.taken([*at]),
+                Ok(()) => scores.mark_delivered([*at]),
                 // The run may come yet; other runs do not wait for it.
                 Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
                     missing.get_or_insert(refusal.retried().response);
@@ -134,7 +134,7 @@ pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scor
 
 /// The response that asks for the longer wait, or that ends the request.
 fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
-    let wait = |of: &ExportResponse| match &of.result {
+    let wait = |response: &ExportResponse| match &response.result {
         ExportResult::Retry { after, .. } => Some(after.unwrap_or_default()),
         _ => None,
     };

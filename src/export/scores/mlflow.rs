@@ -26,7 +26,7 @@ const SOURCE: &str = "otel-verdict";
 pub(super) struct Locks([Mutex<()>; 32]);
 
 impl Locks {
-    fn of(&self, trace: TraceId) -> &Mutex<()> {
+    fn for_trace(&self, trace: TraceId) -> &Mutex<()> {
         let [.., last] = trace.0;
         &self.0[usize::from(last) % self.0.len()]
     }
@@ -38,7 +38,7 @@ pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent 
     for of_trace in scores.left().chunk_by(|(_, a), (_, b)| a.trace == b.trace) {
         let Some((_, first)) = of_trace.first() else { continue };
         let trace = ids::mlflow_trace(first.trace);
-        let _only = locks.of(first.trace).lock().await;
+        let _only = locks.for_trace(first.trace).lock().await;
         let info = match api.call(Method::GET, &format!("api/3.0/mlflow/traces/{trace}"), None).await {
             Ok(info) => info,
             // It may never get this trace; the others do not wait for it.
@@ -48,12 +48,13 @@ pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent 
             }
             Err(refusal) => return Err(refusal.response),
         };
-        let known = &info["trace"]["trace_info"]["assessments"];
+        let existing = &info["trace"]["trace_info"]["assessments"];
         for (at, score) in of_trace {
             let wanted = assessment(score, &trace);
-            let same = known.as_array().into_iter().flatten().find(|own| is_same(own, &wanted));
+            let same =
+                existing.as_array().into_iter().flatten().find(|candidate| is_same(candidate, &wanted));
             match write(api, &trace, wanted, same).await {
-                Ok(()) => scores.taken([*at]),
+                Ok(()) => scores.mark_delivered([*at]),
                 Err(refusal) => scores.refused(*at, refusal.of_content()?),
             }
         }
@@ -68,7 +69,7 @@ async fn write(api: &Api, trace: &str, wanted: Value, exists: Option<&Value>) ->
         api.call(Method::POST, &path, Some(&json!({ "assessment": wanted }))).await?;
         return Ok(());
     };
-    let value = |of: &Value| of["feedback"]["value"].as_f64();
+    let value = |assessment: &Value| assessment["feedback"]["value"].as_f64();
     let equal = value(exists) == value(&wanted)
         && exists["feedback"]["error"] == wanted["feedback"]["error"]
         && exists["rationale"] == wanted["rationale"]
@@ -84,13 +85,13 @@ async fn write(api: &Api, trace: &str, wanted: Value, exists: Option<&Value>) ->
 
 /// Whether an assessment of MLflow is a previous one of ours. Its source names the evaluator, which may have
 /// changed.
-fn is_same(known: &Value, wanted: &Value) -> bool {
-    let source = known["source"]["source_id"].as_str().unwrap_or_default();
+fn is_same(existing: &Value, wanted: &Value) -> bool {
+    let source = existing["source"]["source_id"].as_str().unwrap_or_default();
     let ours = source == SOURCE || source.strip_prefix(SOURCE).is_some_and(|rest| rest.starts_with('/'));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    ours && known["assessment_name"] == wanted["assessment_name"]
-        && text(&known["span_id"]) == text(&wanted["span_id"])
-        && known["assessment_id"].is_string()
+    ours && existing["assessment_name"] == wanted["assessment_name"]
+        && text(&existing["span_id"]) == text(&wanted["span_id"])
+        && existing["assessment_id"].is_string()
 }
 
 fn assessment(score: &Score, trace: &str) -> Value {

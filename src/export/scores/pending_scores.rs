@@ -30,7 +30,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Records that the back end has these scores, or that they are none of its scores.
-    pub(super) fn taken(&self, scores: impl IntoIterator<Item = usize>) {
+    pub(super) fn mark_delivered(&self, scores: impl IntoIterator<Item = usize>) {
         self.request.delivered().messages.extend(scores);
     }
 

@@ -19,15 +19,15 @@ const MAX_ANNOTATIONS: usize = 500;
 
 pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
     let left = scores.left();
-    let of = |target| left.iter().filter(move |(_, score)| score.target == target);
-    let spans = of(ScoreSubject::Span)
+    let scores_for = |target| left.iter().filter(move |(_, score)| score.target == target);
+    let spans = scores_for(ScoreSubject::Span)
         .map(|(at, score)| (Some(*at), annotation(score, "span_id", &score.span.to_string(), IDENTIFIER)));
-    let traces = of(ScoreSubject::Trace).map(|(at, score)| {
+    let traces = scores_for(ScoreSubject::Trace).map(|(at, score)| {
         // That of the session follows.
         let at = Some(*at).filter(|_| score.session.is_none());
         (at, annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER))
     });
-    let sessions = of(ScoreSubject::Trace).filter_map(|(at, score)| {
+    let sessions = scores_for(ScoreSubject::Trace).filter_map(|(at, score)| {
         // A session has one verdict per trace.
         let identifier = format!("{IDENTIFIER}/{}", score.trace);
         let session = score.session.as_ref()?;
@@ -41,7 +41,7 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
         for some in annotations.chunks(MAX_ANNOTATIONS) {
             let body = json!({ "data": some.iter().map(|(_, annotation)| annotation).collect::<Vec<_>>() });
             api.call(Method::POST, path, Some(&body)).await.map_err(|refusal| refusal.response)?;
-            scores.taken(some.iter().filter_map(|(at, _)| *at));
+            scores.mark_delivered(some.iter().filter_map(|(at, _)| *at));
         }
     }
     Ok(())

@@ -97,7 +97,7 @@ pub(super) fn scores(
     normalize: &Normalize,
 ) -> Vec<(usize, Score)> {
     let mut all: Vec<(usize, Score)> = Vec::new();
-    let mut known: HashMap<(TraceId, Option<SpanId>, String), usize> = HashMap::new();
+    let mut positions: HashMap<(TraceId, Option<SpanId>, String), usize> = HashMap::new();
     let numbered = requests.iter().enumerate();
     for (request, of_resource) in
         numbered.flat_map(|(at, request)| request.resource_logs.iter().map(move |r| (at, r)))
@@ -118,7 +118,7 @@ pub(super) fn scores(
                 continue;
             }
             let span = (score.target == ScoreSubject::Span).then_some(score.span);
-            match known.entry((score.trace, span, score.name.clone())) {
+            match positions.entry((score.trace, span, score.name.clone())) {
                 std::collections::hash_map::Entry::Occupied(at) => all[*at.get()] = (request, score),
                 std::collections::hash_map::Entry::Vacant(at) => {
                     at.insert(all.len());
@@ -137,12 +137,12 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
     let trace = TraceId(record.trace_id[..].try_into().ok()?);
     let span = SpanId(record.span_id[..].try_into().ok()?);
     let attributes = &record.attributes[..];
-    let own = |key: &str| find(attributes, &format!("{prefix}{key}"));
+    let prefixed = |key: &str| find(attributes, &format!("{prefix}{key}"));
     let name = text(attributes, "gen_ai.evaluation.name")?;
     let label = text(attributes, "gen_ai.evaluation.score.label");
     let value = number(find(attributes, "gen_ai.evaluation.score.value"));
     // A metric may be called like the event of a trace.
-    let target = match own("trace.result") {
+    let target = match prefixed("trace.result") {
         Some(_) if name == TRACE_EVALUATION => ScoreSubject::Trace,
         _ => ScoreSubject::Span,
     };
@@ -169,7 +169,7 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
             .map(|label| ("label", label.into())),
     };
     let mut metadata = described(attributes, prefix, outcome, stated);
-    let failed_metrics = own("trace.failed_metrics").map(texts).unwrap_or_default();
+    let failed_metrics = prefixed("trace.failed_metrics").map(texts).unwrap_or_default();
     if !failed_metrics.is_empty() {
         metadata.insert("failed_metrics".to_owned(), json!(failed_metrics));
     }
@@ -183,7 +183,7 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
         trace,
         span,
         target,
-        rootless: matches!(own("trace.rootless"), Some(Value::BoolValue(true))),
+        rootless: matches!(prefixed("trace.rootless"), Some(Value::BoolValue(true))),
         name: if target == ScoreSubject::Trace { TRACE_VERDICT } else { name }.to_owned(),
         outcome,
         value: scaled.or(by_result).filter(|_| outcome != ScoreOutcome::Unmeasured),
@@ -225,7 +225,7 @@ fn described(
             metadata.insert(short.to_owned(), text.into());
         }
     }
-    let own = |key: &str| find(attributes, &format!("{prefix}{key}"));
+    let prefixed = |key: &str| find(attributes, &format!("{prefix}{key}"));
     for key in [
         "signature",
         "severity",
@@ -234,11 +234,11 @@ fn described(
         "trace.root_cause",
         "trace.judge_budget",
     ] {
-        if let Some(Value::StringValue(text)) = own(key) {
+        if let Some(Value::StringValue(text)) = prefixed(key) {
             metadata.insert(key.trim_start_matches("trace.").to_owned(), text.as_str().into());
         }
     }
-    if let Some(Value::IntValue(revision)) = own("trace.revision") {
+    if let Some(Value::IntValue(revision)) = prefixed("trace.revision") {
         metadata.insert("revision".to_owned(), (*revision).into());
     }
     metadata

@@ -43,8 +43,8 @@ impl ExportClient for InParts {
 async fn send(retries: bool) -> ((u64, u64), Vec<Vec<String>>) {
     let exporter = Exporter::new("kafka", true, &Signal::ALL, 1 << 20);
     let client = Arc::new(InParts { retries, ..InParts::default() });
-    let transport = Transport::new(Arc::clone(&client) as _, Duration::MAX);
-    let (packing, requests, retry) = (Packing::NONE, Requests::PerBatch, RetryOnFailure::default());
+    let transport = ReloadableClient::new(Arc::clone(&client) as _, Duration::MAX);
+    let (packing, requests, retry) = (Packing::NONE, RequestGrouping::PerBatch, RetryOnFailure::default());
     let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
     let exporters = Exporters::run(vec![(consumer, 1)], &context());
     for name in ["a", "bad", "c"] {

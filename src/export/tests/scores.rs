@@ -61,18 +61,18 @@ pub(super) fn event(name: &str, failed: bool, mut attributes: Vec<KeyValue>) -> 
     }
 }
 
-fn judged(by: &str) -> Vec<KeyValue> {
-    let kind = if by.starts_with("rules") { "code" } else { "llm" };
+fn judged(evaluator: &str) -> Vec<KeyValue> {
+    let kind = if evaluator.starts_with("rules") { "code" } else { "llm" };
     vec![
         attribute("gen_ai.evaluation.target", "planner"),
         attribute("gen_ai.conversation.id", "session-1"),
-        attribute("gen_ai.evaluation.evaluator.id", by.rsplit_once('/').unwrap().0),
-        attribute("gen_ai.evaluation.evaluator.version", by),
+        attribute("gen_ai.evaluation.evaluator.id", evaluator.rsplit_once('/').unwrap().0),
+        attribute("gen_ai.evaluation.evaluator.version", evaluator),
         attribute("gen_ai.evaluation.evaluator.type", kind),
     ]
 }
 
-pub(super) fn scored(name: &str, score: f64, failed: bool, by: &str) -> LogRecord {
+pub(super) fn scored(name: &str, score: f64, failed: bool, evaluator: &str) -> LogRecord {
     let mut attributes = vec![
         attribute("gen_ai.evaluation.score.value", score),
         attribute("gen_ai.evaluation.score.label", if failed { "fail" } else { "pass" }),
@@ -81,7 +81,7 @@ pub(super) fn scored(name: &str, score: f64, failed: bool, by: &str) -> LogRecor
         attributes.push(attribute("gen_ai.evaluation.explanation", "search was called 4 times."));
         attributes.push(attribute("verdict.signature", "00aa00bb00cc00dd"));
     }
-    attributes.extend(judged(by));
+    attributes.extend(judged(evaluator));
     event(name, failed, attributes)
 }
 
@@ -181,8 +181,8 @@ fn golden(name: &str, text: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
     }
-    let known = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(known == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn a_repeat_is_an_update_and_no_second_score() {
         sent(flavor, &once, "", vec![verdicts()]).await;
         let back_end = BackEnd::start(flavor).await;
         sent(flavor, &back_end, "", vec![verdicts(), verdicts()]).await;
-        let ids = |of: &BackEnd| of.scores().into_keys().collect::<Vec<_>>();
+        let ids = |server: &BackEnd| server.scores().into_keys().collect::<Vec<_>>();
         assert_eq!(ids(&back_end), ids(&once), "{flavor}: the same verdict twice");
         if flavor == "mlflow" {
             let writes =

@@ -198,8 +198,10 @@ pub(super) fn client_certificate() -> (String, String, String) {
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let authority = params.self_signed(&key).unwrap();
     let issuer = rcgen::Issuer::new(params, key);
-    let own = rcgen::KeyPair::generate().unwrap();
-    let leaf =
-        rcgen::CertificateParams::new(["client".to_owned()]).unwrap().signed_by(&own, &issuer).unwrap();
-    (authority.pem(), leaf.pem(), own.serialize_pem())
+    let client_key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(["client".to_owned()])
+        .unwrap()
+        .signed_by(&client_key, &issuer)
+        .unwrap();
+    (authority.pem(), leaf.pem(), client_key.serialize_pem())
 }

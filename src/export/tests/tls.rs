@@ -13,7 +13,7 @@ async fn tls_trusts_only_the_configured_authority() {
         std::fs::write(&ca, cert).unwrap();
         let trust = format!("ca_file: {}, server_name_override: {name}", ca.display());
         for protocol in PROTOCOLS {
-            for (tls, taken) in [
+            for (tls, accepted) in [
                 (trust.as_str(), true),
                 ("insecure_skip_verify: true", true),
                 ("server_name_override: localhost", false),
@@ -26,14 +26,14 @@ async fn tls_trusts_only_the_configured_authority() {
                 let exporters = match started {
                     Ok(exporters) => exporters,
                     // A machine without any certificate authority.
-                    Err((_, StartError::Client(ClientError::Tls(TlsError::NoAuthorities)))) if !taken => {
+                    Err((_, StartError::Client(ClientError::Tls(TlsError::NoAuthorities)))) if !accepted => {
                         continue;
                     }
                     Err((id, error)) => panic!("{id}: {error}"),
                 };
                 exporters.send_record(parcel(&["a"]), None).await;
                 drain(&exporters).await;
-                let expected = if taken { (1, 0) } else { (0, 1) };
+                let expected = if accepted { (1, 0) } else { (0, 1) };
                 assert_eq!(ended(only(&exporters)), expected, "{protocol} {name} {tls}");
             }
         }

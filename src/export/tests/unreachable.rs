@@ -59,8 +59,8 @@ impl UnreachableDestination {
         let exporter = Exporter::new("otlp_grpc", true, &Signal::ALL, queue);
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
-        let transport = Transport::new(Arc::new(client), Duration::MAX);
-        let (packing, requests) = (Packing::NONE, Requests::UpTo(4 << 20));
+        let transport = ReloadableClient::new(Arc::new(client), Duration::MAX);
+        let (packing, requests) = (Packing::NONE, RequestGrouping::UpTo(4 << 20));
         let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
         UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)], &context()), asked }
     }
@@ -137,8 +137,8 @@ async fn destination_unreachable_beyond_max_elapsed_time_drops_or_dead_letters()
         unreachable.exporters.drain(Instant::now() + minutes(600)).await;
         let exporter = only(&unreachable.exporters);
         let count = |outcome| exporter.ledger().count(outcome);
-        let (dropped, kept) = if letters { (0, 2) } else { (2, 0) };
-        assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, kept));
+        let (dropped, dead_lettered) = if letters { (0, 2) } else { (2, 0) };
+        assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, dead_lettered));
         assert_eq!(exporter.dropped(DropReason::RetriesEnded), dropped);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(letters));
         let last = unreachable.asked.lock().unwrap().last().unwrap().0;
@@ -222,9 +222,9 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
         let exporter = only(&unreachable.exporters);
         // One is accepted. Unsupported for 30 s: in the first 9 of them, and 10 s later, a record per second.
         let count = |outcome| exporter.ledger().count(outcome);
-        let (dropped, kept) = if letters { (0, 20) } else { (20, 0) };
+        let (dropped, dead_lettered) = if letters { (0, 20) } else { (20, 0) };
         assert_eq!((count(Outcome::Exported), count(Outcome::Lost)), (10 + 30, 0));
-        assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, kept));
+        assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, dead_lettered));
         assert_eq!(exporter.dropped(DropReason::Unsupported), dropped);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(letters));
     }

@@ -134,11 +134,11 @@ async fn repeats_of_a_signature_and_of_a_revision_are_counted() {
 async fn the_next_alert_says_how_many_were_left_out() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "repeat: 3s");
-    let of = |trace| failing(trace, "00aa00bb00cc00dd", "low");
+    let failure = |trace| failing(trace, "00aa00bb00cc00dd", "low");
     let _stopped = stop_clock();
-    send(&exporters, vec![of(1), of(2), of(3)]).await;
+    send(&exporters, vec![failure(1), failure(2), failure(3)]).await;
     tokio::time::advance(Duration::from_millis(3_100)).await;
-    send(&exporters, vec![of(4)]).await;
+    send(&exporters, vec![failure(4)]).await;
     drain(&exporters).await;
     let repeated: Vec<Value> = bodies(&server).await.iter().map(|b| b["data"]["repeated"].clone()).collect();
     assert_eq!(repeated, [0, 2]);
@@ -229,16 +229,16 @@ async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
         let exporters = webhook(&server, &format!("rules: [{rule}]"));
         let (raised, retracted) = (|trace| harmful(trace, "raised"), harmful(1, "retracted"));
         for records in [vec![raised(1), tokens(1), raised(1)], vec![raised(2), tokens(2)], vec![retracted]] {
-            let own = Parcel { source: ParcelSource::Alarm, ..events(records) };
-            assert_eq!(exporters.send_record(own, None).await, 1);
+            let parcel = Parcel { source: ParcelSource::Alarm, ..events(records) };
+            assert_eq!(exporters.send_record(parcel, None).await, 1);
         }
         drain(&exporters).await;
-        let told: Vec<(Value, Value)> = bodies(&server)
+        let alerts: Vec<(Value, Value)> = bodies(&server)
             .await
             .iter()
             .map(|b| (b["type"].clone(), b["data"]["trace_id"].clone()))
             .collect();
-        assert_eq!(told.len(), expected, "{rule}: {told:?}");
+        assert_eq!(alerts.len(), expected, "{rule}: {alerts:?}");
     }
 }
 
@@ -248,8 +248,8 @@ async fn an_alarm_about_another_call_after_a_retraction_is_sent() {
     let exporters = webhook(&server, "");
     let of_call = |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful(1, state) };
     for (span, state) in [(1, "raised"), (2, "raised"), (1, "retracted"), (3, "raised"), (3, "raised")] {
-        let own = Parcel { source: ParcelSource::Alarm, ..events(vec![of_call(span, state)]) };
-        assert_eq!(exporters.send_record(own, None).await, 1);
+        let parcel = Parcel { source: ParcelSource::Alarm, ..events(vec![of_call(span, state)]) };
+        assert_eq!(exporters.send_record(parcel, None).await, 1);
     }
     drain(&exporters).await;
     let sent: Vec<Value> = bodies(&server).await.iter().map(|body| body["data"]["span_id"].clone()).collect();
@@ -260,7 +260,7 @@ async fn an_alarm_about_another_call_after_a_retraction_is_sent() {
 async fn failures_of_two_services_are_not_repeats_of_one_another() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let of = |service: &str, trace| {
+    let parcel_for = |service: &str, trace| {
         let bytes = request(failing(trace, "00aa00bb00cc00dd", "low"), "otel-verdict");
         let mut request = ExportLogsServiceRequest::decode(bytes).unwrap();
         request.resource_logs[0].resource.as_mut().unwrap().attributes =
@@ -271,7 +271,7 @@ async fn failures_of_two_services_are_not_repeats_of_one_another() {
         }
     };
     for (service, trace) in [("checkout", 1), ("returns", 2), ("checkout", 3)] {
-        exporters.send_trace([None, Some(of(service, trace))], None).await;
+        exporters.send_trace([None, Some(parcel_for(service, trace))], None).await;
     }
     drain(&exporters).await;
     assert_eq!(bodies(&server).await.len(), 2);
@@ -287,13 +287,13 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
     let records = vec![harmful(7, "raised"), harmful(7, "retracted"), alarm(7, "otel_verdict.alarm", tokens)];
-    let own = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
-    assert_eq!(exporters.send_record(own, None).await, 1);
+    let parcel = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
+    assert_eq!(exporters.send_record(parcel, None).await, 1);
     // What a sender wrote, under any scope.
     let forged = Parcel { source: ParcelSource::Sender, ..events(records) };
     assert_eq!(exporters.send_record(forged, None).await, 0);
     drain(&exporters).await;
-    let told: Vec<(Value, Value, Value)> = bodies(&server)
+    let alerts: Vec<(Value, Value, Value)> = bodies(&server)
         .await
         .iter()
         .map(|b| (b["type"].clone(), b["data"]["cause"].clone(), b["data"]["agent"].clone()))
@@ -303,7 +303,7 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
         ("alarm.retracted".into(), "harmful_call".into(), "planner".into()),
         ("alarm.raised".into(), "tokens".into(), "planner".into()),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(alerts, expected);
 }
 
 #[tokio::test]
@@ -326,12 +326,12 @@ async fn after_faults_every_alert_is_sent_once_and_with_the_same_id() {
 
 #[tokio::test]
 async fn an_alert_that_is_refused_for_good_is_dropped_and_counted() {
-    for (status, why) in [(404, DropReason::Refused), (400, DropReason::Refused)] {
+    for (status, reason) in [(404, DropReason::Refused), (400, DropReason::Refused)] {
         let server = server(&[status]).await;
         let exporters = webhook(&server, "");
         send(&exporters, vec![failing(1, "00aa00bb00cc00dd", "low")]).await;
         drain(&exporters).await;
-        assert_eq!(only(&exporters).dropped(why), 2, "{status}");
+        assert_eq!(only(&exporters).dropped(reason), 2, "{status}");
         assert_eq!(outcomes(&exporters), [Some(0), Some(0), Some(0)]);
     }
 }

@@ -19,7 +19,7 @@ const MAX_FAILURES: usize = 5;
 
 /// A failing measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub(super) struct Failure {
+pub(super) struct FailingMeasurement {
     pub metric: String,
     pub span_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub(super) struct Alert {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_metrics: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailingMeasurement>,
     /// What an alarm is about, as in `verdict.alarm.cause`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
@@ -152,8 +152,8 @@ fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
             && score.outcome == ScoreOutcome::Fail
             && score.trace == verdict.trace
     });
-    let mut failures: Vec<Failure> = failing
-        .map(|score| Failure {
+    let mut failures: Vec<FailingMeasurement> = failing
+        .map(|score| FailingMeasurement {
             metric: score.name.clone(),
             span_id: score.span.to_string(),
             explanation: score.comment.clone(),
@@ -175,13 +175,20 @@ fn of_budget(verdict: &Score) -> Alert {
 }
 
 fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<Alert> {
-    let own = |key: &str| text(&record.attributes, &format!("{prefix}{key}")).map(str::to_owned);
+    let prefixed = |key: &str| text(&record.attributes, &format!("{prefix}{key}")).map(str::to_owned);
     let (cause, state, about, explanation) = match record.event_name.as_str() {
         PATH_ALARM_EVENT => {
-            let about = format!("{} {}", own("path.task")?, own("path.harmful_call.label")?);
-            ("harmful_call".to_owned(), own("path.alarm")?, about, own("path.harmful_call.explanation"))
+            let about = format!("{} {}", prefixed("path.task")?, prefixed("path.harmful_call.label")?);
+            (
+                "harmful_call".to_owned(),
+                prefixed("path.alarm")?,
+                about,
+                prefixed("path.harmful_call.explanation"),
+            )
         }
-        ALARM_EVENT => (own("alarm.cause")?, "raised".to_owned(), String::new(), own("alarm.explanation")),
+        ALARM_EVENT => {
+            (prefixed("alarm.cause")?, "raised".to_owned(), String::new(), prefixed("alarm.explanation"))
+        }
         _ => return None,
     };
     let span = SpanId(record.span_id[..].try_into().ok()?);

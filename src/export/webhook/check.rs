@@ -3,7 +3,7 @@
 use reqwest::Url;
 use verdict_config::{Problem, REDACTED, Secret};
 
-use super::sign::Key;
+use super::sign::SigningKey;
 use crate::export::webhook_config::WebhookConfig;
 
 /// Most rules: each alert is compared with all of them.
@@ -35,7 +35,7 @@ impl WebhookConfig {
         {
             add("endpoint", &message);
         }
-        if self.secret.as_ref().filter(is_shown).is_some_and(|secret| Key::new(secret).is_err()) {
+        if self.secret.as_ref().filter(is_shown).is_some_and(|secret| SigningKey::new(secret).is_err()) {
             add("secret", "must be at least 24 bytes, as text or as base64 after whsec_");
         }
         if !(1..=6000).contains(&self.max_per_minute) {

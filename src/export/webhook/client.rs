@@ -18,7 +18,7 @@ use verdict_telemetry::LogThrottle;
 
 use super::alert::{Alert, alerts};
 use super::recent::{LeftOut, RecentAlerts};
-use super::sign::Key;
+use super::sign::SigningKey;
 use super::slack;
 use crate::clock::unix_nanos;
 use crate::export::api;
@@ -36,7 +36,7 @@ pub(in crate::export) struct WebhookClient {
     url: Url,
     headers: HeaderMap,
     template: Template,
-    key: Option<Key>,
+    key: Option<SigningKey>,
     rules: Vec<AlertRule>,
     link: String,
     /// Prefix of our attribute keys (`verdict.`).
@@ -63,8 +63,8 @@ impl WebhookClient {
         let client = verdict_client::client(&[&url], &config.tls, *config.timeout, idle)?;
         let mut headers = verdict_client::headers(&config.headers)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let key = config.secret.as_ref().map(Key::new).transpose();
-        let key = key.map_err(|why| ClientError::Endpoint(format!("secret: {why}")))?;
+        let key = config.secret.as_ref().map(SigningKey::new).transpose();
+        let key = key.map_err(|error| ClientError::Endpoint(format!("secret: {error}")))?;
         Ok(WebhookClient {
             client,
             url,

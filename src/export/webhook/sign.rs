@@ -12,11 +12,11 @@ const MIN_KEY: usize = 24;
 
 /// The key of signatures.
 #[derive(Clone)]
-pub(super) struct Key(Hmac<Sha256>);
+pub(super) struct SigningKey(Hmac<Sha256>);
 
-impl Key {
+impl SigningKey {
     /// The key in a secret: base64 after `whsec_`, else its bytes.
-    pub(super) fn new(secret: &Secret) -> Result<Key, &'static str> {
+    pub(super) fn new(secret: &Secret) -> Result<SigningKey, &'static str> {
         let text = secret.expose();
         let bytes = match text.strip_prefix("whsec_") {
             Some(encoded) => STANDARD.decode(encoded).map_err(|_| "not base64 after whsec_")?,
@@ -25,7 +25,7 @@ impl Key {
         if bytes.len() < MIN_KEY {
             return Err("shorter than 24 bytes");
         }
-        Hmac::new_from_slice(&bytes).map(Key).map_err(|_| "not a key")
+        Hmac::new_from_slice(&bytes).map(SigningKey).map_err(|_| "not a key")
     }
 
     /// The value of `webhook-signature`. `timestamp` is in seconds since 1970.
@@ -45,10 +45,10 @@ mod tests {
     /// Vectors made with Python's `hmac`.
     #[test]
     fn signatures_equal_known_ones() {
-        let key = Key::new(&Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")).unwrap();
+        let key = SigningKey::new(&Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")).unwrap();
         let signed = key.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-        assert!(Key::new(&Secret::new("too short")).is_err());
-        assert!(Key::new(&Secret::new("whsec_***")).is_err());
+        assert!(SigningKey::new(&Secret::new("too short")).is_err());
+        assert!(SigningKey::new(&Secret::new("whsec_***")).is_err());
     }
 }

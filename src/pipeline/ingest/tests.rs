@@ -165,8 +165,8 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
     let all = request::split(&request(&scopes), "verdict.", &pipeline.envelopes).unwrap().groups;
     let (mut accepted, mut refused) = (0, 0);
     for group in &all {
-        let own = (pipeline.hasher.hash_one(group.trace) as usize).is_multiple_of(inboxes.len());
-        if own && refused > 3 {
+        let is_first_shard = (pipeline.hasher.hash_one(group.trace) as usize).is_multiple_of(inboxes.len());
+        if is_first_shard && refused > 3 {
             continue;
         }
         let mut body = Vec::new();
@@ -174,9 +174,11 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
             body.extend_from_slice(&piece.bytes);
         }
         let answer = pipeline.offer(Offer { signal: Signal::Traces, body: body.into() }).await;
-        let wanted = if own { Err(Refused::Overloaded { retry: RETRY }) } else { Ok(Accepted::default()) };
+        let wanted =
+            if is_first_shard { Err(Refused::Overloaded { retry: RETRY }) } else { Ok(Accepted::default()) };
         assert_eq!(answer, wanted);
-        (accepted, refused) = (accepted + usize::from(!own), refused + usize::from(own));
+        (accepted, refused) =
+            (accepted + usize::from(!is_first_shard), refused + usize::from(is_first_shard));
     }
     assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
     // A request with traces of both shards waits without room in the shard that has some.

@@ -28,7 +28,7 @@ const NEVER: u64 = 100 * 365 * 86_400;
 
 /// Closed traces that are evaluated together, and their bytes.
 #[derive(Default)]
-struct Work {
+struct TraceBatch {
     closed: Vec<ClosedTrace>,
     bytes: usize,
 }
@@ -136,11 +136,11 @@ fn weight(closed: &ClosedTrace) -> usize {
 }
 
 /// Adds a trace to the last group that waits, or to a new one: alone if judges are asked.
-fn add(closed: ClosedTrace, alone: bool, waiting: &mut VecDeque<Work>) {
+fn add(closed: ClosedTrace, alone: bool, waiting: &mut VecDeque<TraceBatch>) {
     let bytes = weight(&closed);
-    let fits = |work: &Work| work.bytes + bytes <= GROUP_BYTES && work.closed.len() < GROUP_TRACES;
+    let fits = |work: &TraceBatch| work.bytes + bytes <= GROUP_BYTES && work.closed.len() < GROUP_TRACES;
     if alone || !waiting.back().is_some_and(fits) {
-        waiting.push_back(Work::default());
+        waiting.push_back(TraceBatch::default());
     }
     if let Some(last) = waiting.back_mut() {
         last.bytes += bytes;
@@ -148,7 +148,7 @@ fn add(closed: ClosedTrace, alone: bool, waiting: &mut VecDeque<Work>) {
     }
 }
 
-fn start(stages: Arc<Stages>, work: Work) -> impl Future<Output = Done> {
+fn start(stages: Arc<Stages>, work: TraceBatch) -> impl Future<Output = Done> {
     let is_late = |closed: &ClosedTrace| closed.reason == CloseReason::Late;
     let (late, closed): (Vec<_>, Vec<_>) = work.closed.into_iter().partition(is_late);
     let evaluated = tokio::spawn(async move {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use verdict_config::Source;
 use verdict_eval::metrics::names;
 use verdict_otlp::trace::TraceId;
-use verdict_otlp::write::{self, Item};
+use verdict_otlp::write::{self, TelemetryItem};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::*;
@@ -24,13 +24,13 @@ fn config(text: String) -> Config {
 }
 
 fn without_metrics() -> Config {
-    let off: Vec<String> = names()
+    let disabled: Vec<String> = names()
         .map(|name| name.split('.').next().unwrap().to_owned())
         .collect::<BTreeSet<String>>()
         .into_iter()
         .map(|name| format!("{name}: {{ enabled: false }}"))
         .collect();
-    config(format!("verdict: {{ metrics: {{ {} }} }}", off.join(", ")))
+    config(format!("verdict: {{ metrics: {{ {} }} }}", disabled.join(", ")))
 }
 
 /// A span of a trace in a request of its own. Span 0 is the root.
@@ -68,7 +68,7 @@ fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<Eval
     let parser = evaluation.parser();
     let (sender, requests) = tokio::sync::mpsc::channel(4);
     let mut all = Vec::new();
-    let most = std::thread::scope(|scope| {
+    let peak_bytes = std::thread::scope(|scope| {
         scope.spawn(move || {
             for (number, (file, offer)) in recording.iter().enumerate() {
                 let end = Position { file: *file, offset: number as u64 + 1 };
@@ -77,7 +77,7 @@ fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<Eval
         });
         runtime.block_on(evaluation.follow(closing, requests, |evaluated| all.push(evaluated)))
     });
-    (all, most)
+    (all, peak_bytes)
 }
 
 fn whole(config: &Config, recording: &Recording) -> Vec<Evaluated> {
@@ -91,13 +91,14 @@ fn whole(config: &Config, recording: &Recording) -> Vec<Evaluated> {
 
 /// The annotated spans of every trace with spans, which contain every verdict.
 fn annotated(all: &[Evaluated]) -> BTreeMap<TraceId, Vec<Bytes>> {
-    let spans = |of: &Evaluated| of.annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
-    let with_spans = all.iter().filter(|of| !of.trace.trace.tree.is_empty());
-    with_spans.map(|of| (of.trace.trace.tree.id, spans(of))).collect()
+    let spans =
+        |evaluated: &Evaluated| evaluated.annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
+    let with_spans = all.iter().filter(|evaluated| !evaluated.trace.trace.tree.is_empty());
+    with_spans.map(|evaluated| (evaluated.trace.trace.tree.id, spans(evaluated))).collect()
 }
 
 fn spans_in(all: &[Evaluated]) -> usize {
-    all.iter().map(|of| of.trace.trace.tree.len()).sum()
+    all.iter().map(|evaluated| evaluated.trace.trace.tree.len()).sum()
 }
 
 /// The spans and log records of the shipped recordings, each in a request of its own.
@@ -118,7 +119,7 @@ fn shipped() -> Vec<Offer> {
             }
             let split = request::split(&body, "verdict.", &Interner::default()).unwrap();
             for span in split.groups.iter().flat_map(|group| &group.spans) {
-                let item = Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
+                let item = TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
                 let pieces = write::requests(&[item], usize::MAX);
                 offers.extend(pieces.into_iter().map(|p| Offer { signal: Signal::Traces, body: p.bytes }));
             }
@@ -151,11 +152,11 @@ proptest! {
 
 /// `traces` one after the other, 20 s apart, of four spans; the root comes last.
 fn one_after_the_other(traces: u16) -> Recording {
-    let of = |trace: u16| {
+    let requests_for = |trace: u16| {
         let at = (u64::from(trace) + 1) * 20 * SECOND;
         [3, 2, 1, 0].map(|span| (0, request(trace, span, at - u64::from(span), false, 4_000)))
     };
-    (0..traces).flat_map(of).collect()
+    (0..traces).flat_map(requests_for).collect()
 }
 
 #[test]
@@ -169,18 +170,18 @@ fn memory_follows_open_traces_and_not_the_recording() {
     let bytes: usize = recording.iter().map(|(_, offer)| offer.body.len()).sum();
     assert!(bytes > 2 * bound);
     for closing in [Closing::ByTime, Closing::AfterLastSpans(ends_of(&recording))] {
-        let what = format!("{closing:.20?}");
-        let (all, most) = follow(&config, closing, &recording);
-        assert_eq!(all.len(), usize::from(traces), "{what}");
-        assert!(most < bound, "{what}: {most}, expected less than {bound}");
+        let context = format!("{closing:.20?}");
+        let (all, peak_bytes) = follow(&config, closing, &recording);
+        assert_eq!(all.len(), usize::from(traces), "{context}");
+        assert!(peak_bytes < bound, "{context}: {peak_bytes}, expected less than {bound}");
     }
     // A trace that is open all the time is in memory, and no other one.
     let mut long = vec![(0, request(u16::MAX, 1, SECOND, false, 10))];
     long.extend(recording);
     long.push((0, request(u16::MAX, 0, 2 * SECOND, false, 10)));
-    let (all, most) = follow(&config, Closing::AfterLastSpans(ends_of(&long)), &long);
+    let (all, peak_bytes) = follow(&config, Closing::AfterLastSpans(ends_of(&long)), &long);
     assert_eq!(all.last().map(|last| last.trace.trace.tree.len()), Some(2));
-    assert!(most < bound, "{most}, expected less than {bound}");
+    assert!(peak_bytes < bound, "{peak_bytes}, expected less than {bound}");
 }
 
 #[test]
@@ -189,12 +190,12 @@ fn by_time_later_spans_revise_the_verdict() {
     recording.push((0, request(0, 9, 400 * SECOND, true, 10)));
     recording.push((0, request(0, 10, 401 * SECOND, false, 10)));
     let (all, _) = follow(&Config::default(), Closing::ByTime, &recording);
-    let of_first: Vec<_> = all.iter().filter(|of| of.trace.trace.tree.id.0[15] == 1).collect();
+    let of_first: Vec<_> = all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
     let facts: Vec<_> = of_first
         .iter()
-        .map(|of| {
-            let summary = &of.trace.summary;
-            (summary.reason, summary.passed, summary.revision, of.before.map(|before| before.revision))
+        .map(|evaluated| {
+            let summary = &evaluated.trace.summary;
+            (summary.reason, summary.passed, summary.revision, evaluated.before.map(|before| before.revision))
         })
         .collect();
     assert_eq!(
@@ -208,7 +209,7 @@ fn by_time_later_spans_revise_the_verdict() {
     );
     // With the file read twice there is one verdict.
     let (all, _) = follow(&Config::default(), Closing::AfterLastSpans(ends_of(&recording)), &recording);
-    let of_first: Vec<_> = all.iter().filter(|of| of.trace.trace.tree.id.0[15] == 1).collect();
+    let of_first: Vec<_> = all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
     assert_eq!(of_first.len(), 1);
     let summary = &of_first[0].trace.summary;
     assert_eq!((summary.reason, summary.passed, summary.revision), (CloseReason::EndOfInput, Some(false), 1));
@@ -223,7 +224,7 @@ fn by_time_recordings_that_begin_anew_and_wrong_clocks_split_no_trace() {
     let wrong = request(7, 4, u64::MAX / 2, false, 10);
     recording.insert(30, (0, wrong));
     let (all, _) = follow(&without_metrics(), Closing::ByTime, &recording);
-    assert!(all.iter().all(|of| of.before.is_none()), "late spans");
+    assert!(all.iter().all(|evaluated| evaluated.before.is_none()), "late spans");
     assert_eq!((all.len(), spans_in(&all)), (60, 241));
 }
 
@@ -240,7 +241,7 @@ fn a_trace_that_the_first_pass_did_not_see_closes_at_the_end() {
     let recording = one_after_the_other(3);
     let ends = ends_of(&recording[..8].to_vec());
     let (all, _) = follow(&without_metrics(), Closing::AfterLastSpans(ends), &recording);
-    assert_eq!(all.iter().map(|of| of.trace.trace.tree.len()).collect::<Vec<_>>(), [4, 4, 4]);
+    assert_eq!(all.iter().map(|evaluated| evaluated.trace.trace.tree.len()).collect::<Vec<_>>(), [4, 4, 4]);
 }
 
 const TRACE: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{

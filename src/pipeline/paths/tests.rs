@@ -20,7 +20,7 @@ use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
 use crate::page::server::PageSource as _;
 use crate::pipeline::budget::Budget;
-use crate::pipeline::components::Current;
+use crate::pipeline::components::CurrentComponents;
 use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::meter::Meter;
 use crate::pipeline::page::PageState;
@@ -62,8 +62,8 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
     tokio::spawn(async move {
         while let Some(work) = work.recv().await {
             match work {
-                Work::State(_, reply) => reply.send(TraceState::Open((1, 0))).unwrap(),
-                Work::Snapshot(trace, permit, reply) => {
+                ShardMessage::State(_, reply) => reply.send(TraceState::Open((1, 0))).unwrap(),
+                ShardMessage::Snapshot(trace, permit, reply) => {
                     count.fetch_add(1, Ordering::Relaxed);
                     let trace = ClosedTrace {
                         trace,
@@ -174,7 +174,7 @@ fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_f
                 Arc::clone(&pipeline.shared.exporters),
                 Arc::clone(&pipeline.shared.meter.telemetry),
                 Arc::new(Readiness::new("test")),
-                Arc::new(Mutex::new(Current { config: Config::default(), judges: None })),
+                Arc::new(Mutex::new(CurrentComponents { config: Config::default(), judges: None })),
             );
             let read = tokio::spawn(async move {
                 match of_page {

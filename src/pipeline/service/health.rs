@@ -17,7 +17,7 @@ const OVERLOADED: Duration = Duration::from_secs(10);
 
 /// The state that readiness depends on.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct ReadinessInputs {
     pub pipeline: Arc<Pipeline>,
     /// Requests that are being read.
     pub reading: ByteLimit,
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     pub tasks: [Arc<AtomicBool>; 3],
 }
 
-impl Health for Parts {
+impl Health for ReadinessInputs {
     fn failures(&self) -> Vec<&'static str> {
         let tasks = self.tasks.iter().any(|failed| failed.load(Ordering::Relaxed));
         let tasks = tasks.then_some("a listener or another task of the service has failed");

@@ -34,7 +34,7 @@ pub(super) struct Listeners {
 }
 
 /// Where the listeners are.
-pub(super) struct Addresses {
+pub(super) struct ListenerAddresses {
     pub grpc: Option<SocketAddr>,
     pub http: Option<SocketAddr>,
     pub paths: Option<SocketAddr>,
@@ -71,8 +71,8 @@ impl Listeners {
         let _ = store;
     }
 
-    pub(super) fn addresses(&self) -> Addresses {
-        Addresses {
+    pub(super) fn addresses(&self) -> ListenerAddresses {
+        ListenerAddresses {
             grpc: self.receivers.grpc_addr(),
             http: self.receivers.http_addr(),
             paths: self.paths.as_ref().map(BoundPaths::addr),

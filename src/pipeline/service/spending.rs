@@ -13,13 +13,13 @@ use verdict_telemetry::LogThrottle;
 use super::tasks::Tasks;
 use crate::config::Config;
 use crate::logging::ended;
-use crate::pipeline::components::Current;
+use crate::pipeline::components::CurrentComponents;
 
 /// How often what judges have spent is written, if it has changed: a crash forgets the spending since then.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The task that writes the spending of the current judges; none without a directory.
-pub(super) fn save_periodically(config: &Config, current: &Arc<Mutex<Current>>) -> Tasks {
+pub(super) fn save_periodically(config: &Config, current: &Arc<Mutex<CurrentComponents>>) -> Tasks {
     let mut tasks = Tasks::default();
     if let Some(file) = file(config) {
         tasks.spawn(save(Arc::clone(current), file, tasks.stop.clone()));
@@ -40,14 +40,14 @@ pub(super) fn restore(config: &Config, judges: &Option<Judges>) {
 }
 
 /// Writes what the current judges have spent, until `stop` and once more then.
-async fn save(current: Arc<Mutex<Current>>, file: PathBuf, stop: CancellationToken) {
+async fn save(current: Arc<Mutex<CurrentComponents>>, file: PathBuf, stop: CancellationToken) {
     let throttle = LogThrottle::default();
     loop {
         let stopped = tokio::time::timeout(INTERVAL, stop.cancelled()).await.is_ok();
         let judges = current.lock().unwrap_or_else(PoisonError::into_inner).judges.clone();
         if let Some(judges) = judges {
-            let own = file.clone();
-            let saved = tokio::task::spawn_blocking(move || judges.save_spending(&own)).await;
+            let path = file.clone();
+            let saved = tokio::task::spawn_blocking(move || judges.save_spending(&path)).await;
             if let Err(error) = saved.map_err(|e| std::io::Error::other(ended(&e))).flatten()
                 && let Some(suppressed) = throttle.allow("spending")
             {

@@ -35,9 +35,9 @@ pub(super) async fn open(
     let Some(folder) = config.storage.directory.clone() else { return Ok(None) };
     let (storage, remember) = (config.storage.clone(), config.verdict.close.remember);
     let receives_kafka = config.receivers.kafka.is_some();
-    let (path, own) = (folder.clone(), Arc::clone(telemetry));
+    let (path, task_telemetry) = (folder.clone(), Arc::clone(telemetry));
     let read = move || {
-        let (journal, recovered) = Journal::open(&path, &storage, remember, &own.journal)?;
+        let (journal, recovered) = Journal::open(&path, &storage, remember, &task_telemetry.journal)?;
         let open: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
         // Traces of Kafka are received again.
         let is_open = |trace| receives_kafka || open.contains(&trace);
@@ -45,7 +45,7 @@ pub(super) async fn open(
         Ok((journal, markers, recovered))
     };
     let opened = tokio::task::spawn_blocking(read).await;
-    let unread = |why| journal::OpenError::new(&folder, std::io::Error::other(ended(&why)));
+    let unread = |error| journal::OpenError::new(&folder, std::io::Error::other(ended(&error)));
     let (journal, markers, recovered) = opened.map_err(unread).flatten()?;
     // The lock of the journal keeps other processes out of the directory by now.
     let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;

@@ -97,9 +97,9 @@ async fn export(change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig))
 }
 
 /// Sends work that the shard takes in a turn of its own: traces that are due have closed before the next work.
-async fn send(inbox: &mpsc::Sender<Work>, groups: Vec<Group>) {
+async fn send(inbox: &mpsc::Sender<ShardMessage>, groups: Vec<Group>) {
     let waiting = ByteLimit::new(u64::MAX);
-    inbox.send(Work::Spans(groups, waiting.reserve(1), None)).await.unwrap();
+    inbox.send(ShardMessage::Spans(groups, waiting.reserve(1), None)).await.unwrap();
     while waiting.reserved() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -176,9 +176,9 @@ async fn other_tasks_run_while_many_traces_are_evaluated() {
     let (out, _) = run(vec![all.concat().into()], change, || ()).await;
     other.abort();
     assert_eq!(out.matches("verdict.trace.result").count(), 100, "{out}");
-    let most = MOST.load(Ordering::Relaxed);
+    let longest_run = MOST.load(Ordering::Relaxed);
     // Both tasks yield, and the runtime may poll the shard first.
-    assert!(most <= 2 * YIELD_AFTER, "{most} evaluations in a row");
+    assert!(longest_run <= 2 * YIELD_AFTER, "{longest_run} evaluations in a row");
 }
 
 #[tokio::test]
@@ -207,12 +207,12 @@ async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
     };
     let (out, _) = run(requests, change, || TAKEN.store(true, Ordering::Relaxed)).await;
     assert_eq!(out.matches("\"spanId\"").count() as u64, large + 1 + 3);
-    let of = |trace: &str| -> Vec<usize> {
+    let lines_with = |trace: &str| -> Vec<usize> {
         let lines = out.lines().enumerate().filter(|(_, line)| line.contains(trace));
         lines.map(|(n, _)| n).collect()
     };
-    let late: Vec<usize> = of("verdict.late");
-    let (large, other) = (of("\"traceId\":\"010101"), of("\"traceId\":\"020202"));
+    let late: Vec<usize> = lines_with("verdict.late");
+    let (large, other) = (lines_with("\"traceId\":\"010101"), lines_with("\"traceId\":\"020202"));
     assert_eq!((late.len(), other.len()), (1, 1));
     assert_eq!(Some(&late[0]), large.last(), "the late span was exported before its trace");
     assert!(other[0] < large[0], "the other trace waited for the large trace");
@@ -245,7 +245,7 @@ async fn panic_in_a_shard_loses_no_span_and_is_reported() {
     // The first panics while several requests are in the inbox and several traces are closed at once.
     for trace in 1..=6 {
         let groups = split(&request(trace), "verdict.", &Interner::default()).unwrap().groups;
-        inbox.send(Work::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
+        inbox.send(ShardMessage::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
     }
     Shard::new(Arc::clone(&shared)).run(work).await;
     assert!(shared.shard_failed.load(Ordering::Relaxed));

@@ -89,11 +89,11 @@ proptest! {
 #[test]
 fn size_limit_is_inclusive() {
     for coding in CODINGS {
-        let fits = vec![7u8; LIMIT];
-        let got = decode(coding, None, &[&compress(coding, &fits)], &limit(1 << 30));
+        let largest_body = vec![7u8; LIMIT];
+        let got = decode(coding, None, &[&compress(coding, &largest_body)], &limit(1 << 30));
         assert_eq!(got.map(|b| b.len()), Ok(LIMIT), "{coding:?}");
-        let over = vec![7u8; LIMIT + 1];
-        let got = decode(coding, None, &[&compress(coding, &over)], &limit(1 << 30));
+        let too_large = vec![7u8; LIMIT + 1];
+        let got = decode(coding, None, &[&compress(coding, &too_large)], &limit(1 << 30));
         assert_eq!(got, Err(BodyError::TooLarge { limit: LIMIT }), "{coding:?}");
     }
 }

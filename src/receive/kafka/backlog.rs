@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::stream::{STREAMS, Stream};
+use super::stream::{PartitionStream, STREAMS};
 
 /// A stream that yields nothing for so long, although its end is not reached, is not waited for: its last messages
 /// may have been deleted, or are of transactions.
@@ -19,7 +19,7 @@ const LOGS_DISTANCE: Duration = Duration::from_secs(60);
 
 /// How far a stream is.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct StreamProgress {
     /// After the last message that was read.
     next: i64,
     /// After the last message of the topic when the partition was assigned. It is not asked for again, since the answer
@@ -34,18 +34,18 @@ struct Progress {
 /// The backlog of both streams of a partition.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    streams: [Progress; STREAMS],
+    streams: [StreamProgress; STREAMS],
 }
 
 impl Backlog {
     /// The first offsets that are read, and the ends of the topics.
     pub(super) fn new(streams: [(i64, i64); STREAMS], now: Instant) -> Backlog {
-        let of = |(next, end)| Progress { next, end, time: None, moved: now };
-        Backlog { streams: streams.map(of) }
+        let progress = |(next, end)| StreamProgress { next, end, time: None, moved: now };
+        Backlog { streams: streams.map(progress) }
     }
 
     /// Notes a message.
-    pub(super) fn read(&mut self, stream: Stream, offset: i64, time: Option<i64>, now: Instant) {
+    pub(super) fn read(&mut self, stream: PartitionStream, offset: i64, time: Option<i64>, now: Instant) {
         let progress = &mut self.streams[stream as usize];
         (progress.next, progress.time, progress.moved) = (offset + 1, time, now);
     }
@@ -57,18 +57,22 @@ impl Backlog {
 
     /// The stream that is ahead of the other one, which has not reached its end: spans by more than half of `quiet`, or
     /// logs by more than a minute.
-    pub(super) fn ahead(&self, quiet: Duration, now: Instant) -> Option<Stream> {
+    pub(super) fn ahead(&self, quiet: Duration, now: Instant) -> Option<PartitionStream> {
         let [spans, logs] = self.streams;
-        let is_ahead = |of: Progress, other: Progress, by: Duration| {
+        let is_ahead = |progress: StreamProgress, other: StreamProgress, limit: Duration| {
             let behind = other.next < other.end && now.saturating_duration_since(other.moved) < PATIENCE;
-            let far =
-                |(time, other): (i64, i64)| i128::from(time) - i128::from(other) > by.as_millis() as i128;
-            behind && of.time.zip(other.time).map_or(of.time.is_some() && by < LOGS_DISTANCE, far)
+            let exceeds_limit =
+                |(time, other): (i64, i64)| i128::from(time) - i128::from(other) > limit.as_millis() as i128;
+            behind
+                && progress
+                    .time
+                    .zip(other.time)
+                    .map_or(progress.time.is_some() && limit < LOGS_DISTANCE, exceeds_limit)
         };
         if is_ahead(spans, logs, (quiet / 2).max(MIN_DISTANCE).min(LOGS_DISTANCE / 2)) {
-            return Some(Stream::Spans);
+            return Some(PartitionStream::Spans);
         }
-        is_ahead(logs, spans, LOGS_DISTANCE).then_some(Stream::Logs)
+        is_ahead(logs, spans, LOGS_DISTANCE).then_some(PartitionStream::Logs)
     }
 }
 
@@ -84,28 +88,28 @@ mod tests {
         let mut backlog = Backlog::new([(0, 1000), (7, 10)], now);
         assert_eq!(backlog.ahead(QUIET, now), None);
         // No log was read yet. Logs do not wait for the first span.
-        backlog.read(Stream::Spans, 0, Some(60_000), now);
-        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
-        backlog.read(Stream::Logs, 7, Some(54_999), now);
-        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
-        backlog.read(Stream::Logs, 8, Some(55_000), now);
+        backlog.read(PartitionStream::Spans, 0, Some(60_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(PartitionStream::Spans));
+        backlog.read(PartitionStream::Logs, 7, Some(54_999), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(PartitionStream::Spans));
+        backlog.read(PartitionStream::Logs, 8, Some(55_000), now);
         assert_eq!(backlog.ahead(QUIET, now), None);
-        backlog.read(Stream::Spans, 500, Some(600_000), now);
-        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
+        backlog.read(PartitionStream::Spans, 500, Some(600_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(PartitionStream::Spans));
         // The last log of the backlog.
-        backlog.read(Stream::Logs, 9, Some(56_000), now);
+        backlog.read(PartitionStream::Logs, 9, Some(56_000), now);
         assert_eq!(backlog.ahead(QUIET, now), None);
         backlog.streams[1].end = 11;
-        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
-        backlog.read(Stream::Logs, 10, Some(900_000), now);
-        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Logs));
+        assert_eq!(backlog.ahead(QUIET, now), Some(PartitionStream::Spans));
+        backlog.read(PartitionStream::Logs, 10, Some(900_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(PartitionStream::Logs));
         // Its messages before the end are gone; a pause is not its fault.
         let later = now + PATIENCE;
         assert_eq!(backlog.ahead(QUIET, later), None);
         backlog.paused(later);
-        assert_eq!(backlog.ahead(QUIET, later), Some(Stream::Logs));
+        assert_eq!(backlog.ahead(QUIET, later), Some(PartitionStream::Logs));
         // Without a time of the message nothing is known.
-        backlog.read(Stream::Logs, 10, None, later);
+        backlog.read(PartitionStream::Logs, 10, None, later);
         assert_eq!(backlog.ahead(QUIET, later), None);
     }
 }

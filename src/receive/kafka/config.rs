@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use verdict_client::Tls;
 use verdict_config::{Period, Problem, Size, settings};
 
-use crate::kafka::config::{Connection, KafkaAuth, topic_problem};
+use crate::kafka::config::{KafkaAuth, KafkaConnection, topic_problem};
 
 settings! {
     /// Receives spans, and logs, from Kafka.
@@ -88,9 +88,9 @@ pub enum InitialOffset {
 const MIN_METADATA: u32 = 256;
 
 impl KafkaReceiver {
-    pub(crate) fn connection(&self) -> Connection<'_> {
+    pub(crate) fn connection(&self) -> KafkaConnection<'_> {
         let KafkaReceiver { brokers, client_id, tls, auth, .. } = self;
-        Connection { brokers, client_id, tls: tls.as_ref(), auth }
+        KafkaConnection { brokers, client_id, tls: tls.as_ref(), auth }
     }
 
     /// The topics, spans first.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::KafkaReceiver;
 use super::log::{Assignment, KafkaLog};
-use super::partitions::{Group, Owned, Partitions, Waiting};
+use super::partitions::{ConsumerGroup, Owned, Partitions, WaitingMessage};
 use crate::kafka::client::client_config;
 use crate::receive::{Accepted, Intake, Offer, Refused};
 use crate::telemetry::{MessageOutcome, Telemetry};
@@ -82,8 +82,8 @@ impl Receiver {
         shutdown: Duration,
     ) -> Result<(), ReceiverError> {
         let (config, log) = (self.config.clone(), Arc::clone(&self.log));
-        let group = Group::new(self.config, self.log, intake, telemetry, self.quiet);
-        let consumer: BaseConsumer<Group> = consumer_config(&config).create_with_context(group)?;
+        let group = ConsumerGroup::new(self.config, self.log, intake, telemetry, self.quiet);
+        let consumer: BaseConsumer<ConsumerGroup> = consumer_config(&config).create_with_context(group)?;
         let grace = config.revoke_grace.0.min(shutdown.mul_f64(SHUTDOWN_SHARE));
         let (done, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("kafka".to_owned());
@@ -126,7 +126,7 @@ fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
 }
 
 struct Poll {
-    consumer: BaseConsumer<Group>,
+    consumer: BaseConsumer<ConsumerGroup>,
     stop: CancellationToken,
     /// For exports in flight at shutdown.
     grace: Duration,
@@ -170,7 +170,7 @@ impl Poll {
     }
 
     /// Waits for the brokers. `false` if the process stops before they answer.
-    fn partitions_match(&self, group: &Group) -> Result<bool, ReceiverError> {
+    fn partitions_match(&self, group: &ConsumerGroup) -> Result<bool, ReceiverError> {
         while !self.stop.is_cancelled() {
             let counts = group.partition_counts(&self.consumer);
             match (counts.as_deref(), &group.topics[..]) {
@@ -202,13 +202,13 @@ impl Poll {
         Ok(false)
     }
 
-    fn receive(&self, group: &Group, commits: &mut Commits) -> Result<(), ReceiverError> {
+    fn receive(&self, group: &ConsumerGroup, commits: &mut Commits) -> Result<(), ReceiverError> {
         let (mut committed, mut paused) = (Instant::now(), Instant::now());
         let mut pressed: Option<Instant> = None;
         let mut charged = (0, group.intake.charge(0));
         while !self.stop.is_cancelled() {
-            if let Some(why) = group.failure() {
-                return Err(ReceiverError::Failed(why));
+            if let Some(reason) = group.failure() {
+                return Err(ReceiverError::Failed(reason));
             }
             let was_overloaded = is_overloaded(pressed);
             pressed = group.intake.pressure().map(|_| pressed.unwrap_or_else(Instant::now));
@@ -247,9 +247,9 @@ impl Poll {
     }
 
     /// librdkafka goes on after most errors by itself.
-    fn note(&self, group: &Group, error: KafkaError) -> Result<(), ReceiverError> {
-        if let Some((code, why)) = self.consumer.client().fatal_error() {
-            return Err(ReceiverError::Failed(format!("{code}: {why}")));
+    fn note(&self, group: &ConsumerGroup, error: KafkaError) -> Result<(), ReceiverError> {
+        if let Some((code, reason)) = self.consumer.client().fatal_error() {
+            return Err(ReceiverError::Failed(format!("{code}: {reason}")));
         }
         if let Some(suppressed) = group.client_log.throttle.allow("kafka_poll") {
             tracing::warn!(%error, suppressed, "receiving from Kafka");
@@ -270,7 +270,7 @@ struct Commits {
 
 impl Commits {
     /// Sends what has changed, unless the last commit is not answered yet.
-    fn send(&mut self, group: &Group, owned: &mut Partitions) {
+    fn send(&mut self, group: &ConsumerGroup, owned: &mut Partitions) {
         for (list, result) in self.results.try_iter() {
             self.is_sent = false;
             group.note_commit(&result, &list, owned);
@@ -288,7 +288,7 @@ fn is_overloaded(pressed: Option<Instant>) -> bool {
 }
 
 /// Adds a message to those of its partition that wait.
-fn take(group: &Group, message: &BorrowedMessage<'_>) {
+fn take(group: &ConsumerGroup, message: &BorrowedMessage<'_>) {
     let Some(stream) = group.stream(message.topic()) else { return };
     let mut owned = group.owned();
     // Messages of a partition that was revoked meanwhile are the next owner's.
@@ -297,11 +297,11 @@ fn take(group: &Group, message: &BorrowedMessage<'_>) {
     if let Some(backlog) = &mut partition.backlog {
         backlog.read(stream, message.offset(), message.timestamp().to_millis(), Instant::now());
     }
-    partition.waiting.push_back(Waiting { stream, offset: message.offset(), body });
+    partition.waiting.push_back(WaitingMessage { stream, offset: message.offset(), body });
 }
 
 /// Offers the messages that wait, until one is refused.
-fn retry(group: &Group, number: i32, partition: &mut Owned) {
+fn retry(group: &ConsumerGroup, number: i32, partition: &mut Owned) {
     while let Some(waiting) = partition.waiting.front() {
         let (stream, offset) = (waiting.stream, waiting.offset);
         let place = PartitionName { topic: &group.topics[stream as usize], partition: number };
@@ -325,12 +325,12 @@ struct PartitionName<'a> {
 
 /// Offers a message. `None` if the pipeline refuses it for now.
 fn offer(
-    group: &Group,
+    group: &ConsumerGroup,
     assignment: &Assignment,
-    message: &Waiting,
+    message: &WaitingMessage,
     place: &PartitionName<'_>,
 ) -> Option<MessageOutcome> {
-    let Waiting { stream, offset, ref body } = *message;
+    let WaitingMessage { stream, offset, ref body } = *message;
     let PartitionName { topic, partition } = place;
     let allow = |kind| group.client_log.throttle.allow(kind);
     if !assignment.follows(stream, offset) {
@@ -370,7 +370,7 @@ fn offer(
 
 /// What became of a message that was offered. `None` if it is to be offered again.
 fn outcome_of(
-    group: &Group,
+    group: &ConsumerGroup,
     result: Result<Accepted, Refused>,
     offset: i64,
     place: &PartitionName<'_>,
@@ -381,20 +381,27 @@ fn outcome_of(
         Ok(accepted) if accepted.rejected == 0 => Some(MessageOutcome::Accepted),
         Ok(accepted) => {
             if let Some(suppressed) = allow("kafka_rejected") {
-                let why = accepted.message;
-                tracing::warn!(topic, partition, offset, why, suppressed, "parts of a message are rejected");
+                let reason = accepted.message;
+                tracing::warn!(
+                    topic,
+                    partition,
+                    offset,
+                    reason,
+                    suppressed,
+                    "parts of a message are rejected"
+                );
             }
             Some(MessageOutcome::Partial)
         }
         Err(Refused::Overloaded { .. } | Refused::ShuttingDown) => None,
         Err(refused @ Refused::Malformed(_)) => {
             if let Some(suppressed) = allow("kafka_malformed") {
-                let why = refused.to_string();
+                let reason = refused.to_string();
                 tracing::warn!(
                     topic,
                     partition,
                     offset,
-                    why,
+                    reason,
                     suppressed,
                     "a message is not OTLP; it is left out"
                 );

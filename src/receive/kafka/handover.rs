@@ -47,12 +47,12 @@ pub(super) struct ExportedTrace {
 pub(super) struct Handover {
     /// Whether spans were exported on arrival.
     pub forwards: bool,
-    /// Records from the committed offset to this one were read, and those that are not in `held` are skipped.
+    /// Records from the committed offset to this one were read, and those that are not in `held_ranges` are skipped.
     pub next: Offsets,
     /// What is forwarded of the records before it was acknowledged.
     pub passed: Offsets,
     /// Records before `next` that a trace needs, or that are not passed through.
-    pub held: [Vec<OffsetRange>; STREAMS],
+    pub held_ranges: [Vec<OffsetRange>; STREAMS],
     /// Exported traces with records that are read again.
     pub exported: Vec<ExportedTrace>,
     /// Other traces. Spans of them are late.
@@ -78,9 +78,9 @@ impl Handover {
             let Some(offset) = offset else { continue };
             varint(&mut bytes, distance(self.next[s], offset));
             varint(&mut bytes, distance(self.passed[s], offset));
-            varint(&mut bytes, self.held[s].len() as u64);
+            varint(&mut bytes, self.held_ranges[s].len() as u64);
             let mut before = offset;
-            for &(start, end) in &self.held[s] {
+            for &(start, end) in &self.held_ranges[s] {
                 let more = distance(Some(end), start).saturating_sub(1);
                 varint(&mut bytes, distance(Some(start), before) << 1 | u64::from(more > 0));
                 if more > 0 {
@@ -91,13 +91,13 @@ impl Handover {
         }
         varint(&mut bytes, self.exported.len() as u64);
         for entry in &self.exported {
-            entry.put(&mut bytes);
+            entry.encode_into(&mut bytes);
             for (last, offset) in entry.last.iter().zip(offsets) {
                 let after = last.map(|last| last.saturating_add(1));
                 varint(&mut bytes, offset.map_or(0, |offset| distance(after, offset)));
             }
         }
-        self.late.iter().for_each(|entry| entry.put(&mut bytes));
+        self.late.iter().for_each(|entry| entry.encode_into(&mut bytes));
         let checksum = crc32fast::hash(&bytes[4..]);
         bytes[..4].copy_from_slice(&checksum.to_le_bytes());
         let length = VERSION.len() + (bytes.len() * 4).div_ceil(3);
@@ -112,14 +112,14 @@ impl Handover {
         budget: usize,
         newest: impl Iterator<Item = (ExportedTrace, bool)>,
     ) -> u64 {
-        let mut room = budget.saturating_sub(text.len()) / 4 * 3;
+        let mut remaining = budget.saturating_sub(text.len()) / 4 * 3;
         let mut left_out = 0;
         for (entry, is_read_again) in newest {
             let (list, size) =
                 if is_read_again { (&mut self.exported, ENTRY) } else { (&mut self.late, LATE) };
-            match room.checked_sub(size) {
+            match remaining.checked_sub(size) {
                 Some(rest) => {
-                    room = rest;
+                    remaining = rest;
                     list.push(entry);
                 }
                 None => left_out += u64::from(is_read_again),
@@ -155,7 +155,7 @@ impl Handover {
                 let start = before.checked_add(code >> 1)?;
                 let more = if code & 1 == 1 { read_distance(&mut rest)?.checked_add(1)? } else { 0 };
                 before = start.checked_add(more)?.checked_add(1)?;
-                out.held[s].push((start, before));
+                out.held_ranges[s].push((start, before));
             }
         }
         for _ in 0..read_varint(&mut rest)? {
@@ -169,7 +169,7 @@ impl Handover {
 }
 
 impl ExportedTrace {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend(self.trace.to_le_bytes());
         let passed = self.verdict.passed.map_or(0, |passed| 1 + u64::from(passed));
         varint(out, u64::from(self.verdict.revision) << 2 | passed);
@@ -238,7 +238,7 @@ mod tests {
             forwards: true,
             next: [Some(800_000), None],
             passed: [Some(1010), None],
-            held: [vec![(1000, 1001), (1003, 1005), (700_000, 800_000)], vec![]],
+            held_ranges: [vec![(1000, 1001), (1003, 1005), (700_000, 800_000)], vec![]],
             exported: vec![
                 entry(1, [Some(1000), None], Some(true)),
                 entry(2, [Some(700_000), None], Some(false)),
@@ -262,7 +262,7 @@ mod tests {
         let entries = [entry(1, [Some(1000), None], Some(true)), entry(200, [None, None], None)];
         let mut bytes = Vec::new();
         for (entry, behind) in entries.iter().zip([1, 0]) {
-            entry.put(&mut bytes);
+            entry.encode_into(&mut bytes);
             bytes.extend([behind, 0]);
         }
         let framed = [&crc32fast::hash(&bytes).to_le_bytes()[..], &bytes].concat();
@@ -278,7 +278,7 @@ mod tests {
         let offsets = [Some(3), None];
         let handover = Handover {
             next: offsets,
-            held: [vec![(3, 9)], vec![]],
+            held_ranges: [vec![(3, 9)], vec![]],
             exported: vec![ExportedTrace {
                 trace: 7,
                 verdict: PriorVerdict::default(),

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
-use super::stream::{Offsets, STREAMS, Stream};
-use super::watermark::{Commit, Replay, Watermark};
+use super::stream::{Offsets, PartitionStream, STREAMS};
+use super::watermark::{Commit, ReplayStatus, Watermark};
 
 const KAFKA: Seq = 1 << 63;
 const OFFSET_BITS: u32 = 38;
@@ -58,24 +58,24 @@ pub(crate) struct Assignment {
 
 impl Assignment {
     /// The record at an offset.
-    pub(crate) fn record(&self, stream: Stream, offset: i64) -> Seq {
+    pub(crate) fn record(&self, stream: PartitionStream, offset: i64) -> Seq {
         let base = self.base[stream as usize].get_or_init(|| offset);
         let relative = offset.wrapping_sub(*base) as u64 & ((1 << OFFSET_BITS) - 1);
         KAFKA | u64::from(self.id) << (OFFSET_BITS + 1) | (stream as u64) << OFFSET_BITS | relative
     }
 
     /// Notes that a record was read: it is held, or not needed.
-    pub(crate) fn read(&self, stream: Stream, offset: i64) {
+    pub(crate) fn read(&self, stream: PartitionStream, offset: i64) {
         self.state().read(stream, offset);
     }
 
     /// As [`Watermark::follows`].
-    pub(crate) fn follows(&self, stream: Stream, offset: i64) -> bool {
+    pub(crate) fn follows(&self, stream: PartitionStream, offset: i64) -> bool {
         self.state().follows(stream, offset)
     }
 
     /// As [`Watermark::skips`].
-    pub(crate) fn skips(&self, stream: Stream, offset: i64) -> bool {
+    pub(crate) fn skips(&self, stream: PartitionStream, offset: i64) -> bool {
         self.state().skips(stream, offset)
     }
 
@@ -89,8 +89,8 @@ impl Assignment {
         self.state().bytes()
     }
 
-    fn place(&self, seq: Seq) -> (Stream, i64) {
-        let stream = if seq >> OFFSET_BITS & 1 == 0 { Stream::Spans } else { Stream::Logs };
+    fn place(&self, seq: Seq) -> (PartitionStream, i64) {
+        let stream = if seq >> OFFSET_BITS & 1 == 0 { PartitionStream::Spans } else { PartitionStream::Logs };
         let base = self.base[stream as usize].get().copied().unwrap_or_default();
         // Offsets before the first one follow if the broker resets the position.
         let shift = 64 - OFFSET_BITS;
@@ -180,14 +180,14 @@ impl KafkaLog {
         all.into_iter().for_each(|id| self.end(id));
     }
 
-    fn of(&self, seq: Seq) -> Option<Arc<Assignment>> {
+    fn assignment(&self, seq: Seq) -> Option<Arc<Assignment>> {
         let id = assignment_of(seq)?;
         self.assignments.read().unwrap_or_else(PoisonError::into_inner).current.get(&id).cloned()
     }
 
     /// Holds a record for these reasons. `false` if its assignment has ended.
     pub(crate) fn hold(&self, seq: Seq, reasons: &[RetainReason]) -> bool {
-        let Some(assignment) = self.of(seq) else { return false };
+        let Some(assignment) = self.assignment(seq) else { return false };
         let (stream, offset) = assignment.place(seq);
         let mut state = assignment.state();
         for reason in reasons {
@@ -207,7 +207,9 @@ impl KafkaLog {
         let mut acknowledged: BTreeMap<AssignmentId, TraceId> = BTreeMap::new();
         // Those of a trace are usually of one assignment, which is locked once.
         for of_one in releases.chunk_by(|(a, _), (b, _)| assignment_of(*a) == assignment_of(*b)) {
-            let Some(assignment) = of_one.first().and_then(|(seq, _)| self.of(*seq)) else { continue };
+            let Some(assignment) = of_one.first().and_then(|(seq, _)| self.assignment(*seq)) else {
+                continue;
+            };
             let mut state = assignment.state();
             for (seq, reason) in of_one {
                 let (stream, offset) = assignment.place(*seq);
@@ -227,15 +229,15 @@ impl KafkaLog {
 
     /// Whether what is forwarded of a record was forwarded by the previous owner of its partition.
     pub(crate) fn has_passed(&self, seq: Seq) -> bool {
-        self.of(seq).is_some_and(|assignment| {
+        self.assignment(seq).is_some_and(|assignment| {
             let (stream, offset) = assignment.place(seq);
             assignment.state().has_passed(stream, offset)
         })
     }
 
     /// Whether a trace of a record is to be evaluated.
-    pub(crate) fn replay(&self, seq: Seq, trace: TraceId) -> Replay {
-        let Some(assignment) = self.of(seq) else { return Replay::New };
+    pub(crate) fn replay(&self, seq: Seq, trace: TraceId) -> ReplayStatus {
+        let Some(assignment) = self.assignment(seq) else { return ReplayStatus::New };
         let (stream, offset) = assignment.place(seq);
         assignment.state().replay(stream, offset, trace)
     }
@@ -252,7 +254,7 @@ impl KafkaLog {
 
     /// As [`Watermark::is_late`].
     pub(crate) fn is_late(&self, seq: Seq, trace: TraceId) -> bool {
-        self.of(seq).is_none_or(|assignment| {
+        self.assignment(seq).is_none_or(|assignment| {
             let (stream, offset) = assignment.place(seq);
             assignment.state().is_late(stream, offset, trace)
         })
@@ -260,21 +262,21 @@ impl KafkaLog {
 
     /// Whether all of these records are of assignments that have ended.
     pub(crate) fn has_lapsed(&self, records: &[Seq]) -> bool {
-        let lapsed = |seq: &Seq| assignment_of(*seq).is_some() && self.of(*seq).is_none();
+        let lapsed = |seq: &Seq| assignment_of(*seq).is_some() && self.assignment(*seq).is_none();
         !records.is_empty() && records.iter().all(lapsed)
     }
 
     /// Cancelled when the partition of these records is revoked; `None` if they are not of one partition alone.
     pub(crate) fn revoked(&self, records: &[Seq]) -> Option<CancellationToken> {
         let first = *records.first()?;
-        let own = assignment_of(first)?;
-        let alone = records.iter().all(|seq| assignment_of(*seq) == Some(own));
+        let id = assignment_of(first)?;
+        let alone = records.iter().all(|seq| assignment_of(*seq) == Some(id));
         let ended = || {
             let token = CancellationToken::new();
             token.cancel();
             token
         };
-        alone.then(|| self.of(first).map_or_else(ended, |assignment| assignment.revoked.clone()))
+        alone.then(|| self.assignment(first).map_or_else(ended, |assignment| assignment.revoked.clone()))
     }
 
     /// Once for each assignment of the records.
@@ -283,7 +285,7 @@ impl KafkaLog {
         for seq in records {
             let Some(id) = assignment_of(*seq).filter(|id| !seen.contains(id)) else { continue };
             seen.push(id);
-            if let Some(assignment) = self.of(*seq) {
+            if let Some(assignment) = self.assignment(*seq) {
                 apply(&mut assignment.state());
             }
         }
@@ -301,7 +303,7 @@ mod tests {
         let log = KafkaLog::default();
         for (first, offsets) in [(0, [0, 1, 5]), (1 << 50, [1 << 50, (1 << 50) + (1 << 36), (1 << 50) - 7])] {
             let assignment = log.assign(0, [None; 2], "");
-            for stream in [Stream::Spans, Stream::Logs] {
+            for stream in [PartitionStream::Spans, PartitionStream::Logs] {
                 assignment.record(stream, first);
                 for offset in offsets {
                     let seq = assignment.record(stream, offset);
@@ -319,16 +321,16 @@ mod tests {
     fn what_is_late_of_an_ended_assignment_changes_nothing() {
         let log = KafkaLog::default();
         let before = log.assign(0, [Some(4), None], "");
-        let old = before.record(Stream::Spans, 4);
-        before.read(Stream::Spans, 4);
+        let old = before.record(PartitionStream::Spans, 4);
+        before.read(PartitionStream::Spans, 4);
         let (reasons, verdict) = ([RetainReason::Trace(TRACE)], PriorVerdict { passed: None, revision: 1 });
         assert!(log.hold(old, &reasons));
         assert!(!log.has_lapsed(&[old]) && !log.revoked(&[old]).unwrap().is_cancelled());
         log.end(before.id);
         // The partition comes back at once, with the same record.
         let now = log.assign(0, [Some(4), None], "");
-        let new = now.record(Stream::Spans, 4);
-        now.read(Stream::Spans, 4);
+        let new = now.record(PartitionStream::Spans, 4);
+        now.read(PartitionStream::Spans, 4);
         assert!(log.hold(new, &reasons) && !log.hold(old, &reasons));
         assert!(log.has_lapsed(&[old]) && log.revoked(&[old]).unwrap().is_cancelled());
         assert!(!log.has_lapsed(&[old, new]) && !log.has_lapsed(&[new]) && !log.has_lapsed(&[]));
@@ -349,8 +351,8 @@ mod tests {
     fn a_record_is_held_until_each_of_its_parts_is_released() {
         let log = KafkaLog::default();
         let assignment = log.assign(0, [None; 2], "");
-        let seq = assignment.record(Stream::Logs, 7);
-        assignment.read(Stream::Logs, 7);
+        let seq = assignment.record(PartitionStream::Logs, 7);
+        assignment.read(PartitionStream::Logs, 7);
         log.hold(seq, &[RetainReason::Forwarded]);
         log.hold(seq, &[RetainReason::Forwarded, RetainReason::Trace(TRACE)]);
         let position = || assignment.commit(100).unwrap().offsets[1];

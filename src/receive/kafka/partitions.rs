@@ -20,7 +20,7 @@ use verdict_otlp::Signal;
 use super::backlog::Backlog;
 use super::config::{InitialOffset, KafkaReceiver};
 use super::log::{Assignment, KafkaLog};
-use super::stream::{Offsets, STREAMS, Stream};
+use super::stream::{Offsets, PartitionStream, STREAMS};
 use super::watermark::Commit;
 use crate::kafka::client::ClientLog;
 use crate::receive::Intake;
@@ -43,8 +43,8 @@ const REFUSED: Duration = Duration::from_millis(100);
 const MIN_METADATA: usize = 64;
 
 /// A message that the pipeline has not accepted yet.
-pub(super) struct Waiting {
-    pub stream: Stream,
+pub(super) struct WaitingMessage {
+    pub stream: PartitionStream,
     pub offset: i64,
     pub body: bytes::Bytes,
 }
@@ -53,7 +53,7 @@ pub(super) struct Waiting {
 pub(super) struct Owned {
     pub assignment: Arc<Assignment>,
     /// Messages in order, since later ones must not overtake them.
-    pub waiting: VecDeque<Waiting>,
+    pub waiting: VecDeque<WaitingMessage>,
     /// Since when the first of them is refused.
     pub refused: Option<Instant>,
     pub paused: [bool; STREAMS],
@@ -70,11 +70,11 @@ impl Owned {
     }
 }
 
-impl Waiting {
+impl WaitingMessage {
     pub(super) fn signal(&self) -> Signal {
         match self.stream {
-            Stream::Spans => Signal::Traces,
-            Stream::Logs => Signal::Logs,
+            PartitionStream::Spans => Signal::Traces,
+            PartitionStream::Logs => Signal::Logs,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Waiting {
 pub(super) type Partitions = BTreeMap<i32, Owned>;
 
 /// The context of the consumer.
-pub(super) struct Group {
+pub(super) struct ConsumerGroup {
     pub config: KafkaReceiver,
     /// By stream; spans alone, or spans and logs.
     pub topics: Vec<String>,
@@ -101,15 +101,15 @@ pub(super) struct Group {
     revocations: Mutex<u64>,
 }
 
-impl Group {
+impl ConsumerGroup {
     pub(super) fn new(
         config: KafkaReceiver,
         log: Arc<KafkaLog>,
         intake: Arc<dyn Intake>,
         telemetry: Arc<Telemetry>,
         quiet: Duration,
-    ) -> Group {
-        Group {
+    ) -> ConsumerGroup {
+        ConsumerGroup {
             metadata: AtomicUsize::new(config.offset_metadata_max_bytes as usize),
             quiet,
             revocations: Mutex::default(),
@@ -135,17 +135,20 @@ impl Group {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(super) fn stream(&self, topic: &str) -> Option<Stream> {
-        let stream = self.topics.iter().position(|own| own == topic)?;
-        Some(if stream == 0 { Stream::Spans } else { Stream::Logs })
+    pub(super) fn stream(&self, topic: &str) -> Option<PartitionStream> {
+        let stream = self.topics.iter().position(|name| name == topic)?;
+        Some(if stream == 0 { PartitionStream::Spans } else { PartitionStream::Logs })
     }
 
-    fn fail(&self, why: String) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    fn fail(&self, reason: String) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
     /// The number of partitions of each topic; 0 for one that does not exist.
-    pub(super) fn partition_counts(&self, consumer: &BaseConsumer<Group>) -> Result<Vec<usize>, KafkaError> {
+    pub(super) fn partition_counts(
+        &self,
+        consumer: &BaseConsumer<ConsumerGroup>,
+    ) -> Result<Vec<usize>, KafkaError> {
         let count = |topic: &String| {
             let metadata = consumer.fetch_metadata(Some(topic), METADATA)?;
             let Some(found) = metadata.topics().first() else { return Ok(0) };
@@ -162,7 +165,7 @@ impl Group {
     /// which are committed first: what is written from now on is received also after a restart.
     fn committed(
         &self,
-        consumer: &BaseConsumer<Group>,
+        consumer: &BaseConsumer<ConsumerGroup>,
         list: &TopicPartitionList,
     ) -> Result<TopicPartitionList, KafkaError> {
         let committed = consumer.committed_offsets(list.clone(), COORDINATOR)?;
@@ -183,16 +186,21 @@ impl Group {
     }
 
     /// The backlog of both streams of a partition, if both are read and their ends are known.
-    fn backlog(&self, consumer: &BaseConsumer<Group>, partition: i32, offsets: Offsets) -> Option<Backlog> {
+    fn backlog(
+        &self,
+        consumer: &BaseConsumer<ConsumerGroup>,
+        partition: i32,
+        offsets: Offsets,
+    ) -> Option<Backlog> {
         let [spans, logs] = &self.topics[..] else { return None };
-        let of = |topic: &String, committed: Option<i64>| {
+        let bounds = |topic: &String, committed: Option<i64>| {
             let (first, end) = consumer.fetch_watermarks(topic, partition, ENDS).ok()?;
             Some((committed.unwrap_or(first).max(first), end))
         };
-        Some(Backlog::new([of(spans, offsets[0])?, of(logs, offsets[1])?], Instant::now()))
+        Some(Backlog::new([bounds(spans, offsets[0])?, bounds(logs, offsets[1])?], Instant::now()))
     }
 
-    fn assign(&self, consumer: &BaseConsumer<Group>, list: &TopicPartitionList) {
+    fn assign(&self, consumer: &BaseConsumer<ConsumerGroup>, list: &TopicPartitionList) {
         let committed = (1..=ATTEMPTS).find_map(|attempt| {
             let committed = self.committed(consumer, list);
             committed
@@ -218,7 +226,7 @@ impl Group {
             if let Offset::Offset(offset) = element.offset() {
                 offsets[stream as usize] = Some(offset);
                 // With the offset of logs while there is none of spans.
-                if stream == Stream::Spans || metadata.is_empty() {
+                if stream == PartitionStream::Spans || metadata.is_empty() {
                     element.metadata().clone_into(metadata);
                 }
             }
@@ -251,7 +259,7 @@ impl Group {
     /// Gives partitions back. `lost`: another member has them already.
     pub(super) fn revoke(
         &self,
-        consumer: &BaseConsumer<Group>,
+        consumer: &BaseConsumer<ConsumerGroup>,
         partitions: &BTreeSet<i32>,
         lost: bool,
         grace: Duration,
@@ -350,14 +358,19 @@ impl Group {
 
     /// Pauses partitions with waiting messages or too many uncommitted records, or all of them, and streams that are
     /// ahead of the other one; resumes the others.
-    pub(super) fn pause(&self, consumer: &BaseConsumer<Group>, partitions: &mut Partitions, all: bool) {
-        let (most, now) = (self.config.max_uncommitted_records, Instant::now());
+    pub(super) fn pause(
+        &self,
+        consumer: &BaseConsumer<ConsumerGroup>,
+        partitions: &mut Partitions,
+        all: bool,
+    ) {
+        let (max_uncommitted, now) = (self.config.max_uncommitted_records, Instant::now());
         let [mut pause, mut resume] = [TopicPartitionList::new(), TopicPartitionList::new()];
         for (partition, owned) in partitions.iter_mut() {
             let uncommitted = owned.assignment.uncommitted();
             // Resumed at three quarters, so that it does not alternate with each trace.
             let is_paused = owned.paused.contains(&true);
-            let too_many = uncommitted >= if is_paused { most / 4 * 3 } else { most };
+            let too_many = uncommitted >= if is_paused { max_uncommitted / 4 * 3 } else { max_uncommitted };
             let refused = owned.refused.is_some_and(|since| now.duration_since(since) >= REFUSED);
             let whole = all || refused || too_many;
             if let Some(backlog) = owned.backlog.as_mut().filter(|_| whole) {
@@ -387,7 +400,7 @@ impl Group {
     }
 }
 
-impl ClientContext for Group {
+impl ClientContext for ConsumerGroup {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.client_log.log(level, facility, message);
     }
@@ -397,8 +410,8 @@ impl ClientContext for Group {
     }
 }
 
-impl ConsumerContext for Group {
-    fn pre_rebalance(&self, consumer: &BaseConsumer<Group>, rebalance: &Rebalance<'_>) {
+impl ConsumerContext for ConsumerGroup {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<ConsumerGroup>, rebalance: &Rebalance<'_>) {
         match rebalance {
             Rebalance::Assign(list) => self.assign(consumer, list),
             Rebalance::Revoke(list) => {
@@ -410,7 +423,7 @@ impl ConsumerContext for Group {
     }
 
     /// librdkafka remembers that a partition was paused when it was revoked.
-    fn post_rebalance(&self, consumer: &BaseConsumer<Group>, rebalance: &Rebalance<'_>) {
+    fn post_rebalance(&self, consumer: &BaseConsumer<ConsumerGroup>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance
             && let Err(error) = consumer.resume(list)
         {

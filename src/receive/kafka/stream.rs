@@ -5,7 +5,7 @@ pub(crate) const STREAMS: usize = 2;
 
 /// A stream of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stream {
+pub(crate) enum PartitionStream {
     Spans = 0,
     Logs = 1,
 }

@@ -17,9 +17,9 @@ pub(super) struct Exported {
 }
 
 #[derive(Default, Debug)]
-pub(super) struct Trace {
+pub(super) struct KafkaTrace {
     /// Records that are not released.
-    pub held: [BTreeSet<i64>; STREAMS],
+    pub held_offsets: [BTreeSet<i64>; STREAMS],
     pub exported: Option<Exported>,
     /// The latest verdict, from its evaluation on.
     pub verdict: Option<PriorVerdict>,
@@ -35,9 +35,9 @@ pub(super) struct Trace {
     pub remembered: bool,
 }
 
-impl Trace {
+impl KafkaTrace {
     pub(super) fn is_held(&self) -> bool {
-        self.held.iter().any(|held| !held.is_empty())
+        self.held_offsets.iter().any(|offsets| !offsets.is_empty())
     }
 
     /// Notes that it was exported with a record, which is not held for it any more.
@@ -45,7 +45,7 @@ impl Trace {
         let exported = self.exported.get_or_insert_default();
         exported.first[s] = Some(exported.first[s].map_or(offset, |first| first.min(offset)));
         exported.beyond[s] = exported.beyond[s].max(Some(offset));
-        if self.held[s].first().is_none_or(|held| Some(*held) > exported.beyond[s]) {
+        if self.held_offsets[s].first().is_none_or(|lowest| Some(*lowest) > exported.beyond[s]) {
             exported.last[s] = exported.beyond[s];
         }
     }

@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
 use super::handover::{self, ExportedTrace, Handover, OffsetRange};
-use super::stream::{Offsets, STREAMS, Stream};
-use super::trace::{Exported, Trace};
+use super::stream::{Offsets, PartitionStream, STREAMS};
+use super::trace::{Exported, KafkaTrace};
 
 /// Exported traces that are remembered per partition, so that their late spans are known as such after the
 /// partition has moved. Those with records that are still held are remembered in any case.
@@ -33,7 +33,7 @@ const RECORD_BYTES: usize = 100;
 
 /// Whether the previous owner has exported a trace of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Replay {
+pub(crate) enum ReplayStatus {
     /// The trace was not exported, or is unknown.
     New,
     /// The trace was exported with this record.
@@ -77,10 +77,10 @@ pub(crate) struct Watermark {
     /// What is forwarded of the records before it was acknowledged to the previous owner.
     passed: Offsets,
     /// Records that are needed, and for how many reasons, ...
-    held: [BTreeMap<i64, u32>; STREAMS],
+    hold_counts: [BTreeMap<i64, u32>; STREAMS],
     /// ... and those of them that are not passed through.
     passing: [BTreeMap<i64, u32>; STREAMS],
-    traces: HashMap<u64, Trace>,
+    traces: HashMap<u64, KafkaTrace>,
     /// Exported traces, oldest first, each once.
     order: VecDeque<u64>,
     /// Exported traces with records that are read again.
@@ -96,11 +96,11 @@ impl Watermark {
     /// The state that the previous owner committed. `seen`: what this process has read in an earlier assignment.
     pub(crate) fn resume(offsets: Offsets, metadata: &str, forwards: bool, seen: Offsets) -> Watermark {
         let empty = || Handover { next: offsets, passed: offsets, ..Handover::default() };
-        let Handover { forwards: before, next, passed, held, exported, late } =
+        let Handover { forwards: before, next, passed, held_ranges, exported, late } =
             Handover::decode(metadata, offsets).unwrap_or_else(empty);
         // After a change of the mode, other parts of a record are forwarded.
         let passed = if before == forwards { passed } else { [None; STREAMS] };
-        let unread = held.map(VecDeque::from);
+        let unread = held_ranges.map(VecDeque::from);
         // Of traces that have no room in the metadata, records up to there were exported.
         let forgotten =
             std::array::from_fn(|s| next[s].filter(|_| next[s] > offsets[s]).map(|next| next - 1));
@@ -112,7 +112,8 @@ impl Watermark {
         for (entry, is_read_again) in late.chain(exported.into_iter().rev().map(|entry| (entry, true))) {
             let ExportedTrace { trace: id, verdict, last } = entry;
             let exported = Some(Exported { first: [Some(i64::MIN); STREAMS], last, beyond: last });
-            let trace = Trace { exported, verdict: Some(verdict), inherited: true, ..Trace::default() };
+            let trace =
+                KafkaTrace { exported, verdict: Some(verdict), inherited: true, ..KafkaTrace::default() };
             state.traces.insert(id, trace);
             state.remember(id);
             for s in (0..STREAMS).filter(|_| is_read_again) {
@@ -126,20 +127,20 @@ impl Watermark {
     }
 
     /// Whether the previous owner has read a record that no trace needs, so that it is not read again.
-    pub(crate) fn skips(&self, stream: Stream, offset: i64) -> bool {
+    pub(crate) fn skips(&self, stream: PartitionStream, offset: i64) -> bool {
         let s = stream as usize;
         let mut runs = self.unread[s].iter().take_while(|(start, _)| *start <= offset);
         Some(offset) < self.next[s] && !runs.any(|(_, end)| offset < *end)
     }
 
     /// Whether what is forwarded of a record was acknowledged to the previous owner.
-    pub(crate) fn has_passed(&self, stream: Stream, offset: i64) -> bool {
+    pub(crate) fn has_passed(&self, stream: PartitionStream, offset: i64) -> bool {
         Some(offset) < self.passed[stream as usize]
     }
 
     /// To be called first for each record. `false` if it is before those that were read: the topic was created again,
     /// or the log was truncated. What is known of its records is then forgotten.
-    pub(crate) fn follows(&mut self, stream: Stream, offset: i64) -> bool {
+    pub(crate) fn follows(&mut self, stream: PartitionStream, offset: i64) -> bool {
         let s = stream as usize;
         if Some(offset) >= self.position[s] {
             return true;
@@ -159,7 +160,7 @@ impl Watermark {
     }
 
     /// Notes that a record was read: it is held, or not needed.
-    pub(crate) fn read(&mut self, stream: Stream, offset: i64) {
+    pub(crate) fn read(&mut self, stream: PartitionStream, offset: i64) {
         let s = stream as usize;
         let after = Some(offset.saturating_add(1));
         let before = std::mem::replace(&mut self.position[s], after).unwrap_or(i64::MIN).min(offset);
@@ -172,40 +173,42 @@ impl Watermark {
             }
         }
         let read = self.pins[s].range(before..=offset).map(|(at, _)| *at);
-        let done: Vec<i64> = read.filter(|at| !self.held[s].contains_key(at)).collect();
+        let done: Vec<i64> = read.filter(|at| !self.hold_counts[s].contains_key(at)).collect();
         done.into_iter().for_each(|at| self.unpin(s, at));
     }
 
     /// Whether a trace of a record is to be evaluated. To be called before [`Watermark::hold`].
-    pub(crate) fn replay(&mut self, stream: Stream, offset: i64, trace: TraceId) -> Replay {
+    pub(crate) fn replay(&mut self, stream: PartitionStream, offset: i64, trace: TraceId) -> ReplayStatus {
         let (s, id) = (stream as usize, handover::hash(trace));
-        let Some(trace) = self.traces.get(&id).filter(|trace| trace.inherited) else { return Replay::New };
+        let Some(trace) = self.traces.get(&id).filter(|trace| trace.inherited) else {
+            return ReplayStatus::New;
+        };
         if trace.exported.as_ref().is_some_and(|exported| exported.last[s] >= Some(offset)) {
             self.pin(s, offset, id);
-            return Replay::Exported;
+            return ReplayStatus::Exported;
         }
-        trace.verdict.map_or(Replay::New, Replay::Late)
+        trace.verdict.map_or(ReplayStatus::New, ReplayStatus::Late)
     }
 
     /// Holds a record for a trace, or until it is passed through.
-    pub(crate) fn hold(&mut self, stream: Stream, offset: i64, trace: Option<TraceId>) {
+    pub(crate) fn hold(&mut self, stream: PartitionStream, offset: i64, trace: Option<TraceId>) {
         let s = stream as usize;
         if let Some(id) = trace.map(handover::hash) {
-            if !self.traces.entry(id).or_default().held[s].insert(offset) {
+            if !self.traces.entry(id).or_default().held_offsets[s].insert(offset) {
                 return;
             }
             self.settle(id);
         } else {
             *self.passing[s].entry(offset).or_default() += 1;
         }
-        *self.held[s].entry(offset).or_default() += 1;
+        *self.hold_counts[s].entry(offset).or_default() += 1;
     }
 
     /// Releases a record for one of the reasons for which it is held. `false` if it was not held for it. `exported`:
     /// the trace was, with this record.
     pub(crate) fn release(
         &mut self,
-        stream: Stream,
+        stream: PartitionStream,
         offset: i64,
         trace: Option<TraceId>,
         exported: bool,
@@ -218,7 +221,7 @@ impl Watermark {
             };
         };
         let Some(trace) = self.traces.get_mut(&id) else { return false };
-        if !trace.held[s].remove(&offset) {
+        if !trace.held_offsets[s].remove(&offset) {
             return false;
         }
         let exported = exported || trace.exported.is_some();
@@ -229,7 +232,7 @@ impl Watermark {
             self.remember(id);
         }
         self.unhold(s, offset);
-        if exported && self.held[s].contains_key(&offset) {
+        if exported && self.hold_counts[s].contains_key(&offset) {
             self.pin(s, offset, id);
         }
         self.settle(id);
@@ -245,7 +248,7 @@ impl Watermark {
 
     /// Whether a trace that closed before is that of a record, which is therefore late. Else the record was read in an
     /// earlier assignment, and the trace is assembled again.
-    pub(crate) fn is_late(&self, stream: Stream, offset: i64, trace: TraceId) -> bool {
+    pub(crate) fn is_late(&self, stream: PartitionStream, offset: i64, trace: TraceId) -> bool {
         let trace = self.traces.get(&handover::hash(trace));
         // Until both streams are beyond what was read, other records of the trace may be read again.
         let is_beyond = Some(offset) >= self.seen[stream as usize]
@@ -291,19 +294,20 @@ impl Watermark {
     /// Records that were read here and are not below the watermark.
     pub(crate) fn uncommitted(&self) -> u64 {
         let low = self.low();
-        let of = |s: usize| u64::try_from(self.position[s]? - low[s]?).ok();
-        (0..STREAMS).filter_map(of).sum()
+        let distance = |s: usize| u64::try_from(self.position[s]? - low[s]?).ok();
+        (0..STREAMS).filter_map(distance).sum()
     }
 
     /// The memory of the watermark, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.traces.len() * TRACE_BYTES + self.held.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
+        self.traces.len() * TRACE_BYTES
+            + self.hold_counts.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
     }
 
     fn low(&self) -> Offsets {
         std::array::from_fn(|s| {
             let unread = self.unread[s].front().map(|(start, _)| *start);
-            let low = self.held[s].keys().next().copied().or(unread);
+            let low = self.hold_counts[s].keys().next().copied().or(unread);
             low.map_or(self.next[s], |low| self.next[s].map(|next| low.min(next)))
         })
     }
@@ -314,19 +318,19 @@ impl Watermark {
         let runs: [Vec<OffsetRange>; STREAMS] = std::array::from_fn(|s| self.runs(s, budget));
         // From all runs to none: how many sixteenths are left out.
         [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|left_out| {
-            let (mut held, mut next, mut is_cut) = (runs.clone(), self.next, false);
+            let (mut held_ranges, mut next, mut is_cut) = (runs.clone(), self.next, false);
             for s in 0..STREAMS {
-                let listed = (held[s].len() - held[s].len() * left_out / 16).min(budget);
-                if let Some((start, _)) = held[s].get(listed) {
+                let listed = (held_ranges[s].len() - held_ranges[s].len() * left_out / 16).min(budget);
+                if let Some((start, _)) = held_ranges[s].get(listed) {
                     (next[s], is_cut) = (Some(*start), true);
                     // Records of a trace that was forgotten are not read again.
                     if Some(*start) <= self.forgotten[s] {
                         return None;
                     }
                 }
-                held[s].truncate(listed);
+                held_ranges[s].truncate(listed);
             }
-            self.commit_up_to(Handover { next, held, ..Handover::default() }, is_cut, offsets, budget)
+            self.commit_up_to(Handover { next, held_ranges, ..Handover::default() }, is_cut, offsets, budget)
         })
     }
 
@@ -352,21 +356,24 @@ impl Watermark {
         let metadata = handover.encode(offsets, budget)?;
         let newest = self.order.iter().rev().filter(|id| !mandatory.contains(id)).filter_map(entry);
         // Without a cut no record of another trace is read again, and what does not fit is not counted.
-        let most = if is_cut { usize::MAX } else { budget };
-        let again =
-            handover.fill(&metadata, budget, newest.map(|(e, reaches)| (e, is_cut && reaches)).take(most));
+        let max_entries = if is_cut { usize::MAX } else { budget };
+        let again = handover.fill(
+            &metadata,
+            budget,
+            newest.map(|(e, reaches)| (e, is_cut && reaches)).take(max_entries),
+        );
         let metadata = handover.encode(offsets, budget).unwrap_or(metadata);
         Some(Commit { offsets, metadata, again })
     }
 
-    /// The runs of held records, at most one more than `most`.
-    fn runs(&self, s: usize, most: usize) -> Vec<OffsetRange> {
+    /// The runs of held records, at most one more than `max_runs`.
+    fn runs(&self, s: usize, max_runs: usize) -> Vec<OffsetRange> {
         let mut runs: Vec<OffsetRange> = Vec::new();
-        let held = self.held[s].keys().map(|offset| (*offset, offset + 1));
-        let before = held.take_while(|(_, end)| Some(*end) <= self.next[s]);
+        let ranges = self.hold_counts[s].keys().map(|offset| (*offset, offset + 1));
+        let before = ranges.take_while(|(_, end)| Some(*end) <= self.next[s]);
         for (start, end) in before.chain(self.unread[s].iter().copied()) {
             count_examined();
-            let is_full = runs.len() > most;
+            let is_full = runs.len() > max_runs;
             match runs.last_mut() {
                 Some(last) if last.1 == start => last.1 = end,
                 _ if is_full => break,
@@ -377,8 +384,8 @@ impl Watermark {
     }
 
     fn unhold(&mut self, s: usize, offset: i64) {
-        take_one(&mut self.held[s], offset);
-        if !self.held[s].contains_key(&offset) {
+        take_one(&mut self.hold_counts[s], offset);
+        if !self.hold_counts[s].contains_key(&offset) {
             self.unpin(s, offset);
         }
     }

@@ -153,7 +153,7 @@ async fn pressure_rejects_before_the_body_with_a_retry_delay() {
     let status =
         TraceServiceClient::new(channel(server.grpc).await).export(request(8 << 20)).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-    let details = rpc::Status::decode(status.details()).unwrap();
+    let details = rpc::RpcStatus::decode(status.details()).unwrap();
     assert_eq!(details.code, Code::Unavailable as i32);
     assert_eq!(details.details[0].type_url, "type.googleapis.com/google.rpc.RetryInfo");
     let retry = rpc::RetryInfo::decode(details.details[0].value.clone()).unwrap().retry_delay.unwrap();
@@ -272,7 +272,7 @@ async fn decompression_ratio_above_the_limit_is_rejected_permanently() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_recv_msg_size_mib = 64;
     limited.admission.max_decompression_ratio = 50;
-    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let server = Server::start_with(limited, Duration::from_secs(1)).await;
     let pack = |name: &str, size: usize| {
         let message = request(size).encode_to_vec();
         if name == "gzip" { gzip(&message) } else { zstd::encode_all(&message[..], 1).unwrap() }

@@ -30,9 +30,9 @@ impl HttpReply {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    fn error(&self) -> rpc::Status {
+    fn error(&self) -> rpc::RpcStatus {
         assert_eq!(self.headers["content-type"], PROTOBUF);
-        rpc::Status::decode(self.body.clone()).unwrap()
+        rpc::RpcStatus::decode(self.body.clone()).unwrap()
     }
 }
 
@@ -123,7 +123,7 @@ async fn json_is_accepted_and_returned_and_the_intake_gets_protobuf() {
 async fn json_is_charged_twice_while_it_is_converted() {
     let mut tight = config();
     tight.admission.request_limit_mib = 1;
-    let server = Server::with(tight, Duration::from_secs(1)).await;
+    let server = Server::start_with(tight, Duration::from_secs(1)).await;
     server.intake.gate.forget_permits(1000);
     let waiting = async |requests: usize| {
         while server.intake.waiting.load(Ordering::SeqCst) < requests {
@@ -273,7 +273,7 @@ async fn unsupported_types_methods_paths_and_encodings_have_their_own_status() {
 async fn paths_are_configurable() {
     let mut moved = config();
     moved.protocols.http.as_mut().unwrap().traces_url_path = "/otlp/traces".to_owned();
-    let server = Server::with(moved, Duration::from_secs(1)).await;
+    let server = Server::start_with(moved, Duration::from_secs(1)).await;
     assert_eq!(post(&server, "/otlp/traces", &as_protobuf(), Vec::new()).await.status, StatusCode::OK);
     assert_eq!(post(&server, "/v1/traces", &as_protobuf(), Vec::new()).await.status, StatusCode::NOT_FOUND);
     assert_eq!(post(&server, "/v1/logs", &as_protobuf(), Vec::new()).await.status, StatusCode::OK);

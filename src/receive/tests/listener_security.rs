@@ -52,7 +52,7 @@ struct Files {
 impl Files {
     fn new(server: &Signed) -> Files {
         let files = Files { folder: tempfile::tempdir().unwrap() };
-        files.put(server);
+        files.write(server);
         files
     }
 
@@ -60,7 +60,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    fn put(&self, server: &Signed) {
+    fn write(&self, server: &Signed) {
         std::fs::write(self.path("tls.key"), &server.key).unwrap();
         std::fs::write(self.path("tls.crt"), &server.cert).unwrap();
     }
@@ -81,7 +81,7 @@ impl Files {
     }
 }
 
-fn with(tls: Option<ServerTls>, auth: Option<Auth>) -> OtlpConfig {
+fn config_with(tls: Option<ServerTls>, auth: Option<Auth>) -> OtlpConfig {
     let mut config = config();
     let Protocols { grpc: Some(grpc), http: Some(http) } = &mut config.protocols else {
         panic!("a protocol is not configured")
@@ -92,7 +92,7 @@ fn with(tls: Option<ServerTls>, auth: Option<Auth>) -> OtlpConfig {
 }
 
 async fn serve(config: OtlpConfig) -> Server {
-    Server::with(config, Duration::from_secs(1)).await
+    Server::start_with(config, Duration::from_secs(1)).await
 }
 
 /// The trusted authority and the certificate of a client.
@@ -106,8 +106,8 @@ impl Peer<'_> {
         let mut tls = ClientTlsConfig::new()
             .ca_certificate(tonic::transport::Certificate::from_pem(&self.trusts.pem))
             .domain_name("localhost");
-        if let Some(own) = self.shows {
-            tls = tls.identity(tonic::transport::Identity::from_pem(&own.cert, &own.key));
+        if let Some(identity) = self.shows {
+            tls = tls.identity(tonic::transport::Identity::from_pem(&identity.cert, &identity.key));
         }
         let url = format!("https://{}", server.grpc);
         let channel = Channel::from_shared(url).unwrap().tls_config(tls).unwrap().connect().await;
@@ -120,8 +120,8 @@ impl Peer<'_> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let trusted = Certificate::from_pem(self.trusts.pem.as_bytes()).unwrap();
         let mut builder = Client::builder().no_proxy().tls_certs_only([trusted]);
-        if let Some(own) = self.shows {
-            let pem = format!("{}{}", own.cert, own.key);
+        if let Some(identity) = self.shows {
+            let pem = format!("{}{}", identity.cert, identity.key);
             builder = builder.identity(Identity::from_pem(pem.as_bytes()).unwrap());
         }
         builder.build().unwrap()
@@ -140,7 +140,7 @@ impl Peer<'_> {
 async fn tls_serves_both_protocols_to_clients_that_trust_the_certificate() {
     let (ours, other) = (Authority::new(), Authority::new());
     let files = Files::new(&ours.sign("localhost"));
-    let server = serve(with(Some(files.tls()), None)).await;
+    let server = serve(config_with(Some(files.tls()), None)).await;
     let peer = Peer { trusts: &ours, shows: None };
     peer.grpc(&server).await.unwrap();
     assert_eq!(peer.http(&server).await.unwrap(), reqwest::Version::HTTP_2, "ALPN");
@@ -163,7 +163,7 @@ async fn tls_serves_both_protocols_to_clients_that_trust_the_certificate() {
 async fn tls_serves_http_1_if_the_client_negotiates_it() {
     let ours = Authority::new();
     let files = Files::new(&ours.sign("localhost"));
-    let server = serve(with(Some(files.tls()), None)).await;
+    let server = serve(config_with(Some(files.tls()), None)).await;
     let trusted = Certificate::from_pem(ours.pem.as_bytes()).unwrap();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().http1_only().tls_certs_only([trusted]).build().unwrap();
@@ -176,12 +176,12 @@ async fn tls_serves_http_1_if_the_client_negotiates_it() {
 async fn mtls_requires_a_certificate_of_a_configured_authority() {
     let (ours, clients, other) = (Authority::new(), Authority::new(), Authority::new());
     let files = Files::new(&ours.sign("localhost"));
-    let server = serve(with(Some(files.mutual(&clients)), None)).await;
-    let (known, unknown) = (clients.sign("agent"), other.sign("agent"));
+    let server = serve(config_with(Some(files.mutual(&clients)), None)).await;
+    let (known_client, unknown_client) = (clients.sign("agent"), other.sign("agent"));
     let peer = |shows| Peer { trusts: &ours, shows };
-    peer(Some(&known)).grpc(&server).await.unwrap();
-    peer(Some(&known)).http(&server).await.unwrap();
-    for shows in [None, Some(&unknown)] {
+    peer(Some(&known_client)).grpc(&server).await.unwrap();
+    peer(Some(&known_client)).http(&server).await.unwrap();
+    for shows in [None, Some(&unknown_client)] {
         assert!(peer(shows).grpc(&server).await.is_err());
         assert!(peer(shows).http(&server).await.is_err());
     }
@@ -203,7 +203,7 @@ async fn mtls_requires_a_certificate_of_a_configured_authority() {
 async fn changed_certificate_is_reloaded_and_an_unusable_one_is_not() {
     let (before, after) = (Authority::new(), Authority::new());
     let files = Files::new(&before.sign("localhost"));
-    let server = serve(with(Some(files.tls()), None)).await;
+    let server = serve(config_with(Some(files.tls()), None)).await;
     let (old, new) = (Peer { trusts: &before, shows: None }, Peer { trusts: &after, shows: None });
     old.http(&server).await.unwrap();
 
@@ -225,7 +225,7 @@ async fn changed_certificate_is_reloaded_and_an_unusable_one_is_not() {
     logged("os error 2").await;
     old.grpc(&server).await.unwrap();
 
-    files.put(&after.sign("localhost"));
+    files.write(&after.sign("localhost"));
     logged("certificates reloaded").await;
     new.http(&server).await.unwrap();
     new.grpc(&server).await.unwrap();
@@ -235,8 +235,9 @@ async fn changed_certificate_is_reloaded_and_an_unusable_one_is_not() {
 #[tokio::test]
 async fn bind_error_names_an_unusable_tls_file() {
     let files = Files::new(&Authority::new().sign("localhost"));
-    let message =
-        |tls: ServerTls| async { bind(&with(Some(tls), None)).await.map(|_| ()).unwrap_err().to_string() };
+    let message = |tls: ServerTls| async {
+        bind(&config_with(Some(tls), None)).await.map(|_| ()).unwrap_err().to_string()
+    };
     let missing = ServerTls { cert_file: files.path("missing"), ..files.tls() };
     assert!(message(missing).await.contains("missing"));
     let swapped = ServerTls { cert_file: files.path("tls.key"), ..files.tls() };
@@ -249,7 +250,8 @@ async fn bind_error_names_an_unusable_tls_file() {
 async fn tls_version_below_min_version_is_rejected() {
     let ours = Authority::new();
     let files = Files::new(&ours.sign("localhost"));
-    let server = serve(with(Some(ServerTls { min_version: TlsVersion::V13, ..files.tls() }), None)).await;
+    let server =
+        serve(config_with(Some(ServerTls { min_version: TlsVersion::V13, ..files.tls() }), None)).await;
     let attempt = |version: &'static rustls::SupportedProtocolVersion| {
         let mut roots = rustls::RootCertStore::empty();
         let pem = ours.pem.as_bytes();
@@ -274,14 +276,14 @@ async fn tls_version_below_min_version_is_rejected() {
 async fn unfinished_handshake_times_out_and_frees_the_connection() {
     let ours = Authority::new();
     let files = Files::new(&ours.sign("localhost"));
-    let mut hasty = with(Some(files.tls()), None);
+    let mut hasty = config_with(Some(files.tls()), None);
     let http = hasty.protocols.http.as_mut().unwrap();
     (http.read_header_timeout, http.max_connections) = (Period::secs(2), 1);
     let server = serve(hasty).await;
     let hello = [0x16, 0x03, 0x01, 0x02, 0x00, 0x01];
-    for said in [&[][..], &hello[..]] {
+    for payload in [&[][..], &hello[..]] {
         let mut silent = TcpStream::connect(server.http).await.unwrap();
-        silent.write_all(said).await.unwrap();
+        silent.write_all(payload).await.unwrap();
         // The only connection slot is taken, and is released without an action of the peer.
         let peer = Peer { trusts: &ours, shows: None };
         timeout(PATIENCE, peer.http(&server)).await.unwrap().unwrap();
@@ -311,7 +313,7 @@ fn post(server: &Server, path: &str) -> reqwest::RequestBuilder {
 
 #[tokio::test]
 async fn requests_without_valid_token_are_rejected_with_a_challenge() {
-    let server = serve(with(None, Some(tokens()))).await;
+    let server = serve(config_with(None, Some(tokens()))).await;
     for wrong in [None, Some("Bearer wrong"), Some("Basic cmlnaHQ6cmlnaHQ="), Some("right")] {
         let status = export(&server, wrong).await.unwrap_err();
         assert_eq!(status.code(), Code::Unauthenticated, "{wrong:?}");
@@ -339,7 +341,7 @@ async fn requests_without_valid_token_are_rejected_with_a_challenge() {
 #[tokio::test]
 async fn token_and_basic_authentication_can_be_combined() {
     let basic = Basic { username: "agent".to_owned(), password: Secret::new("pw") };
-    let server = serve(with(None, Some(Auth { basic: Some(basic), ..tokens() }))).await;
+    let server = serve(config_with(None, Some(Auth { basic: Some(basic), ..tokens() }))).await;
     export(&server, Some("Bearer right")).await.unwrap();
     export(&server, Some("Basic YWdlbnQ6cHc=")).await.unwrap();
     let answer = post(&server, "/v1/logs").basic_auth("agent", Some("pw")).send().await.unwrap();
@@ -350,7 +352,7 @@ async fn token_and_basic_authentication_can_be_combined() {
 }
 
 fn page(origins: &[&str]) -> OtlpConfig {
-    let mut config = with(None, Some(tokens()));
+    let mut config = config_with(None, Some(tokens()));
     config.protocols.http.as_mut().unwrap().cors = Some(Cors {
         allowed_origins: origins.iter().map(|o| (*o).to_owned()).collect(),
         allowed_headers: vec!["Authorization".to_owned()],

@@ -22,10 +22,10 @@ async fn wait_for(count: &AtomicUsize, wanted: usize) {
 /// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
 /// while all tasks wait for the network.
 fn stop_clock() -> std::sync::mpsc::Sender<()> {
-    let (held, hold) = std::sync::mpsc::channel();
-    tokio::task::spawn_blocking(move || hold.recv());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || receiver.recv());
     tokio::time::pause();
-    held
+    sender
 }
 
 fn shut(gate: &Semaphore) {
@@ -56,7 +56,7 @@ async fn shutdown_finishes_requests_in_flight_and_accepts_no_new_ones() {
 
 #[tokio::test]
 async fn requests_longer_than_the_grace_time_are_aborted() {
-    let server = Server::with(config(), Duration::from_millis(200)).await;
+    let server = Server::start_with(config(), Duration::from_millis(200)).await;
     shut(&server.intake.gate);
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     let in_flight = tokio::spawn(async move { client.export(request(1000)).await });
@@ -70,7 +70,7 @@ async fn requests_longer_than_the_grace_time_are_aborted() {
 async fn connection_above_the_limit_waits_for_the_requests_of_the_others() {
     let mut limited = config();
     limited.protocols.http.as_mut().unwrap().max_connections = 1;
-    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let server = Server::start_with(limited, Duration::from_secs(1)).await;
     let post = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
     shut(&server.intake.gate);
     let mut first = TcpStream::connect(server.http).await.unwrap();
@@ -92,7 +92,7 @@ async fn connection_above_the_limit_waits_for_the_requests_of_the_others() {
 async fn longest_idle_connection_is_closed_for_a_new_one() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_connections = 4;
-    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let server = Server::start_with(limited, Duration::from_secs(1)).await;
     let mut idle = Vec::new();
     for opened in 1..=4 {
         let mut peer = TcpStream::connect(server.grpc).await.unwrap();
@@ -109,9 +109,9 @@ async fn longest_idle_connection_is_closed_for_a_new_one() {
     assert_eq!(server.telemetry.receive.connections(Transport::Grpc).get(), 4);
     let mut open = Vec::new();
     for (n, mut peer) in idle.into_iter().enumerate() {
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         let within = if n == 0 { PATIENCE } else { Duration::from_millis(50) };
-        open.push(timeout(within, peer.read_to_end(&mut said)).await.is_err());
+        open.push(timeout(within, peer.read_to_end(&mut received)).await.is_err());
     }
     assert_eq!(open, [false, true, true, true], "the longest idle one is closed, and no other");
 }
@@ -120,14 +120,15 @@ async fn longest_idle_connection_is_closed_for_a_new_one() {
 async fn silent_connections_are_closed_after_the_header_timeout() {
     let mut hasty = config();
     hasty.protocols.http.as_mut().unwrap().read_header_timeout = verdict_config::Period::millis(150);
-    let server = Server::with(hasty, Duration::from_secs(1)).await;
+    let server = Server::start_with(hasty, Duration::from_secs(1)).await;
     // Silence, a preface that stops, headers that stop, and a request followed by silence.
-    for said in ["", "PRI * HT", "POST /v1/traces HTTP/1.1\r\nhost:", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"] {
+    for payload in ["", "PRI * HT", "POST /v1/traces HTTP/1.1\r\nhost:", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"]
+    {
         let mut peer = TcpStream::connect(server.http).await.unwrap();
-        peer.write_all(said.as_bytes()).await.unwrap();
+        peer.write_all(payload.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         let closed = timeout(PATIENCE, peer.read_to_end(&mut rest)).await;
-        assert!(closed.is_ok(), "still open after {said:?}");
+        assert!(closed.is_ok(), "still open after {payload:?}");
     }
 }
 
@@ -148,7 +149,7 @@ async fn too_large_headers_are_rejected_over_http() {
 async fn requests_above_the_in_flight_limit_are_retryable() {
     let mut tight = config();
     tight.admission.request_limit_mib = 1;
-    refuses_a_second_large_one(Server::with(tight, Duration::from_secs(1)).await).await;
+    refuses_a_second_large_one(Server::start_with(tight, Duration::from_secs(1)).await).await;
     // The same with a limit that follows from the memory budget.
     let bound = bind(&config()).await.unwrap().with_in_flight_limit(1 << 20);
     refuses_a_second_large_one(Server::over(bound, Duration::from_secs(1))).await;
@@ -257,7 +258,7 @@ async fn connection_of_max_age_shuts_down_gracefully() {
     let mut aging = config();
     let keepalive = &mut aging.protocols.grpc.as_mut().unwrap().keepalive.server_parameters;
     keepalive.max_connection_age = Some(verdict_config::Period::secs(3600));
-    let server = Server::with(aging, Duration::from_secs(1)).await;
+    let server = Server::start_with(aging, Duration::from_secs(1)).await;
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     let open = server.telemetry.receive.connections(Transport::Grpc).clone();
     client.export(request(10)).await.unwrap();
@@ -276,18 +277,18 @@ async fn connection_of_max_age_shuts_down_gracefully() {
 
 #[tokio::test]
 async fn bind_error_names_the_address_in_use() {
-    let taken = TcpStream::connect(Server::start().await.grpc).await.unwrap().peer_addr().unwrap();
+    let address = TcpStream::connect(Server::start().await.grpc).await.unwrap().peer_addr().unwrap();
     let mut config = config();
-    config.protocols.grpc.as_mut().unwrap().endpoint = Endpoint::new(&taken.to_string()).unwrap();
+    config.protocols.grpc.as_mut().unwrap().endpoint = Endpoint::new(&address.to_string()).unwrap();
     let error = bind(&config).await.unwrap_err().to_string();
-    assert!(error.contains(&taken.to_string()), "{error}");
+    assert!(error.contains(&address.to_string()), "{error}");
 }
 
 #[tokio::test]
 async fn streams_above_the_limit_wait_at_the_sender() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_concurrent_streams = 2;
-    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let server = Server::start_with(limited, Duration::from_secs(1)).await;
     shut(&server.intake.gate);
     let client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     // With the first request the client learns the limit; before, it could open more streams, which are reset.
@@ -301,19 +302,19 @@ async fn streams_above_the_limit_wait_at_the_sender() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(server.intake.most.load(Ordering::SeqCst), 2, "at once");
+    assert_eq!(server.intake.max_inside.load(Ordering::SeqCst), 2, "at once");
 }
 
 #[tokio::test]
 async fn too_large_headers_are_rejected_over_grpc() {
     let mut limited = config();
     limited.protocols.grpc.as_mut().unwrap().max_header_size = verdict_config::Size(8 << 10);
-    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let server = Server::start_with(limited, Duration::from_secs(1)).await;
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
-    for (length, taken) in [(1 << 10, true), (10 << 10, false), (1 << 10, true)] {
+    for (length, is_accepted) in [(1 << 10, true), (10 << 10, false), (1 << 10, true)] {
         let mut asked = tonic::Request::new(request(10));
         asked.metadata_mut().insert("x-long", "a".repeat(length).parse().unwrap());
-        assert_eq!(client.export(asked).await.is_ok(), taken, "{length} bytes of headers");
+        assert_eq!(client.export(asked).await.is_ok(), is_accepted, "{length} bytes of headers");
     }
     assert_eq!(server.offers().len(), 2);
 }

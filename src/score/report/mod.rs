@@ -18,7 +18,7 @@ const MAX_TREES: usize = 150;
 
 /// The content of the page.
 #[derive(Default)]
-pub struct Report {
+pub struct ReportContent {
     pub title: String,
     /// The tables of the terminal output.
     pub tables: Vec<String>,
@@ -52,7 +52,7 @@ q{color:#444;font-family:ui-monospace,monospace;font-size:12px;unicode-bidi:isol
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\
 </style><title>";
 
-impl Report {
+impl ReportContent {
     pub fn html(&self) -> String {
         let mut out = Html::default();
         out.raw(HEAD).text(&self.title).raw("</title></head><body><h1>").text(&self.title).raw("</h1>");
@@ -70,7 +70,7 @@ impl Report {
                 "<h2>Precision and recall by threshold</h2><p>Each point is a threshold: scores below it \
                      fail. The red ring is the configured one.</p><div class=\"curves\">",
             );
-            self.curves.iter().for_each(|of| draw::curve(of, &mut out));
+            self.curves.iter().for_each(|curve| draw::curve(curve, &mut out));
             out.raw("</div>");
         }
         sample::html(&self.explanations, &mut out);

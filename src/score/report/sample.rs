@@ -61,19 +61,19 @@ pub fn sample(from: &[Explanation]) -> Vec<&Explanation> {
         groups.entry(one.metric).or_default().entry(&one.rule).or_default().push(one);
     }
     let rules: Vec<Vec<&Vec<&Explanation>>> = groups.values().map(|rules| rules.values().collect()).collect();
-    let mut taken: Vec<Vec<usize>> = rules.iter().map(|rules| vec![0; rules.len()]).collect();
-    let mut left = SAMPLE.min(from.len());
-    while left > 0 {
+    let mut counts: Vec<Vec<usize>> = rules.iter().map(|rules| vec![0; rules.len()]).collect();
+    let mut remaining = SAMPLE.min(from.len());
+    while remaining > 0 {
         // One more of each metric, from the rule with the fewest so far that has another.
-        for (rules, taken) in rules.iter().zip(&mut taken) {
-            let open = (0..rules.len()).filter(|i| taken[*i] < rules[*i].len());
-            if let Some(next) = open.min_by_key(|i| taken[*i]).filter(|_| left > 0) {
-                taken[next] += 1;
-                left -= 1;
+        for (rules, counts) in rules.iter().zip(&mut counts) {
+            let open = (0..rules.len()).filter(|i| counts[*i] < rules[*i].len());
+            if let Some(next) = open.min_by_key(|i| counts[*i]).filter(|_| remaining > 0) {
+                counts[next] += 1;
+                remaining -= 1;
             }
         }
     }
-    let of_rules = rules.iter().flatten().zip(taken.iter().flatten());
+    let of_rules = rules.iter().flatten().zip(counts.iter().flatten());
     // The middle of equal sections of the list, which is in order of traces.
     of_rules
         .flat_map(|(list, &count)| (0..count).map(move |n| list[(2 * n + 1) * list.len() / (2 * count)]))
@@ -122,8 +122,11 @@ mod tests {
         all.extend((0..3).map(|n| explanation("loud", "Seldom", n)));
         all.push(explanation("quiet", "Once", 7));
         let drawn = sample(&all);
-        let of = |rule: &str| drawn.iter().filter(|e| e.rule == rule).count();
-        assert_eq!((drawn.len(), of("Often"), of("Seldom"), of("Once")), (SAMPLE, 16, 3, 1));
+        let rule_count = |rule: &str| drawn.iter().filter(|e| e.rule == rule).count();
+        assert_eq!(
+            (drawn.len(), rule_count("Often"), rule_count("Seldom"), rule_count("Once")),
+            (SAMPLE, 16, 3, 1)
+        );
         let often: Vec<&str> =
             drawn.iter().filter(|e| e.rule == "Often").map(|e| e.location.as_str()).collect();
         assert_eq!((often[0], often[15]), ("trace 15", "trace 484"), "from all traces");

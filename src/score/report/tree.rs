@@ -81,7 +81,7 @@ impl TraceTree {
             out.text(view.kind.as_str()).raw("] <b>");
             out.text(&clip(view.name.as_deref().unwrap_or_default(), 120)).raw("</b> <code>");
             out.text(&id).raw("</code> ");
-            verdict(out, verdicts.of.get(i).copied().flatten().map(Verdict::failed));
+            verdict(out, verdicts.by_span.get(i).copied().flatten().map(Verdict::failed));
             match (predicted.contains(&i), marks.is_empty()) {
                 (true, false) => out.raw(" <span class=\"hit\">found and annotated</span>"),
                 (true, true) => out.raw(" <span class=\"over\">found, not annotated</span>"),

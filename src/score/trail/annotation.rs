@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use verdict_eval::metrics::Severity;
 
-use super::Label;
+use super::CategoryLabel;
 
 /// One error: category, span and reason.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -25,8 +25,8 @@ pub struct Annotation {
 }
 
 impl Annotation {
-    pub fn label(&self) -> Label {
-        Label::read(&self.category)
+    pub fn label(&self) -> CategoryLabel {
+        CategoryLabel::read(&self.category)
     }
 }
 

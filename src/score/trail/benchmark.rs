@@ -17,27 +17,27 @@ use std::collections::BTreeSet;
 use serde::{Serialize, Serializer};
 use verdict_eval::metrics::Category;
 
-use super::{Annotation, Label};
+use super::{Annotation, CategoryLabel};
 use crate::score::bootstrap::{self, Interval, ShareIntervals};
-use crate::score::counts::{Tally, share};
+use crate::score::counts::{PredictionTally, share};
 
 /// Impacts in the annotations; `other` is every other text.
 pub const IMPACTS: [&str; 4] = ["LOW", "MEDIUM", "HIGH", "other"];
 
 /// The index of an annotation's impact in [`IMPACTS`].
 pub(super) fn impact_index(impact: &str) -> usize {
-    IMPACTS.iter().position(|known| *known == impact).unwrap_or(IMPACTS.len() - 1)
+    IMPACTS.iter().position(|candidate| *candidate == impact).unwrap_or(IMPACTS.len() - 1)
 }
 
-type Joint = (String, Label);
+type Joint = (String, CategoryLabel);
 
 /// Annotated and predicted errors of one trace, prepared for repeated counting.
 #[derive(Clone, Debug, Default)]
 pub struct TraceMarks {
     gold: BTreeSet<Joint>,
     predicted: BTreeSet<Joint>,
-    location: Tally,
-    joint: Tally,
+    location: PredictionTally,
+    joint: PredictionTally,
     gold_names: BTreeSet<Category>,
     predicted_names: BTreeSet<Category>,
     /// Every annotated error, duplicates included.
@@ -70,8 +70,12 @@ fn pair(error: &Annotation) -> Joint {
     (error.location.clone(), error.label())
 }
 
-fn tally<T: Ord>(gold: &BTreeSet<T>, predicted: &BTreeSet<T>) -> Tally {
-    Tally { hits: gold.intersection(predicted).count(), predicted: predicted.len(), gold: gold.len() }
+fn tally<T: Ord>(gold: &BTreeSet<T>, predicted: &BTreeSet<T>) -> PredictionTally {
+    PredictionTally {
+        hits: gold.intersection(predicted).count(),
+        predicted: predicted.len(),
+        gold: gold.len(),
+    }
 }
 
 /// One category over all traces.
@@ -80,10 +84,10 @@ pub struct CategoryRow {
     #[serde(serialize_with = "by_name")]
     pub category: Category,
     /// Traces that contain it.
-    pub traces: Tally,
+    pub traces: PredictionTally,
     /// (trace, span) pairs of this category.
     #[serde(rename = "spans")]
-    pub joint: Tally,
+    pub joint: PredictionTally,
 }
 
 fn by_name<S: Serializer>(category: &Category, to: S) -> Result<S::Ok, S::Error> {
@@ -109,9 +113,9 @@ pub struct ImpactRow {
 pub struct Benchmark {
     pub traces: usize,
     /// Distinct (trace, span) pairs.
-    pub location: Tally,
+    pub location: PredictionTally,
     /// Distinct (trace, span, category) triples.
-    pub joint: Tally,
+    pub joint: PredictionTally,
     /// Presence F1 weighted by support.
     #[serde(rename = "category_f1_weighted")]
     pub category_f1: f64,
@@ -138,7 +142,7 @@ pub struct Benchmark {
 
 impl Benchmark {
     /// Counts over `cases`.
-    pub fn of(cases: &[TraceMarks]) -> Benchmark {
+    pub fn from_cases(cases: &[TraceMarks]) -> Benchmark {
         let mut impacts = IMPACTS.map(|impact| ImpactRow { impact, ..ImpactRow::default() });
         cases.iter().for_each(|case| count_impacts(case, &mut impacts));
         let (location, joint) = totals(cases.iter());
@@ -157,7 +161,7 @@ impl Benchmark {
             joint_mean: mean_of(|case| case.joint.recall()),
             location_precision_mean: mean_of(|case| case.location.precision()),
             joint_precision_mean: mean_of(|case| case.joint.precision()),
-            intervals: Intervals::of(cases),
+            intervals: Intervals::from_cases(cases),
             categories: rows.map(row).collect(),
             impacts: impacts.into_iter().filter(|row| row.errors > 0).collect(),
         }
@@ -169,14 +173,14 @@ fn mean(sum: f64, count: usize) -> f64 {
 }
 
 /// Tallies of spans, and of spans with categories.
-fn totals<'a>(cases: impl Iterator<Item = &'a TraceMarks> + Clone) -> (Tally, Tally) {
+fn totals<'a>(cases: impl Iterator<Item = &'a TraceMarks> + Clone) -> (PredictionTally, PredictionTally) {
     (cases.clone().map(|case| case.location).sum(), cases.map(|case| case.joint).sum())
 }
 
-fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [Tally; Category::ALL.len()] {
-    let mut of = [Tally::default(); Category::ALL.len()];
+fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [PredictionTally; Category::ALL.len()] {
+    let mut tallies = [PredictionTally::default(); Category::ALL.len()];
     for case in cases {
-        for (tally, category) in of.iter_mut().zip(Category::ALL) {
+        for (tally, category) in tallies.iter_mut().zip(Category::ALL) {
             let (gold, predicted) =
                 (case.gold_names.contains(&category), case.predicted_names.contains(&category));
             tally.hits += usize::from(gold && predicted);
@@ -184,22 +188,24 @@ fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [Tally; Cate
             tally.gold += usize::from(gold);
         }
     }
-    of
+    tallies
 }
 
 /// Weighted and macro F1.
-fn means(presence: &[Tally]) -> (f64, f64) {
+fn means(presence: &[PredictionTally]) -> (f64, f64) {
     let support: usize = presence.iter().map(|t| t.gold).sum();
     let weighted: f64 = presence.iter().map(|t| t.gold as f64 * t.f1()).sum();
-    let seen: Vec<f64> = presence.iter().filter(|t| t.gold + t.predicted > 0).map(Tally::f1).collect();
+    let seen: Vec<f64> =
+        presence.iter().filter(|t| t.gold + t.predicted > 0).map(PredictionTally::f1).collect();
     (weighted / support.max(1) as f64, mean(seen.iter().sum(), seen.len()))
 }
 
-fn joint_of<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> Tally {
-    let label = Label::Known(category);
-    let of = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
+fn joint_of<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> PredictionTally {
+    let label = CategoryLabel::Known(category);
+    let with_label = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
     let counted = cases.into_iter().map(|case| {
-        let (gold, predicted): (BTreeSet<Joint>, BTreeSet<Joint>) = (of(&case.gold), of(&case.predicted));
+        let (gold, predicted): (BTreeSet<Joint>, BTreeSet<Joint>) =
+            (with_label(&case.gold), with_label(&case.predicted));
         tally(&gold, &predicted)
     });
     counted.sum()
@@ -232,7 +238,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    fn of(cases: &[TraceMarks]) -> Intervals {
+    fn from_cases(cases: &[TraceMarks]) -> Intervals {
         let [lp, lr, lf, jp, jr, jf, category_f1] = bootstrap::intervals(cases.len(), |choice| {
             let drawn = choice.iter().filter_map(|&i| cases.get(i));
             let (location, joint) = totals(drawn.clone());
@@ -275,10 +281,10 @@ mod tests {
     #[test]
     fn two_traces_counted_by_hand() {
         let cases = two();
-        let b = Benchmark::of(&cases);
+        let b = Benchmark::from_cases(&cases);
         assert_eq!(b.traces, 2);
-        assert_eq!(b.location, Tally { hits: 2, predicted: 3, gold: 3 });
-        assert_eq!(b.joint, Tally { hits: 1, predicted: 3, gold: 4 });
+        assert_eq!(b.location, PredictionTally { hits: 2, predicted: 3, gold: 3 });
+        assert_eq!(b.joint, PredictionTally { hits: 1, predicted: 3, gold: 4 });
         assert_eq!(b.location_mean, 0.5);
         assert!((b.joint_mean - 1.0 / 6.0).abs() < 1e-12);
         // Two of three spans and one of three pairs in the one trace, none in the other.
@@ -288,7 +294,7 @@ mod tests {
         assert!((b.category_f1 - 2.0 / 3.0).abs() < 1e-12);
         assert!((b.macro_f1 - 2.0 / 3.0).abs() < 1e-12);
         let goal = b.categories.iter().find(|r| r.category == Category::GoalDeviation).unwrap();
-        assert_eq!(goal.joint, Tally { hits: 0, predicted: 1, gold: 2 });
+        assert_eq!(goal.joint, PredictionTally { hits: 0, predicted: 1, gold: 2 });
         let row = |impact, [errors, named, located, joint]: [usize; 4]| ImpactRow {
             impact,
             errors,
@@ -302,7 +308,7 @@ mod tests {
 
     #[test]
     fn figures_of_no_trace_are_zero() {
-        let b = Benchmark::of(&[]);
+        let b = Benchmark::from_cases(&[]);
         assert_eq!((b.traces, b.location_mean, b.category_f1, b.macro_f1), (0, 0.0, 0.0, 0.0));
         assert_eq!(b.intervals.category_f1, None);
     }
@@ -310,7 +316,7 @@ mod tests {
     #[test]
     fn intervals_contain_the_figure() {
         let cases: Vec<TraceMarks> = (0..10).flat_map(|_| two()).collect();
-        let b = Benchmark::of(&cases);
+        let b = Benchmark::from_cases(&cases);
         let Interval { low, high } = b.intervals.location.f1.unwrap();
         assert!(low < b.location.f1() && b.location.f1() < high, "{low} {} {high}", b.location.f1());
     }

@@ -84,15 +84,16 @@ impl ErrorCase {
     pub fn new(error: &Annotation, claims: &[ErrorClaim], identified: &[usize]) -> ErrorCase {
         let category = error.label().category();
         let rows = TABLE.iter().filter(|row| category.is_some_and(|c| row.categories.contains(&c)));
-        let by = |matches: &dyn Fn(&ErrorClaim) -> bool| {
-            let own = identified.iter().filter_map(|&i| claims.get(i)).filter(|claim| matches(claim));
-            own.map(|claim| claim.metric).collect()
+        let metrics_where = |matches: &dyn Fn(&ErrorClaim) -> bool| {
+            let matching_claims =
+                identified.iter().filter_map(|&i| claims.get(i)).filter(|claim| matches(claim));
+            matching_claims.map(|claim| claim.metric).collect()
         };
         ErrorCase {
             impact: impact_index(&error.impact),
             mapped: rows.map(|row| row.name).collect(),
-            caught: by(&|_| true),
-            localised: by(&|claim| claim.spans.contains(&error.location)),
+            caught: metrics_where(&|_| true),
+            localised: metrics_where(&|claim| claim.spans.contains(&error.location)),
         }
     }
 }
@@ -127,18 +128,26 @@ pub const ALL: &str = "all";
 impl CaughtErrors {
     /// The counts of errors in runs in which `measured` metrics have a value. A metric that is designed for no category
     /// and caught nothing has no row.
-    pub fn of(cases: &[ErrorCase], measured: &BTreeSet<&'static str>) -> CaughtErrors {
+    pub fn from_cases(cases: &[ErrorCase], measured: &BTreeSet<&'static str>) -> CaughtErrors {
         let designed = |name: &str| spec(name).is_some_and(|row| !row.categories.is_empty());
         let caught: BTreeSet<&str> = cases.iter().flat_map(|case| case.caught.iter().copied()).collect();
         let rows = measured.iter().copied().filter(|name| designed(name) || caught.contains(name));
         let mut out = CaughtErrors::default();
         for metric in rows {
-            let own = out.metrics.entry(metric).or_default();
+            let metric_errors = out.metrics.entry(metric).or_default();
             for case in cases {
                 let mapped = case.mapped.contains(metric);
                 for impact in [IMPACTS[case.impact], ALL] {
-                    own.caught.entry(impact).or_default().count(case.caught.contains(metric), mapped);
-                    own.localised.entry(impact).or_default().count(case.localised.contains(metric), mapped);
+                    metric_errors
+                        .caught
+                        .entry(impact)
+                        .or_default()
+                        .count(case.caught.contains(metric), mapped);
+                    metric_errors
+                        .localised
+                        .entry(impact)
+                        .or_default()
+                        .count(case.localised.contains(metric), mapped);
                 }
             }
         }
@@ -195,10 +204,13 @@ mod tests {
         ];
         // The second claim identifies the third error, for which its metric is not designed.
         let identified: [&[usize]; 3] = [&[0], &[0], &[1]];
-        let cases: Vec<ErrorCase> =
-            errors.iter().zip(identified).map(|(error, by)| ErrorCase::new(error, &claims, by)).collect();
+        let cases: Vec<ErrorCase> = errors
+            .iter()
+            .zip(identified)
+            .map(|(error, indices)| ErrorCase::new(error, &claims, indices))
+            .collect();
         let measured = BTreeSet::from(["instruction_following", "reasoning_integrity", "latency"]);
-        let tables = CaughtErrors::of(&cases, &measured);
+        let tables = CaughtErrors::from_cases(&cases, &measured);
         let any = |impact| tables.any_metric[impact];
         assert_eq!(any(ALL), AnyMetric { errors: 3, caught: 3, localised: 2 });
         assert_eq!(any("LOW"), AnyMetric { errors: 1, caught: 1, localised: 0 });

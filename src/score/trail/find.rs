@@ -21,8 +21,8 @@
 //! counts, of Resource Abuse the last. Formatting is the exception: each malformed text is an error of its own,
 //! and annotators mark each.
 //!
-//! With [`Placement::Every`] each finding counts, at the span that it names: nothing is moved from a tool call to a
-//! model call, and nothing is merged. That is the rule of paper 001, whose predictions are flagged spans.
+//! With [`FindingPlacement::Every`] each finding counts, at the span that it names: nothing is moved from a tool call
+//! to a model call, and nothing is merged. That is the rule of paper 001, whose predictions are flagged spans.
 
 use std::collections::BTreeMap;
 
@@ -37,12 +37,12 @@ use super::annotation::{Annotation, impact};
 pub struct Predicted {
     /// Findings of passing measurements as well.
     pub all: bool,
-    pub placement: Placement,
+    pub placement: FindingPlacement,
 }
 
 /// The span at which a finding counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
-pub enum Placement {
+pub enum FindingPlacement {
     /// The first occurrence in a trace, at the model call that caused it, as annotators mark errors.
     #[default]
     First,
@@ -52,7 +52,7 @@ pub enum Placement {
 
 impl Predicted {
     /// Findings of failing measurements.
-    pub const FLAGGED: Predicted = Predicted { all: false, placement: Placement::First };
+    pub const FLAGGED: Predicted = Predicted { all: false, placement: FindingPlacement::First };
     /// Findings of passing measurements as well.
     pub const ALL: Predicted = Predicted { all: true, ..Predicted::FLAGGED };
 
@@ -89,7 +89,7 @@ pub fn located_findings<'a>(
         };
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
-            let is_every = predicted.placement == Placement::Every;
+            let is_every = predicted.placement == FindingPlacement::Every;
             let named = is_every.then(|| spans.named(m.at, finding)).flatten();
             let Some(at) = named.or_else(|| spans.place(m.at, finding, category)) else { continue };
             let found = LocatedFinding { at, written: m.at, category, metric: m.metric, finding };
@@ -97,10 +97,10 @@ pub fn located_findings<'a>(
                 each.push(found);
                 continue;
             }
-            let kept = first.entry((m.metric, category, finding.rationale.as_str())).or_insert(found);
-            let earlier = if marks_last(category) { at > kept.at } else { at < kept.at };
+            let current = first.entry((m.metric, category, finding.rationale.as_str())).or_insert(found);
+            let earlier = if marks_last(category) { at > current.at } else { at < current.at };
             if earlier {
-                *kept = found;
+                *current = found;
             }
         }
     }
@@ -205,13 +205,13 @@ impl<'s> Spans<'s> {
 
     /// The model call that a finding on an agent or a step concerns.
     fn about(&self, at: Idx, category: Category) -> Option<Idx> {
-        let own = self.trace.agents.iter().find(|agent| agent.at == at);
-        let planned = own.filter(|_| category == Category::TaskOrchestration);
+        let agent = self.trace.agents.iter().find(|agent| agent.at == at);
+        let planned = agent.filter(|_| category == Category::TaskOrchestration);
         planned
             .and_then(|agent| Some(agent.plans.first()?.0))
-            .or_else(|| own?.answer_at)
+            .or_else(|| agent?.answer_at)
             .filter(|&i| matches!(self.kind(i), Kind::Llm | Kind::Tool))
-            .or_else(|| own.and_then(|agent| agent.llms.last().copied()))
+            .or_else(|| agent.and_then(|agent| agent.llms.last().copied()))
             .or_else(|| self.trace.tree.subtree(at).filter(|&i| self.kind(i) == Kind::Llm).max())
             .or_else(|| self.before(at))
     }
@@ -291,7 +291,7 @@ mod tests {
     fn every_finding_counts_at_the_span_that_it_names() {
         let trace = trace();
         let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
-        let every = Predicted { placement: Placement::Every, ..Predicted::FLAGGED };
+        let every = Predicted { placement: FindingPlacement::Every, ..Predicted::FLAGGED };
         let tag = || Defect::MissingTag.finding("no tag", "x");
         let arguments = Defect::WrongArguments.finding("bad", "x");
         let cited = tag().citing(trace.tree.spans[llm[2]].id);

@@ -8,30 +8,30 @@ use verdict_eval::metrics::Category;
 
 /// A category of the taxonomy, or another text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Label {
+pub enum CategoryLabel {
     Known(Category),
     /// In lower case.
     Other(String),
 }
 
-impl Label {
+impl CategoryLabel {
     /// Reads a category's text.
-    pub fn read(text: &str) -> Label {
+    pub fn read(text: &str) -> CategoryLabel {
         let text = text.trim().to_lowercase();
         let squeezed = text.replace(' ', "");
         let names = || Category::ALL.into_iter().map(|c| (c, c.as_str().to_lowercase()));
         let exact = names().find(|(_, name)| *name == text || name.replace(' ', "") == squeezed);
         let part = || names().find(|(_, name)| !text.is_empty() && name.contains(&text));
         match exact.or_else(part) {
-            Some((category, _)) => Label::Known(category),
-            None => Label::Other(text),
+            Some((category, _)) => CategoryLabel::Known(category),
+            None => CategoryLabel::Other(text),
         }
     }
 
     pub fn category(&self) -> Option<Category> {
         match self {
-            Label::Known(category) => Some(*category),
-            Label::Other(_) => None,
+            CategoryLabel::Known(category) => Some(*category),
+            CategoryLabel::Other(_) => None,
         }
     }
 }
@@ -50,20 +50,20 @@ mod tests {
             ("Tool Selection", Category::ToolSelectionErrors),
             ("Instruction Non-Compliance", Category::InstructionNonCompliance),
         ] {
-            assert_eq!(Label::read(text), Label::Known(category), "{text}");
+            assert_eq!(CategoryLabel::read(text), CategoryLabel::Known(category), "{text}");
         }
     }
 
     #[test]
     fn other_texts_are_preserved_in_lower_case() {
-        assert_eq!(Label::read("Hallucination"), Label::Other("hallucination".to_owned()));
-        assert_eq!(Label::read(" "), Label::Other(String::new()));
+        assert_eq!(CategoryLabel::read("Hallucination"), CategoryLabel::Other("hallucination".to_owned()));
+        assert_eq!(CategoryLabel::read(" "), CategoryLabel::Other(String::new()));
     }
 
     #[test]
     fn every_category_is_read_from_its_name() {
         for category in Category::ALL {
-            assert_eq!(Label::read(category.as_str()).category(), Some(category));
+            assert_eq!(CategoryLabel::read(category.as_str()).category(), Some(category));
         }
     }
 }

@@ -31,7 +31,7 @@ file the one that matters most. Where no category fits, answer \"none\".";
 
 /// The questions about a trace.
 #[derive(Debug, Default)]
-pub struct Questions {
+pub struct TraceQuestions {
     /// The flagged spans, in the order of `questions`.
     pub spans: Vec<Idx>,
     pub questions: Vec<Question>,
@@ -79,9 +79,10 @@ fn findings(measured: &Measured) -> impl Iterator<Item = &Finding> {
 }
 
 /// A question for each flagged span. `clean` redacts rationales, which quote the trace.
-pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -> Questions {
+pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -> TraceQuestions {
     let flagged = flagged(measurements);
-    let mut out = Questions { left: flagged.len().saturating_sub(MAX_QUESTIONS), ..Questions::default() };
+    let mut out =
+        TraceQuestions { left: flagged.len().saturating_sub(MAX_QUESTIONS), ..TraceQuestions::default() };
     for (at, failing) in flagged.into_iter().take(MAX_QUESTIONS) {
         let user: String = failing.iter().map(|(m, measured)| check(m, measured, &clean)).collect();
         out.spans.push(at);
@@ -132,7 +133,7 @@ static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
 /// a category are left out.
 pub fn map(
     measurements: &[Measurement],
-    asked: &Questions,
+    asked: &TraceQuestions,
     answers: &[Answer],
 ) -> (Vec<Measurement>, MapperCounts) {
     let mut counts = MapperCounts { left: asked.left, ..MapperCounts::default() };
@@ -161,8 +162,8 @@ fn mapped(failing: &[(&Measurement, &Measured)], category: Category) -> Option<M
         None => (failing.first()?.0, Finding::new("", "", 3.0)),
     };
     let rationales = failing.iter().flat_map(|(m, measured)| {
-        let own = findings(measured).map(|f| f.rationale.as_str());
-        m.rationale.as_deref().into_iter().chain(own)
+        let finding_rationales = findings(measured).map(|f| f.rationale.as_str());
+        m.rationale.as_deref().into_iter().chain(finding_rationales)
     });
     let rationale = rationales.collect::<Vec<_>>().join(" ");
     let (value, passed) = (m.outcome.as_ref().ok()?.value.clone(), false);

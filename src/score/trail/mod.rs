@@ -26,4 +26,4 @@ pub mod ratings;
 
 pub use annotation::{Annotation, Annotations, Ratings, impact};
 pub use benchmark::{Benchmark, TraceMarks};
-pub use label::Label;
+pub use label::CategoryLabel;

@@ -152,7 +152,11 @@ const ALPHA: f64 = 0.5;
 
 impl RootVerdicts {
     /// `configured` is the verdict under the policies of the configuration.
-    pub fn of(trace: &AgentTrace, measurements: &[Measurement], configured: Option<bool>) -> RootVerdicts {
+    pub fn from_measurements(
+        trace: &AgentTrace,
+        measurements: &[Measurement],
+        configured: Option<bool>,
+    ) -> RootVerdicts {
         let policies = [
             ("existential", Policy::Existential),
             ("outcome_relevant", Policy::OutcomeRelevant),
@@ -206,9 +210,12 @@ mod tests {
 
     #[test]
     fn constant_score_has_no_correlation_and_is_reported() {
-        let of = |overall, security| Ratings([None, Some(security), None, None, Some(overall)]);
-        let pairs =
-            [(of(1.0, 4.0), of(2.0, 5.0)), (of(2.0, 5.0), of(3.0, 5.0)), (of(3.0, 1.0), of(5.0, 5.0))];
+        let ratings = |overall, security| Ratings([None, Some(security), None, None, Some(overall)]);
+        let pairs = [
+            (ratings(1.0, 4.0), ratings(2.0, 5.0)),
+            (ratings(2.0, 5.0), ratings(3.0, 5.0)),
+            (ratings(3.0, 1.0), ratings(5.0, 5.0)),
+        ];
         let [reliability, security, .., overall] = correlate(&pairs);
         assert_eq!((security.pearson, security.constant), (None, true));
         assert_eq!(overall.spearman, Some(1.0));
@@ -237,7 +244,7 @@ mod tests {
             (0..trace.tree.len()).find(|&i| trace.views[i].kind == verdict_eval::trace::Kind::Tool).unwrap();
         let failure = |at: usize| (at == tool).then(|| Finding::new("it timed out", "timed out", 2.0));
         let measurements: Vec<Measurement> = calls.iter().map(|&at| measured(at, failure(at))).collect();
-        let RootVerdicts(by_policy) = RootVerdicts::of(&trace, &measurements, None);
+        let RootVerdicts(by_policy) = RootVerdicts::from_measurements(&trace, &measurements, None);
         let expected = [
             ("as configured", None),
             ("existential", Some(false)),

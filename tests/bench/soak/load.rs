@@ -79,8 +79,8 @@ impl Load {
     }
 
     pub(crate) fn figures(&self) -> String {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (traces, hostile, refused) = (of(&self.traces), of(&self.hostile), of(&self.refused));
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (traces, hostile, refused) = (value(&self.traces), value(&self.hostile), value(&self.refused));
         format!("{traces} traces acknowledged, {hostile} hostile, {refused} requests refused")
     }
 }

@@ -57,7 +57,7 @@ fn span(n: u64, parent: u64, operation: &str, code: i32) -> Span {
 }
 
 /// Evaluates the spans, each under a resource of its own where `apart`.
-fn evaluate(what: &str, spans: Vec<Span>, apart: bool) {
+fn evaluate(name: &str, spans: Vec<Span>, apart: bool) {
     let total = spans.len() as u64;
     let group = |(n, spans): (usize, Vec<Span>)| ResourceSpans {
         resource: Some(Resource {
@@ -76,16 +76,16 @@ fn evaluate(what: &str, spans: Vec<Span>, apart: bool) {
     let mut traces = evaluator.traces([request.encode_to_vec()]).unwrap();
     let assessment = evaluator.assess(traces.pop().unwrap(), &mut |_| ());
     let steps = assessment.steps();
-    println!("{what}: {steps} steps");
-    assert!(steps <= STEPS * total, "{what}: {steps} steps");
+    println!("{name}: {steps} steps");
+    assert!(steps <= STEPS * total, "{name}: {steps} steps");
     let limited = assessment.rules.iter().find(|m| m.outcome == Err(Unmeasured::Limit));
-    assert_eq!(limited, None, "{what}");
+    assert_eq!(limited, None, "{name}");
     let evaluated = evaluator.decide(assessment, verdict_eval::JudgeResults::default(), 0);
     let out: u64 = evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.items).sum();
-    assert_eq!(out, total, "{what}: every span comes out");
+    assert_eq!(out, total, "{name}: every span comes out");
     let work = work::counted() - before;
-    println!("{what}: {work} units of work");
-    assert!(work <= WORK * total, "{what}: {work} units of work");
+    println!("{name}: {work} units of work");
+    assert!(work <= WORK * total, "{name}: {work} units of work");
 }
 
 fn all(spans: u64, parent: impl Fn(u64) -> u64, operation: impl Fn(u64) -> &'static str) -> Vec<Span> {
@@ -194,9 +194,9 @@ fn thousands_of_scopes_under_a_resource_of_megabytes() {
         println!("{work} units of work for {} bytes", body.len());
         assert!(work <= WORK * ALL + 4 * body.len() as u64, "{work} units of work for {} bytes", body.len());
         let written: usize = annotated.spans.iter().map(|piece| piece.bytes.len()).sum();
-        let own: usize = evaluated.trace.tree.spans.iter().map(|span| span.bytes.len()).sum();
+        let span_bytes: usize = evaluated.trace.tree.spans.iter().map(|span| span.bytes.len()).sum();
         println!("{written} bytes written for {}", body.len());
-        assert!(written <= 2 * body.len() + 16 * own, "{written} bytes written for {}", body.len());
+        assert!(written <= 2 * body.len() + 16 * span_bytes, "{written} bytes written for {}", body.len());
         assert_eq!(annotated.spans.iter().map(|piece| piece.items).sum::<u64>(), ALL);
     }
 }
@@ -266,10 +266,10 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
     let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
     let request = ExportTraceServiceRequest { resource_spans: vec![group] };
     let closed = evaluator.traces([request.encode_to_vec()]).unwrap().pop().unwrap();
-    let counted = |what: &str, before: u64| {
+    let counted = |name: &str, before: u64| {
         let work = work::counted() - before;
-        println!("{what}: {work} units of work");
-        assert!(work <= WORK * ALL, "{what}: {work} units of work");
+        println!("{name}: {work} units of work");
+        assert!(work <= WORK * ALL, "{name}: {work} units of work");
     };
     let before = work::counted();
     let found = evaluator.harmful(closed.clone());

@@ -31,11 +31,11 @@ fn tools(case: &Case) -> (HashSet<Vec<u8>>, BTreeSet<String>) {
     let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
     case.requests.iter().for_each(|offer| drop(evaluation.add(offer).unwrap()));
     let (mut ids, mut names) = (HashSet::new(), BTreeSet::new());
-    crate::support::finish(&mut evaluation, |of| {
-        let spans = of.trace.trace.tree.spans.iter().zip(&of.trace.trace.views);
+    crate::support::finish(&mut evaluation, |evaluated| {
+        let spans = evaluated.trace.trace.tree.spans.iter().zip(&evaluated.trace.trace.views);
         let tools = spans.filter(|(_, view)| view.kind == Kind::Tool);
         ids.extend(tools.map(|(span, _)| span.id.0.to_vec()));
-        names.extend(of.trace.trace.calls.iter().map(|call| call.name.to_string()));
+        names.extend(evaluated.trace.trace.calls.iter().map(|call| call.name.to_string()));
     });
     (ids, names)
 }

@@ -772,8 +772,10 @@ fn every_finding_has_its_tests() {
             let source = std::fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
             for test in *tests {
                 let attributes = attributes(&source, test).unwrap_or_else(|| panic!("{file}: {test}"));
-                let is_test = attributes.iter().any(|of| *of == "#[test]" || of.starts_with("#[tokio::test"));
-                let is_ignored = attributes.iter().any(|of| of.contains("ignore"));
+                let is_test = attributes
+                    .iter()
+                    .any(|attribute| *attribute == "#[test]" || attribute.starts_with("#[tokio::test"));
+                let is_ignored = attributes.iter().any(|attribute| attribute.contains("ignore"));
                 assert!(is_test && !is_ignored, "{file}: {test} is no test, or is not run: {attributes:?}");
             }
         }

@@ -32,9 +32,9 @@ fn poison(spans: u32) -> ExportTraceServiceRequest {
     let words = VISITORS.repeat(1 + 20_000 / spans as usize);
     let attributes = vec![text("gen_ai.operation.name", "chat"), text("output.value", &words)];
     let model = span(POISON, 2, 1, "chat m", attributes);
-    let of =
+    let numbered_span =
         |n: u32| Span { span_id: [vec![9; 4], (n + 1).to_be_bytes().to_vec()].concat(), ..model.clone() };
-    request.resource_spans[0].scope_spans[0].spans.extend((1..spans).map(of));
+    request.resource_spans[0].scope_spans[0].spans.extend((1..spans).map(numbered_span));
     request
 }
 
@@ -108,10 +108,10 @@ impl Metric for Panicking {
 /// The command that makes a test the process that embeds the product, with its log in `log` next to the configuration,
 /// whose path follows.
 fn process(test: &str) -> Vec<String> {
-    let own = std::env::current_exe().unwrap();
+    let executable = std::env::current_exe().unwrap();
     let script = format!(
         "{EMBEDS}=\"$4\" exec '{}' attacks::poison::{test} --exact --nocapture 2>> \"${{4%/*}}/log\"",
-        own.display()
+        executable.display()
     );
     ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
 }

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn alarms_of_one_call_share_the_span_or_a_requested_call() {
         let of_model = alarm(1, vec![(id(7), 0), (id(7), 1)]);
-        let known: HashSet<_> = of_model.subjects().chain(alarm(2, Vec::new()).subjects()).collect();
+        let known_subjects: HashSet<_> = of_model.subjects().chain(alarm(2, Vec::new()).subjects()).collect();
         for (alarm, expected) in [
             (alarm(1, Vec::new()), true),
             // The span of the tool has arrived.
@@ -116,7 +116,11 @@ mod tests {
             (alarm(3, vec![(id(7), 2), (id(8), 0)]), false),
             (alarm(7, Vec::new()), false),
         ] {
-            assert_eq!(alarm.subjects().any(|subject| known.contains(&subject)), expected, "{alarm:?}");
+            assert_eq!(
+                alarm.subjects().any(|subject| known_subjects.contains(&subject)),
+                expected,
+                "{alarm:?}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use verdict_otlp::Piece;
 use verdict_otlp::trace::{Envelope, TraceId};
 use verdict_otlp::value::LOG_ATTRIBUTES;
-use verdict_otlp::write::{self, Item, Scalar};
+use verdict_otlp::write::{self, Scalar, TelemetryItem};
 
 use super::alarm::{Alarm, AlarmState, LimitAlarm};
 use super::record_head::{INFO, WARN, put_head};
@@ -60,19 +60,19 @@ fn requests<'a>(
     let mut envelopes = RecordEnvelopes::default();
     let encoded: Vec<(Arc<Envelope>, Vec<u8>)> =
         records.map(|(envelope, bytes)| (envelopes.for_span(envelope), bytes)).collect();
-    let items = encoded.iter().map(|(envelope, bytes)| Item { envelope, bytes, appended: &[] });
+    let items = encoded.iter().map(|(envelope, bytes)| TelemetryItem { envelope, bytes, appended: &[] });
     write::requests(&items.collect::<Vec<_>>(), max_size)
 }
 
 fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u64) -> Vec<u8> {
     let mut out = Vec::new();
     put_head(&mut out, (trace, alarm.span), (alarm.time, now), WARN, ALARM_EVENT);
-    let mut put =
+    let mut put_attribute =
         |key: &str, value: &str| write::attribute(&mut out, LOG_ATTRIBUTES, key, Scalar::Str(value));
     let prefix = &emission.prefix;
-    put(&format!("{prefix}alarm.cause"), alarm.cause.as_str());
+    put_attribute(&format!("{prefix}alarm.cause"), alarm.cause.as_str());
     if let Some(text) = explained(emission, &alarm.explanation) {
-        put(&format!("{prefix}alarm.explanation"), &text);
+        put_attribute(&format!("{prefix}alarm.explanation"), &text);
     }
     put_run(&mut out, &alarm.agent, &alarm.session);
     out
@@ -98,16 +98,16 @@ fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState,
     let mut out = Vec::new();
     let severity = if state == AlarmState::Raised { WARN } else { INFO };
     put_head(&mut out, (trace, alarm.span), (alarm.time, now), severity, PATH_ALARM_EVENT);
-    let mut put = |key: &str, value: &str| {
+    let mut put_attribute = |key: &str, value: &str| {
         let key = format!("{}{key}", emission.prefix);
         write::attribute(&mut out, LOG_ATTRIBUTES, &key, Scalar::Str(value));
     };
-    put("path.alarm", state.as_str());
-    put("path.task", &alarm.task);
-    put("path.harmful_call.label", alarm.reason);
-    put("path.harmful_call.state", &alarm.state);
+    put_attribute("path.alarm", state.as_str());
+    put_attribute("path.task", &alarm.task);
+    put_attribute("path.harmful_call.label", alarm.reason);
+    put_attribute("path.harmful_call.state", &alarm.state);
     if let Some(text) = explained(emission, &alarm.explanation) {
-        put("path.harmful_call.explanation", &text);
+        put_attribute("path.harmful_call.explanation", &text);
     }
     put_run(&mut out, &alarm.agent, &alarm.session);
     out

@@ -12,32 +12,32 @@ const PROBES: usize = 8;
 
 /// A static text or a number.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fixed {
+pub(super) enum FixedValue {
     /// A label, result or reason.
     Word(&'static str),
     /// A score.
     Number(f64),
 }
 
-impl Fixed {
+impl FixedValue {
     pub(super) fn scalar(self) -> Scalar<'static> {
         match self {
-            Fixed::Word(word) => Scalar::Str(word),
-            Fixed::Number(number) => Scalar::Double(number),
+            FixedValue::Word(word) => Scalar::Str(word),
+            FixedValue::Number(number) => Scalar::Double(number),
         }
     }
 
     fn bits(self) -> u64 {
         match self {
-            Fixed::Word(word) => word.as_ptr() as u64,
-            Fixed::Number(number) => number.to_bits() >> 47,
+            FixedValue::Word(word) => word.as_ptr() as u64,
+            FixedValue::Number(number) => number.to_bits() >> 47,
         }
     }
 
-    fn is(self, other: Fixed) -> bool {
+    fn is(self, other: FixedValue) -> bool {
         match (self, other) {
-            (Fixed::Word(a), Fixed::Word(b)) => std::ptr::eq(a, b),
-            (Fixed::Number(a), Fixed::Number(b)) => a.to_bits() == b.to_bits(),
+            (FixedValue::Word(a), FixedValue::Word(b)) => std::ptr::eq(a, b),
+            (FixedValue::Number(a), FixedValue::Number(b)) => a.to_bits() == b.to_bits(),
             _ => false,
         }
     }
@@ -47,7 +47,7 @@ impl Fixed {
 struct CachedAttribute {
     metric: &'static str,
     field: &'static str,
-    value: Fixed,
+    value: FixedValue,
     start: usize,
     end: usize,
 }
@@ -65,10 +65,10 @@ impl AttributeCache {
 
     /// Appends attributes. `write` is called if they are not in the cache, and must depend on nothing else than these
     /// three.
-    pub(super) fn put(
+    pub(super) fn append(
         &mut self,
         out: &mut Vec<u8>,
-        (metric, field, value): (&'static str, &'static str, Fixed),
+        (metric, field, value): (&'static str, &'static str, FixedValue),
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let mixed =

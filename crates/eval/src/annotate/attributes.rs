@@ -9,7 +9,7 @@ use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
 use super::alarm::AlarmState;
-use super::attribute_cache::{AttributeCache, Fixed};
+use super::attribute_cache::{AttributeCache, FixedValue};
 use super::findings::TraceFindings;
 use super::summary::{Annotator, ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
 use super::{DetailLevel, Emission, Explanations};
@@ -37,7 +37,7 @@ pub(super) fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str
 }
 
 /// Writes the attributes of one trace's spans.
-pub(super) struct Writer<'a> {
+pub(super) struct AttributeWriter<'a> {
     annotator: Annotator<'a>,
     findings: &'a TraceFindings<'a>,
     alarms: HashMap<SpanId, AlarmState>,
@@ -51,33 +51,33 @@ pub(super) struct Writer<'a> {
 /// A span whose attributes were written recently, and their position in the output.
 struct RecentSpan<'a> {
     verdict: Option<Verdict>,
-    own: &'a [ExplainedMeasurement<'a>],
+    measurements: &'a [ExplainedMeasurement<'a>],
     written: Range<usize>,
 }
 
 /// Number of recent spans. Most spans of a trace have one of a few combinations of measurements.
 const RECENT: usize = 4;
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(annotator: Annotator<'a>, findings: &'a TraceFindings<'a>) -> Writer<'a> {
+impl<'a> AttributeWriter<'a> {
+    pub(super) fn new(annotator: Annotator<'a>, findings: &'a TraceFindings<'a>) -> AttributeWriter<'a> {
         let alarms = annotator.alarms.iter().map(|mark| (mark.span, mark.state)).collect();
         let (cache, key) = (AttributeCache::new(), String::with_capacity(64));
-        Writer { annotator, findings, alarms, cache, key, recent: Default::default(), next: 0 }
+        AttributeWriter { annotator, findings, alarms, cache, key, recent: Default::default(), next: 0 }
     }
 
-    /// Appends the attributes of span `i`, whose measurements are `own`. `out` must be the same buffer
+    /// Appends the attributes of span `i`, whose measurements are `measurements`. `out` must be the same buffer
     /// for every span.
-    pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
-        self.span_attributes(out, self.annotator.verdicts.of.get(i).copied().flatten(), own);
+    pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, measurements: &'a [ExplainedMeasurement<'a>]) {
+        self.span_attributes(out, self.annotator.verdicts.by_span.get(i).copied().flatten(), measurements);
         let late = self.annotator.summary.reason == CloseReason::Late;
         if late {
-            self.put(out, &["late"], Scalar::Bool(true));
+            self.append_attribute(out, &["late"], Scalar::Bool(true));
         }
         if !self.alarms.is_empty()
             && let Some(span) = self.annotator.trace.tree.spans.get(i)
             && let Some(state) = self.alarms.get(&span.id).copied()
         {
-            self.put(out, &["path.alarm"], Scalar::Str(state.as_str()));
+            self.append_attribute(out, &["path.alarm"], Scalar::Str(state.as_str()));
         }
         let has_trace = self.annotator.carries_trace(i);
         if has_trace {
@@ -94,15 +94,15 @@ impl<'a> Writer<'a> {
             return;
         }
         if let Some(json) = findings.json(i) {
-            self.put(out, &["findings"], Scalar::Str(&json));
+            self.append_attribute(out, &["findings"], Scalar::Str(&json));
         }
         let cited_by = findings.cited_by(i);
         if !cited_by.is_empty() {
-            self.put(out, &["cited_by"], Scalar::Strs(&strs(&cited_by)));
+            self.append_attribute(out, &["cited_by"], Scalar::Strs(&strs(&cited_by)));
         }
         let of_trace = has_trace.then(|| findings.trace_signature()).flatten();
         if let Some(signature) = of_trace.or_else(|| findings.signature(i)) {
-            self.put(out, &["signature"], Scalar::Str(&signature.to_string()));
+            self.append_attribute(out, &["signature"], Scalar::Str(&signature.to_string()));
         }
     }
 
@@ -111,55 +111,61 @@ impl<'a> Writer<'a> {
         &mut self,
         out: &mut Vec<u8>,
         verdict: Option<Verdict>,
-        own: &'a [ExplainedMeasurement<'a>],
+        measurements: &'a [ExplainedMeasurement<'a>],
     ) {
         let detail = self.annotator.emission.detail;
-        let alike = |before: &&RecentSpan<'_>| {
-            before.verdict == verdict
-                && before.own.len() == own.len()
-                && before.own.iter().zip(own).all(|(a, b)| is_equal(a, b, detail))
+        let is_same = |recent: &&RecentSpan<'_>| {
+            recent.verdict == verdict
+                && recent.measurements.len() == measurements.len()
+                && recent.measurements.iter().zip(measurements).all(|(a, b)| is_equal(a, b, detail))
         };
-        if let Some(before) = self.recent.iter().flatten().find(alike) {
-            return out.extend_from_within(before.written.clone());
+        if let Some(recent) = self.recent.iter().flatten().find(is_same) {
+            return out.extend_from_within(recent.written.clone());
         }
         let start = out.len();
         if let Some(verdict) = verdict {
-            self.push_cached(out, "", "result", Fixed::Word(result_label(!verdict.failed())));
+            self.push_cached(out, "", "result", FixedValue::Word(result_label(!verdict.failed())));
             if let Verdict::Fail(cause) = verdict {
-                self.push_cached(out, "", "cause", Fixed::Word(cause.as_str()));
+                self.push_cached(out, "", "cause", FixedValue::Word(cause.as_str()));
             }
         }
-        self.failures(out, own);
-        own.iter().for_each(|explained| self.metric(out, *explained));
-        self.recent[self.next] = Some(RecentSpan { verdict, own, written: start..out.len() });
+        self.failures(out, measurements);
+        measurements.iter().for_each(|explained| self.metric(out, *explained));
+        self.recent[self.next] = Some(RecentSpan { verdict, measurements, written: start..out.len() });
         self.next = (self.next + 1) % RECENT;
     }
 
-    fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
+    fn append_attribute(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
         write::attribute(out, SPAN_ATTRIBUTES, set_key(&mut self.key, self.annotator.emission, path), value);
     }
 
-    /// As [`Writer::put`], for attributes that repeat. `metric` is empty for those of the span.
-    fn push_cached(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
+    /// As [`AttributeWriter::put_attribute`], for attributes that repeat. `metric` is empty for those of the span.
+    fn push_cached(
+        &mut self,
+        out: &mut Vec<u8>,
+        metric: &'static str,
+        field: &'static str,
+        value: FixedValue,
+    ) {
         let (emission, key) = (self.annotator.emission, &mut self.key);
-        self.cache.put(out, (metric, field, value), |out| {
+        self.cache.append(out, (metric, field, value), |out| {
             let path = [metric, field];
             let key = set_key(key, emission, &path[usize::from(metric.is_empty())..]);
             write::attribute(out, SPAN_ATTRIBUTES, key, value.scalar());
         });
     }
 
-    /// As [`Writer::push_cached`]. Names with a task in them are not cached.
-    fn push_of(&mut self, out: &mut Vec<u8>, m: &Measurement, field: &'static str, value: Fixed) {
+    /// As [`AttributeWriter::push_cached`]. Names with a task in them are not cached.
+    fn push_of(&mut self, out: &mut Vec<u8>, m: &Measurement, field: &'static str, value: FixedValue) {
         match m.task {
             None => self.push_cached(out, m.metric, field, value),
-            Some(_) => self.put(out, &[&m.name(), field], value.scalar()),
+            Some(_) => self.append_attribute(out, &[&m.name(), field], value.scalar()),
         }
     }
 
     /// The failing metrics of a span, P_fail(s), with the categories and worst severity of its findings.
-    fn failures(&mut self, out: &mut Vec<u8>, own: &[ExplainedMeasurement<'_>]) {
-        let all = || own.iter().map(|explained| explained.measurement);
+    fn failures(&mut self, out: &mut Vec<u8>, measurements: &[ExplainedMeasurement<'_>]) {
+        let all = || measurements.iter().map(|explained| explained.measurement);
         let failing = || all().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
         let names: Vec<Cow<'static, str>> = failing().map(Measurement::name).take(MAX_ITEMS).collect();
         let metrics: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
@@ -171,12 +177,12 @@ impl<'a> Writer<'a> {
         categories.sort_unstable();
         categories.dedup();
         categories.truncate(MAX_ITEMS);
-        self.put(out, &["failed_metrics"], Scalar::Strs(&metrics));
+        self.append_attribute(out, &["failed_metrics"], Scalar::Strs(&metrics));
         if !categories.is_empty() {
-            self.put(out, &["category"], Scalar::Strs(&categories));
+            self.append_attribute(out, &["category"], Scalar::Strs(&categories));
         }
         let worst = findings().map(|f| f.severity).max().unwrap_or(Severity::Medium);
-        self.put(out, &["severity"], Scalar::Str(worst.as_str()));
+        self.append_attribute(out, &["severity"], Scalar::Str(worst.as_str()));
     }
 
     fn metric(&mut self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
@@ -185,33 +191,33 @@ impl<'a> Writer<'a> {
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
-                self.push_of(out, m, "result", Fixed::Word("unmeasured"));
-                self.push_of(out, m, "reason", Fixed::Word(reason.as_str()));
+                self.push_of(out, m, "result", FixedValue::Word("unmeasured"));
+                self.push_of(out, m, "reason", FixedValue::Word(reason.as_str()));
                 return self.details(out, m);
             }
         };
         match measured.value {
-            Value::Score(score) => self.push_of(out, m, "score", Fixed::Number(score)),
-            Value::Label(label) => self.push_of(out, m, "label", Fixed::Word(label)),
-            Value::Number(number) => self.put(out, &[name, "value"], Scalar::Double(number)),
+            Value::Score(score) => self.push_of(out, m, "score", FixedValue::Number(score)),
+            Value::Label(label) => self.push_of(out, m, "label", FixedValue::Word(label)),
+            Value::Number(number) => self.append_attribute(out, &[name, "value"], Scalar::Double(number)),
         }
-        self.push_of(out, m, "result", Fixed::Word(result_label(measured.passed)));
+        self.push_of(out, m, "result", FixedValue::Word(result_label(measured.passed)));
         if let Some(text) = explained.explanation {
-            self.put(out, &[name, "explanation"], Scalar::Str(text));
+            self.append_attribute(out, &[name, "explanation"], Scalar::Str(text));
         }
         let full = self.annotator.emission.detail == DetailLevel::Full;
         if full || !measured.passed {
             if let Some(normalized) = normalized(m.metric, &measured.value, self.annotator.emission) {
-                self.put(out, &[name, "normalized"], Scalar::Double(normalized));
+                self.append_attribute(out, &[name, "normalized"], Scalar::Double(normalized));
             }
-            self.put(out, &[name, "judge"], Scalar::Str(&m.judge));
+            self.append_attribute(out, &[name, "judge"], Scalar::Str(&m.judge));
             if let Some(confidence) = measured.confidence() {
-                self.put(out, &[name, "confidence"], Scalar::Double(confidence));
+                self.append_attribute(out, &[name, "confidence"], Scalar::Double(confidence));
             }
         }
         if full && m.examined > 0 {
             let examined = i64::try_from(m.examined).unwrap_or(i64::MAX);
-            self.put(out, &[name, "examined"], Scalar::Int(examined));
+            self.append_attribute(out, &[name, "examined"], Scalar::Int(examined));
         }
         self.details(out, m);
     }
@@ -229,23 +235,27 @@ impl<'a> Writer<'a> {
                     Scalar::Strs(&texts)
                 }
             };
-            self.put(out, &[&m.written(key)], scalar);
+            self.append_attribute(out, &[&m.written(key)], scalar);
         }
     }
 
     /// Writes `verdict.trace.*`, on the root or on the topmost spans of an incomplete trace.
     fn trace(&mut self, out: &mut Vec<u8>) {
         let Annotator { verdicts, summary, .. } = self.annotator;
-        self.annotator.trace_result(|key, value| self.put(out, &[key], value));
-        self.put(out, &["trace.measured"], Scalar::Int(verdicts.trace.measured as i64));
-        self.put(out, &["trace.unmeasured"], Scalar::Int(verdicts.trace.unmeasured as i64));
-        self.annotator.trace_failures(|key, value| self.put(out, &[key], value));
+        self.annotator.trace_result(|key, value| self.append_attribute(out, &[key], value));
+        self.append_attribute(out, &["trace.measured"], Scalar::Int(verdicts.trace.measured as i64));
+        self.append_attribute(out, &["trace.unmeasured"], Scalar::Int(verdicts.trace.unmeasured as i64));
+        self.annotator.trace_failures(|key, value| self.append_attribute(out, &[key], value));
         if let Some(usage) = &summary.usage {
-            self.put(out, &["trace.judge_tokens"], Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64));
-            self.put(out, &["trace.judge_cost_usd"], Scalar::Double(usage.cost_usd));
+            self.append_attribute(
+                out,
+                &["trace.judge_tokens"],
+                Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64),
+            );
+            self.append_attribute(out, &["trace.judge_cost_usd"], Scalar::Double(usage.cost_usd));
         }
         if summary.incomplete {
-            self.put(out, &["incomplete"], Scalar::Bool(true));
+            self.append_attribute(out, &["incomplete"], Scalar::Bool(true));
         }
     }
 }
@@ -261,32 +271,35 @@ impl Annotator<'_> {
     }
 
     /// The attributes of the trace's verdict, on spans and in its event.
-    pub(super) fn trace_result(self, mut put: impl FnMut(&str, Scalar<'_>)) {
+    pub(super) fn trace_result(self, mut put_attribute: impl FnMut(&str, Scalar<'_>)) {
         let summary = self.summary;
-        put("trace.result", Scalar::Str(summary.passed.map_or("unmeasured", result_label)));
+        put_attribute("trace.result", Scalar::Str(summary.passed.map_or("unmeasured", result_label)));
         if let Some(reason) = summary.unmeasured {
-            put("trace.reason", Scalar::Str(reason.as_str()));
+            put_attribute("trace.reason", Scalar::Str(reason.as_str()));
         }
         if let Some(failure) = &self.verdicts.trace.failure {
-            put("trace.failure_probability", Scalar::Double(failure.probability));
+            put_attribute("trace.failure_probability", Scalar::Double(failure.probability));
         }
         if let Some(outcome) = &self.verdicts.trace.outcome {
-            put("trace.score", Scalar::Double(outcome.score));
+            put_attribute("trace.score", Scalar::Double(outcome.score));
         }
-        put("trace.close_reason", Scalar::Str(summary.reason.as_str()));
-        put("trace.revision", Scalar::Int(i64::from(summary.revision)));
+        put_attribute("trace.close_reason", Scalar::Str(summary.reason.as_str()));
+        put_attribute("trace.revision", Scalar::Int(i64::from(summary.revision)));
     }
 
     /// The attributes of the trace's failures, on spans and in its event.
-    pub(super) fn trace_failures(self, mut put: impl FnMut(&str, Scalar<'_>)) {
+    pub(super) fn trace_failures(self, mut put_attribute: impl FnMut(&str, Scalar<'_>)) {
         let verdict = &self.verdicts.trace;
         if !verdict.failed_spans.is_empty() {
-            put("trace.failed_spans", Scalar::Strs(&strs(&ids(self.trace, &verdict.failed_spans))));
-            put("trace.failure_chain", Scalar::Strs(&strs(&chain(self.trace, &verdict.failure_chain))));
-            put("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
+            put_attribute("trace.failed_spans", Scalar::Strs(&strs(&ids(self.trace, &verdict.failed_spans))));
+            put_attribute(
+                "trace.failure_chain",
+                Scalar::Strs(&strs(&chain(self.trace, &verdict.failure_chain))),
+            );
+            put_attribute("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
         }
         if let Some(span) = verdict.root_cause.and_then(|at| self.trace.tree.spans.get(at)) {
-            put("trace.root_cause", Scalar::Str(&span.id.to_string()));
+            put_attribute("trace.root_cause", Scalar::Str(&span.id.to_string()));
         }
     }
 }

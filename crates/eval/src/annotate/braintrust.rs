@@ -16,9 +16,14 @@ const TRACE: &str = "verdict";
 
 impl Annotator<'_> {
     /// Appends the scores of span `i`, unless it has none, or has the attribute already.
-    pub(super) fn braintrust_scores(self, out: &mut Vec<u8>, i: Idx, own: &[ExplainedMeasurement<'_>]) {
+    pub(super) fn braintrust_scores(
+        self,
+        out: &mut Vec<u8>,
+        i: Idx,
+        measurements: &[ExplainedMeasurement<'_>],
+    ) {
         let mut scores = Map::new();
-        for measurement in own.iter().map(|explained| explained.measurement) {
+        for measurement in measurements.iter().map(|explained| explained.measurement) {
             let Ok(measured) = &measurement.outcome else { continue };
             let scaled = match measured.value {
                 Value::Score(score) => self.emission.normalized(&measurement.name(), score),

@@ -13,7 +13,7 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
-use super::attribute_cache::{AttributeCache, Fixed};
+use super::attribute_cache::{AttributeCache, FixedValue};
 use super::attributes::{result_label, set_key};
 use super::findings::TraceFindings;
 use super::record_head::{INFO, WARN, put_head};
@@ -47,7 +47,7 @@ impl<'a> SubjectAttributes<'a> {
     }
 
     /// Appends the attributes of a measurement.
-    fn put(&mut self, out: &mut Vec<u8>, trace: &AgentTrace, m: &'a Measurement) {
+    fn append(&mut self, out: &mut Vec<u8>, trace: &AgentTrace, m: &'a Measurement) {
         if self.at != Some(m.at) {
             self.at = Some(m.at);
             self.of_span.clear();
@@ -92,10 +92,10 @@ fn evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
     let is_code = judge == RULES || judge.starts_with("task/");
     let id =
         if is_code { "rules".to_owned() } else { judge.split('+').map(name).collect::<Vec<_>>().join("+") };
-    let mut put = |key: &str, value: &str| write::attribute(out, field, key, Scalar::Str(value));
-    put("gen_ai.evaluation.evaluator.id", &id);
-    put("gen_ai.evaluation.evaluator.version", judge);
-    put("gen_ai.evaluation.evaluator.type", if is_code { "code" } else { "llm" });
+    let mut put_attribute = |key: &str, value: &str| write::attribute(out, field, key, Scalar::Str(value));
+    put_attribute("gen_ai.evaluation.evaluator.id", &id);
+    put_attribute("gen_ai.evaluation.evaluator.version", judge);
+    put_attribute("gen_ai.evaluation.evaluator.type", if is_code { "code" } else { "llm" });
 }
 
 impl Annotator<'_> {
@@ -118,17 +118,22 @@ impl Annotator<'_> {
     pub(super) fn trace_record(self, record: &mut Vec<u8>, root: Idx, findings: &TraceFindings<'_>) {
         let passed = self.summary.passed;
         self.record_head(record, root, passed == Some(false));
-        let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
+        let mut put_attribute =
+            |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
         let (mut key, emission) = (String::new(), self.emission);
-        put("gen_ai.evaluation.name", Scalar::Str(TRACE_EVALUATION));
-        put("gen_ai.evaluation.score.label", Scalar::Str(passed.map_or("unmeasured", result_label)));
+        put_attribute("gen_ai.evaluation.name", Scalar::Str(TRACE_EVALUATION));
+        put_attribute(
+            "gen_ai.evaluation.score.label",
+            Scalar::Str(passed.map_or("unmeasured", result_label)),
+        );
         if let Some(outcome) = &self.verdicts.trace.outcome {
-            put("gen_ai.evaluation.score.value", Scalar::Double(outcome.score));
+            put_attribute("gen_ai.evaluation.score.value", Scalar::Double(outcome.score));
             if let Some(rationale) = self.emission.shown(&outcome.rationale).filter(|text| !text.is_empty()) {
-                put("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
+                put_attribute("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
             }
         }
-        let mut put_own = |name: &str, value: Scalar<'_>| put(set_key(&mut key, emission, &[name]), value);
+        let mut put_own =
+            |name: &str, value: Scalar<'_>| put_attribute(set_key(&mut key, emission, &[name]), value);
         self.trace_result(&mut put_own);
         self.trace_failures(&mut put_own);
         if !self.trace.tree.spans[root].parent.is_zero() {
@@ -140,7 +145,11 @@ impl Annotator<'_> {
         if let Some(severity) = self.worst_severity().filter(|_| passed == Some(false)) {
             put_own("severity", Scalar::Str(severity.as_str()));
         }
-        if self.measurements.iter().any(|m| m.outcome.as_ref().is_err_and(|why| *why == Unmeasured::Budget)) {
+        if self
+            .measurements
+            .iter()
+            .any(|m| m.outcome.as_ref().is_err_and(|reason| *reason == Unmeasured::Budget))
+        {
             put_own("trace.judge_budget", Scalar::Str("spent"));
         }
         subject(record, LOG_ATTRIBUTES, self.trace, root, true);
@@ -151,8 +160,9 @@ impl Annotator<'_> {
 
     /// The worst severity among the failures of spans whose verdict is fail.
     fn worst_severity(self) -> Option<Severity> {
-        let failed =
-            |m: &&Measurement| self.verdicts.of.get(m.at).copied().flatten().is_some_and(Verdict::failed);
+        let failed = |m: &&Measurement| {
+            self.verdicts.by_span.get(m.at).copied().flatten().is_some_and(Verdict::failed)
+        };
         let failing = self.measurements.iter().filter(failed).filter_map(|m| m.outcome.as_ref().ok());
         let findings = failing.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
         findings.filter(|finding| !finding.is_note()).map(|finding| finding.severity).max()
@@ -199,44 +209,49 @@ impl Annotator<'_> {
         let (label, value) = match &m.outcome {
             Ok(measured) => match measured.value {
                 Value::Score(score) | Value::Number(score) => {
-                    (result_label(measured.passed), Fixed::Number(score))
+                    (result_label(measured.passed), FixedValue::Number(score))
                 }
-                Value::Label(label) => (label, Fixed::Word(label)),
+                Value::Label(label) => (label, FixedValue::Word(label)),
             },
-            Err(reason) => ("unmeasured", Fixed::Word(reason.as_str())),
+            Err(reason) => ("unmeasured", FixedValue::Word(reason.as_str())),
         };
         let write_result = |out: &mut Vec<u8>| {
-            let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
-            put("gen_ai.evaluation.name", Scalar::Str(&m.name()));
-            if let Fixed::Number(score) = value {
-                put("gen_ai.evaluation.score.value", Scalar::Double(score));
+            let mut put_attribute = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
+            put_attribute("gen_ai.evaluation.name", Scalar::Str(&m.name()));
+            if let FixedValue::Number(score) = value {
+                put_attribute("gen_ai.evaluation.score.value", Scalar::Double(score));
             }
-            put("gen_ai.evaluation.score.label", Scalar::Str(label));
+            put_attribute("gen_ai.evaluation.score.label", Scalar::Str(label));
             // `error.type` is for failed evaluations, not for those that do not apply.
             if let Err(reason @ (Unmeasured::JudgeError | Unmeasured::Timeout)) = &m.outcome {
-                put("error.type", Scalar::Str(reason.as_str()));
+                put_attribute("error.type", Scalar::Str(reason.as_str()));
             }
         };
         match m.task {
-            None => subject_attributes.cache.put(out, (m.metric, label, value), write_result),
+            None => subject_attributes.cache.append(out, (m.metric, label, value), write_result),
             Some(_) => write_result(out),
         }
-        let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
+        let mut put_attribute = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
         if let Some(text) = explained.explanation {
-            put("gen_ai.evaluation.explanation", Scalar::Str(text));
+            put_attribute("gen_ai.evaluation.explanation", Scalar::Str(text));
         }
         if m.outcome.as_ref().is_ok_and(|measured| !measured.passed) {
-            self.failure(m, findings, &mut put);
+            self.failure(m, findings, &mut put_attribute);
         }
-        subject_attributes.put(out, self.trace, m);
+        subject_attributes.append(out, self.trace, m);
     }
 
     /// The findings of a failing measurement, and its signature.
-    fn failure(self, m: &Measurement, findings: &TraceFindings<'_>, put: &mut dyn FnMut(&str, Scalar<'_>)) {
+    fn failure(
+        self,
+        m: &Measurement,
+        findings: &TraceFindings<'_>,
+        put_attribute: &mut dyn FnMut(&str, Scalar<'_>),
+    ) {
         let prefix = &self.emission.prefix;
         if let Some(json) = findings.json_of(m) {
-            put(&format!("{prefix}findings"), Scalar::Str(&json));
+            put_attribute(&format!("{prefix}findings"), Scalar::Str(&json));
         }
-        put(&format!("{prefix}signature"), Scalar::Str(&findings.signature_of(m).to_string()));
+        put_attribute(&format!("{prefix}signature"), Scalar::Str(&findings.signature_of(m).to_string()));
     }
 }

@@ -37,7 +37,7 @@ const CUT: &str = " [cut]";
 
 /// A finding of a failing measurement.
 #[derive(Clone, Copy)]
-struct FailingFinding<'a> {
+struct IndexedFinding<'a> {
     measurement: &'a Measurement,
     /// The index of the finding in its measurement.
     index: usize,
@@ -47,7 +47,7 @@ struct FailingFinding<'a> {
 /// The attributes that the findings of a trace add to one span.
 #[derive(Default)]
 struct SpanFindings<'a> {
-    findings: Vec<FailingFinding<'a>>,
+    findings: Vec<IndexedFinding<'a>>,
     /// Measurements of runs whose findings rest on the span: the metric and its span.
     cited_by: Vec<(&'static str, Idx)>,
     /// The failing measurements of the span itself.
@@ -74,7 +74,7 @@ impl<'a> TraceFindings<'a> {
             let of_run =
                 spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
             for (index, finding) in listed(m) {
-                let failing = FailingFinding { measurement: m, index, finding };
+                let failing = IndexedFinding { measurement: m, index, finding };
                 all.by_span.entry(m.at).or_default().findings.push(failing);
                 let origin =
                     finding.origin.filter(|&origin| origin != m.at && origin < annotator.trace.tree.len());
@@ -116,15 +116,18 @@ impl<'a> TraceFindings<'a> {
         if m.outcome.as_ref().map_or(true, |measured| measured.passed) {
             return None;
         }
-        let of = |(index, finding)| FailingFinding { measurement: m, index, finding };
-        let findings: Vec<FailingFinding<'_>> = listed(m).map(of).collect();
+        let failing_finding = |(index, finding)| IndexedFinding { measurement: m, index, finding };
+        let findings: Vec<IndexedFinding<'_>> = listed(m).map(failing_finding).collect();
         (!findings.is_empty()).then(|| self.array(findings))
     }
 
     /// `verdict.cited_by` of the span.
     pub(super) fn cited_by(&self, at: Idx) -> Vec<String> {
         let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
-        cited_by.iter().map(|(metric, by)| [metric, "@", &*id(self.annotator.trace, *by)].concat()).collect()
+        cited_by
+            .iter()
+            .map(|(metric, citing_span)| [metric, "@", &*id(self.annotator.trace, *citing_span)].concat())
+            .collect()
     }
 
     /// The signature of the worst failure of the span.
@@ -134,9 +137,9 @@ impl<'a> TraceFindings<'a> {
 
     /// The signature of a failing measurement, computed once: a span, an event and the trace have it.
     pub(super) fn signature_of(&self, m: &Measurement) -> Signature {
-        let known = self.signatures.borrow().get(&std::ptr::from_ref(m)).copied();
-        known.unwrap_or_else(|| {
-            let signature = signature::of(self.annotator.trace, m);
+        let cached = self.signatures.borrow().get(&std::ptr::from_ref(m)).copied();
+        cached.unwrap_or_else(|| {
+            let signature = signature::signature_for(self.annotator.trace, m);
             self.signatures.borrow_mut().insert(m, signature);
             signature
         })
@@ -148,16 +151,16 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// The worst first. Findings that do not fit lose their texts, or are counted.
-    fn array(&self, mut findings: Vec<FailingFinding<'_>>) -> String {
+    fn array(&self, mut findings: Vec<IndexedFinding<'_>>) -> String {
         findings.sort_by(|a, b| a.finding.worst_first(b.finding));
         let mut out = String::with_capacity(MAX_FINDINGS);
         out.push('[');
         for (listed, finding) in findings.iter().enumerate() {
-            let room = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);
-            let fits = |json: &Rc<str>| json.len() <= room;
-            let whole = || Some(self.whole_element(finding)).filter(fits);
-            let short = || Some(self.element(finding, false).into()).filter(fits);
-            let Some(json) = whole().or_else(short) else {
+            let remaining = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);
+            let fits = |json: &Rc<str>| json.len() <= remaining;
+            let with_texts = || Some(self.whole_element(finding)).filter(fits);
+            let without_texts = || Some(self.element(finding, false).into()).filter(fits);
+            let Some(json) = with_texts().or_else(without_texts) else {
                 let comma = if listed > 0 { "," } else { "" };
                 out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - listed));
                 break;
@@ -172,24 +175,24 @@ impl<'a> TraceFindings<'a> {
     }
 
     /// The element with its texts, written once.
-    fn whole_element(&self, failing: &FailingFinding<'_>) -> Rc<str> {
+    fn whole_element(&self, failing: &IndexedFinding<'_>) -> Rc<str> {
         let key = (std::ptr::from_ref(failing.measurement), failing.index);
-        let known = self.elements.borrow().get(&key).cloned();
-        known.unwrap_or_else(|| {
+        let cached = self.elements.borrow().get(&key).cloned();
+        cached.unwrap_or_else(|| {
             let element: Rc<str> = self.element(failing, true).into();
             self.elements.borrow_mut().insert(key, Rc::clone(&element));
             element
         })
     }
 
-    fn element(&self, failing: &FailingFinding<'_>, texts: bool) -> String {
-        let FailingFinding { measurement: m, index, finding } = *failing;
+    fn element(&self, failing: &IndexedFinding<'_>, texts: bool) -> String {
+        let IndexedFinding { measurement: m, index, finding } = *failing;
         let trace = self.annotator.trace;
-        let text = |text: &str, most: usize| {
+        let text = |text: &str, max_bytes: usize| {
             let shown = self.annotator.emission.shown(text).filter(|text| texts && !text.is_empty())?;
-            Some(clip_json(shown, most))
+            Some(clip_json(shown, max_bytes))
         };
-        let element = Element {
+        let element = FindingElement {
             id: finding_id(trace, m, index),
             metric: m.name(),
             severity: finding.severity.as_str(),
@@ -210,7 +213,7 @@ impl<'a> TraceFindings<'a> {
 
 /// An element of `verdict.findings`.
 #[derive(Serialize)]
-struct Element {
+struct FindingElement {
     id: String,
     metric: Cow<'static, str>,
     severity: &'static str,
@@ -259,13 +262,13 @@ pub fn finding_id(trace: &AgentTrace, m: &Measurement, index: usize) -> String {
     format!("{hash:016x}")
 }
 
-/// The beginning of a text that takes at most `most` bytes within JSON, without its quotation marks.
-fn clip_json(text: Cow<'_, str>, most: usize) -> String {
+/// The beginning of a text that takes at most `max_bytes` bytes within JSON, without its quotation marks.
+fn clip_json(text: Cow<'_, str>, max_bytes: usize) -> String {
     // No character takes more than six bytes, and most take as many as in the text.
     let is_longer = |byte: &u8| u8::from(matches!(byte, ..b' ' | b'"' | b'\\'));
     // In parts of which a byte holds the number, so that the compiler counts many at once.
     let longer = text.as_bytes().chunks(u8::MAX.into()).map(|part| part.iter().map(is_longer).sum::<u8>());
-    if text.len() + 5 * longer.map(usize::from).sum::<usize>() <= most {
+    if text.len() + 5 * longer.map(usize::from).sum::<usize>() <= max_bytes {
         return text.into_owned();
     }
     let size = |c: char| match c {
@@ -273,13 +276,13 @@ fn clip_json(text: Cow<'_, str>, most: usize) -> String {
         c if c < ' ' => 6,
         c => c.len_utf8(),
     };
-    let (mut taken, mut end) = (0usize, 0usize);
+    let (mut used_bytes, mut end) = (0usize, 0usize);
     for (at, c) in text.char_indices() {
-        taken += size(c);
-        if taken <= most - CUT.len() {
+        used_bytes += size(c);
+        if used_bytes <= max_bytes - CUT.len() {
             end = at + c.len_utf8();
         }
-        if taken > most {
+        if used_bytes > max_bytes {
             return format!("{}{CUT}", text.get(..end).unwrap_or_default());
         }
     }

@@ -36,7 +36,7 @@ pub struct TraceHeader {
 }
 
 impl TraceHeader {
-    pub fn of(trace: &AgentTrace, emission: &Emission) -> TraceHeader {
+    pub fn new(trace: &AgentTrace, emission: &Emission) -> TraceHeader {
         let name = |text: &Text| clip(text, MAX_NAME).to_owned();
         let views = || trace.tree.root().into_iter().chain(trace.tree.order().iter().copied());
         let views = || views().filter_map(|i| trace.views.get(i));
@@ -74,7 +74,7 @@ impl RenderedTrace {
     /// Recognises `tree` by the conventions of `recogniser`.
     pub fn new(recogniser: &Recogniser, tree: Tree, emission: &Emission) -> RenderedTrace {
         let trace = recogniser.trace(tree, &[], false);
-        let header = TraceHeader::of(&trace, emission);
+        let header = TraceHeader::new(&trace, emission);
         let tree = trace.tree;
         let kinds = tree.spans.iter().map(|span| recogniser.kind(&span.bytes, &span.envelope)).collect();
         RenderedTrace { tree, kinds, header }
@@ -92,10 +92,10 @@ mod tests {
         let task =
             format!("Log in with password=hunter22 and read {}", "one page after the other ".repeat(20));
         let trace = Script::new(&task).says("Done.").build();
-        let shown = TraceHeader::of(&trace, &Emission::default()).task.unwrap();
+        let shown = TraceHeader::new(&trace, &Emission::default()).task.unwrap();
         assert!(shown.starts_with("Log in with password=") && !shown.contains("hunter22"), "{shown}");
         assert!(shown.len() <= MAX_TASK, "{shown}");
-        let off = Emission { explanations: Explanations::Off, ..Emission::default() };
-        assert_eq!(TraceHeader::of(&trace, &off).task, None);
+        let without_explanations = Emission { explanations: Explanations::Off, ..Emission::default() };
+        assert_eq!(TraceHeader::new(&trace, &without_explanations).task, None);
     }
 }

@@ -23,7 +23,7 @@ use verdict_otlp::Piece;
 use verdict_otlp::field_numbers::{instrumentation_scope, scope_logs};
 use verdict_otlp::trace::{Envelope, EnvelopeFields, Span, Tree};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
-use verdict_otlp::write::{self, Item};
+use verdict_otlp::write::{self, TelemetryItem};
 
 use crate::measure::Measurement;
 use crate::propagate::Verdicts;
@@ -103,7 +103,7 @@ impl Annotator<'_> {
         let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
         let mut lengths = Vec::with_capacity(trace.tree.len());
         let findings = TraceFindings::new(self);
-        let mut writer = attributes::Writer::new(self, &findings);
+        let mut writer = attributes::AttributeWriter::new(self, &findings);
         let mut subject_attributes =
             emission.has(Emit::SpanEvents).then(|| SubjectAttributes::new(EVENT_ATTRIBUTES));
         // The journal stores annotations without the skews of spans.
@@ -184,7 +184,7 @@ impl Annotator<'_> {
         let mut start = 0;
         let items = ends.iter().map(|(envelope, end)| {
             let bytes = &records[std::mem::replace(&mut start, *end)..*end];
-            Item { envelope, bytes, appended: &[] }
+            TelemetryItem { envelope, bytes, appended: &[] }
         });
         write::requests(&items.collect::<Vec<_>>(), max_size)
     }
@@ -239,7 +239,7 @@ pub fn apply(
         (appended, rest) = rest.split_at(len.min(rest.len()));
         if !span.forwarded {
             let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
-            items.push(Item { envelope: &span.envelope, bytes, appended });
+            items.push(TelemetryItem { envelope: &span.envelope, bytes, appended });
         }
     }
     (write::requests(&items, max_size), stripped.iter().flatten().count())

@@ -35,7 +35,7 @@ pub fn signature<'a>(
     trace: &AgentTrace,
     measurements: impl Iterator<Item = &'a Measurement>,
 ) -> Option<String> {
-    worst(measurements).map(|m| of(trace, m).to_string())
+    worst(measurements).map(|m| signature_for(trace, m).to_string())
 }
 
 /// The worst of these measurements that fail.
@@ -63,7 +63,7 @@ fn worst_finding(m: &Measurement) -> Option<&Finding> {
 }
 
 /// The signature of a failing measurement.
-pub(super) fn of(trace: &AgentTrace, m: &Measurement) -> Signature {
+pub(super) fn signature_for(trace: &AgentTrace, m: &Measurement) -> Signature {
     let finding = worst_finding(m);
     let defect = finding.and_then(|finding| finding.defect);
     let error = finding.filter(|_| defect.is_some_and(Defect::is_error));
@@ -166,28 +166,28 @@ mod tests {
     #[test]
     fn signature_is_stable_and_names_agent_tool_metric_category_and_error() {
         let trace = trace();
-        let of = |at, metric, defect: Defect, quote: &str| {
+        let signature_with = |at, metric, defect: Defect, quote: &str| {
             let m = failing(at, metric, defect.finding("why", quote));
             signature(&trace, [&m].into_iter()).unwrap()
         };
-        let timed_out = |quote: &str| of(2, "error_detection", Defect::TimedOut, quote);
+        let timed_out = |quote: &str| signature_with(2, "error_detection", Defect::TimedOut, quote);
         // A change of the value ends every grouping in stores.
         assert_eq!(timed_out("timed out after 30 s"), "107e367d0217dd30");
         assert_eq!(timed_out("timed out after 31 s"), timed_out("timed out after 30 s"));
         let others = [
             timed_out("deadline exceeded"),
-            of(1, "error_detection", Defect::TimedOut, "timed out after 30 s"),
-            of(2, "tool_completeness", Defect::TimedOut, "timed out after 30 s"),
-            of(2, "error_detection", Defect::ServiceDown, "timed out after 30 s"),
+            signature_with(1, "error_detection", Defect::TimedOut, "timed out after 30 s"),
+            signature_with(2, "tool_completeness", Defect::TimedOut, "timed out after 30 s"),
+            signature_with(2, "error_detection", Defect::ServiceDown, "timed out after 30 s"),
         ];
         assert!(others.iter().all(|other| *other != timed_out("timed out after 30 s")));
         // What a rule compares is content of the run; what a judge writes differs each time.
         assert_eq!(
-            of(3, "completeness", Defect::UnsupportedFact, "the answer is 7"),
-            of(3, "completeness", Defect::UnsupportedFact, "it is 8, says he"),
+            signature_with(3, "completeness", Defect::UnsupportedFact, "the answer is 7"),
+            signature_with(3, "completeness", Defect::UnsupportedFact, "it is 8, says he"),
         );
-        let judged = |why: &str| {
-            let finding = Finding::new(why, "quote", 1.0).under(Category::GoalDeviation);
+        let judged = |rationale: &str| {
+            let finding = Finding::new(rationale, "quote", 1.0).under(Category::GoalDeviation);
             signature(&trace, [&failing(0, "gpa.plan_quality", finding)].into_iter()).unwrap()
         };
         assert_eq!(judged("It was not asked for."), judged("Nobody asked."));
@@ -198,10 +198,10 @@ mod tests {
         let trace = trace();
         let mild = failing(2, "latency", Defect::MissingTag.finding("tag", "x"));
         let bad = failing(2, "error_detection", Defect::TimedOut.finding("late", "x"));
-        let of = |all: &[&Measurement]| signature(&trace, all.iter().copied());
-        assert_eq!(of(&[&mild, &bad]), of(&[&bad]));
-        assert_eq!(of(&[&bad, &mild]), of(&[&bad]));
-        assert_ne!(of(&[&mild]), of(&[&bad]));
-        assert_eq!(of(&[]), None);
+        let trace_signature = |all: &[&Measurement]| signature(&trace, all.iter().copied());
+        assert_eq!(trace_signature(&[&mild, &bad]), trace_signature(&[&bad]));
+        assert_eq!(trace_signature(&[&bad, &mild]), trace_signature(&[&bad]));
+        assert_ne!(trace_signature(&[&mild]), trace_signature(&[&bad]));
+        assert_eq!(trace_signature(&[]), None);
     }
 }

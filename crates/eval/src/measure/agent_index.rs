@@ -34,7 +34,7 @@ struct Relations {
 }
 
 impl Relations {
-    fn of(trace: &AgentTrace, memo: &Memo) -> Arc<Relations> {
+    fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<Relations> {
         memo.send_value(|| {
             let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); trace.agents.len()];
             for (at, owner) in trace.owner.iter().enumerate() {
@@ -93,29 +93,29 @@ pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)
     let i = match agents.len() {
         // This is asked for every span.
         ..=FEW_AGENTS => agents.iter().position(|agent| agent.at == context.at)?,
-        _ => *Relations::of(context.trace, context.memo).of_span.get(&context.at)?,
+        _ => *Relations::cached(context.trace, context.memo).of_span.get(&context.at)?,
     };
     Some((i, agents.get(i)?))
 }
 
 /// Whether agent `i` called other agents.
 pub(crate) fn has_sub_agents(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
-    Relations::of(trace, memo).starts_beneath.get(i).is_some_and(|starts| !starts.is_empty())
+    Relations::cached(trace, memo).starts_beneath.get(i).is_some_and(|starts| !starts.is_empty())
 }
 
 /// The spans of agent `i`, in order.
 pub(crate) fn spans_of(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<Idx> {
-    Relations::of(trace, memo).spans.get(i).cloned().unwrap_or_default()
+    Relations::cached(trace, memo).spans.get(i).cloned().unwrap_or_default()
 }
 
 /// The agents directly beneath agent `i`.
 pub(crate) fn agents_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
-    Relations::of(trace, memo).beneath.get(i).cloned().unwrap_or_default()
+    Relations::cached(trace, memo).beneath.get(i).cloned().unwrap_or_default()
 }
 
 /// The plans that a span wrote, each with its agent.
 pub(crate) fn plans_at<'t>(trace: &'t AgentTrace, memo: &Memo, at: Idx) -> Vec<(usize, &'t RecordedPlan)> {
-    let relations = Relations::of(trace, memo);
+    let relations = Relations::cached(trace, memo);
     let plans = relations.plans.get(&at).map(Vec::as_slice).unwrap_or_default();
     let plan = |&(i, nth): &(usize, usize)| Some((i, &trace.agents.get(i)?.plans.get(nth)?.1));
     plans.iter().filter_map(plan).collect()
@@ -123,27 +123,27 @@ pub(crate) fn plans_at<'t>(trace: &'t AgentTrace, memo: &Memo, at: Idx) -> Vec<(
 
 /// Whether an agent has this name.
 pub(crate) fn is_agent_name(trace: &AgentTrace, memo: &Memo, name: &str) -> bool {
-    Relations::of(trace, memo).with_name.contains_key(&Text::from(name))
+    Relations::cached(trace, memo).with_name.contains_key(&Text::from(name))
 }
 
 /// Whether an agent directly beneath agent `i` started within this time.
 pub(crate) fn starts_agent_within(trace: &AgentTrace, memo: &Memo, i: usize, time: Range<u64>) -> bool {
-    let relations = Relations::of(trace, memo);
+    let relations = Relations::cached(trace, memo);
     let starts = relations.starts_beneath.get(i).map(Vec::as_slice).unwrap_or_default();
     starts.get(starts.partition_point(|start| *start < time.start)).is_some_and(|start| time.contains(start))
 }
 
 /// Whether an agent other than `agent` has this name.
 pub(crate) fn other_agent_is_named(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
-    let own = usize::from(agent.name.as_deref() == Some(name));
-    Relations::of(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
+    let own_count = usize::from(agent.name.as_deref() == Some(name));
+    Relations::cached(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own_count)
 }
 
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
 /// The calls of an agent count for the `MAX_DEPTH` agents above it.
 pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
-    Relations::of(trace, memo).calls_beneath.get(i).cloned().unwrap_or_default()
+    Relations::cached(trace, memo).calls_beneath.get(i).cloned().unwrap_or_default()
 }
 
 /// Deeper nesting of agents does not occur in practice.
@@ -176,7 +176,9 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
 /// Whether the agent is one turn of a group: the agent above it calls no model, and frames agents of which one
 /// comes again. Such a turn is a message to the others, and no answer to a user.
 pub(crate) fn is_turn_of_a_group(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
-    agent.parent.is_some_and(|above| Relations::of(trace, memo).groups.get(above).copied().unwrap_or(false))
+    agent
+        .parent
+        .is_some_and(|above| Relations::cached(trace, memo).groups.get(above).copied().unwrap_or(false))
 }
 
 /// The system prompt of agent `i`.

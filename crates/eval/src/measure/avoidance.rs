@@ -17,7 +17,7 @@ mod untried_tool;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings, clip, clip_end};
-use super::language::{Kind as Statement, ReadText};
+use super::language::{ReadText, SentenceKind as Statement};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
@@ -57,8 +57,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     if text.trim().is_empty() || answer.is_none() && is_intermediate_step(view, text) {
         return Some(context.unmeasured(Unmeasured::NotApplicable));
     }
-    let said = read(context, text);
-    match turn::judge(context, view, &said) {
+    let read_text = read(context, text);
+    match turn::judge(context, view, &read_text) {
         Some(UndecidedTurn::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);
@@ -72,17 +72,17 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         true => TextRole::Answer,
         false => TextRole::Step,
     };
-    let avoided = avoided(&said, text, as_answer);
+    let avoided = avoided(&read_text, text, as_answer);
     if context.memo.budget.is_exceeded() {
         return Some(context.unmeasured(Unmeasured::Limit));
     }
-    if avoided.is_none() && !said.is_known() {
+    if avoided.is_none() && !read_text.is_known() {
         return Some(context.unmeasured(Unmeasured::Language));
     }
     let mut findings = Findings::new();
-    findings.examine(sentences_read(&said));
+    findings.examine(sentences_read(&read_text));
     let avoided = avoided.map(|(label, sentence)| match label {
-        KNOWLEDGE if is_grounded(context, &said, sentence) => (POLICY, sentence),
+        KNOWLEDGE if is_grounded(context, &read_text, sentence) => (POLICY, sentence),
         _ => (label, sentence),
     });
     let label = avoided.map_or(VALID, |(label, _)| label);
@@ -97,11 +97,11 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let excused = avoided.filter(|(label, _)| *label == KNOWLEDGE);
     let excused = excused.and_then(|(_, sentence)| excuse(context, sentence));
     let mut measurement = findings.labelled(context, Unmeasured::NotApplicable, label);
-    if let (Some((lookup, why)), Ok(measured)) = (excused, measurement.outcome.as_mut()) {
+    if let (Some((lookup, reason)), Ok(measured)) = (excused, measurement.outcome.as_mut()) {
         // The statement is correct then; the failure is reported on the calls.
         measured.passed = true;
         for finding in &mut measured.findings {
-            finding.rationale.push_str(why);
+            finding.rationale.push_str(reason);
             finding.origin = lookup;
             finding.severity = Severity::Low;
         }
@@ -110,9 +110,9 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// The number of sentences that were compared, at least the text as one.
-fn sentences_read(said: &ReadText<'_>) -> usize {
-    let language = said.languages().next();
-    language.map_or(1, |of| said.classified(of, []).take(MAX_SENTENCES).count().max(1))
+fn sentences_read(read_text: &ReadText<'_>) -> usize {
+    let language = read_text.languages().next();
+    language.map_or(1, |language| read_text.classified(language, []).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to recognise its own.
@@ -139,7 +139,7 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
     let attempts = CallAttempts::get(context.trace, context.memo);
     let asked = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
     attempts.first_unfailed(agent.at, &agent.calls).is_none()
-        && asked.is_some_and(|task| !ReadText::of(task, None, context.memo).mentions_errors())
+        && asked.is_some_and(|task| !ReadText::new_counted(task, None, context.memo).mentions_errors())
 }
 
 /// Finish reasons that mean the provider or the model refused.
@@ -155,7 +155,7 @@ fn final_answer(context: &Context<'_>) -> Option<Text> {
     let trace = context.trace;
     let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
     let at = agent.answer_at?;
-    let calls = CallIndex::of(trace, context.memo);
+    let calls = CallIndex::cached(trace, context.memo);
     let by_tool = calls.by_tool.get(&at).and_then(|&i| trace.calls.get(i));
     let wrote = at == context.at || by_tool.is_some_and(|call| call.llm == Some(context.at));
     if wrote { agent.answer.clone() } else { None }
@@ -171,20 +171,21 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
 }
 
 /// The kind of avoidance, with the sentence that shows it.
-fn avoided<'t>(said: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided<'t>(read_text: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
-        return avoided_throughout(&said.part(text), role);
+        return avoided_throughout(&read_text.part(text), role);
     }
     // A long text that begins and ends so reports a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
     let (first, last) = (text.split("\n\n").find(is_text)?, text.rsplit("\n\n").find(is_text)?);
-    let of = |paragraph: &'t str| avoided_throughout(&said.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
-    of(first).filter(|_| of(last).is_some())
+    let avoided_in =
+        |paragraph: &'t str| avoided_throughout(&read_text.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
+    avoided_in(first).filter(|_| avoided_in(last).is_some())
 }
 
 /// As [`avoided`], for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(said: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided_throughout<'t>(read_text: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
@@ -193,9 +194,9 @@ fn avoided_throughout<'t>(said: &ReadText<'t>, role: TextRole) -> Option<(&'stat
         Statement::Error,
         Statement::Padding,
     ];
-    for language in said.languages() {
+    for language in read_text.languages() {
         let mut shown: Option<(&'static str, &str)> = None;
-        let mut sentences = said.classified(language, KINDS).filter(|(s, _)| !s.is_without_words());
+        let mut sentences = read_text.classified(language, KINDS).filter(|(s, _)| !s.is_without_words());
         let others = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
             let label = match kind {
                 None => return true,
@@ -253,9 +254,9 @@ fn of_kinds<'t, const N: usize>(
     kinds: [Statement; N],
     memo: &Memo,
 ) -> impl Iterator<Item = Option<&'t str>> + use<'t, N> {
-    let said = ReadText::new(text, None, memo);
-    said.languages().flat_map(move |language| {
-        said.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
+    let read_text = ReadText::new(text, None, memo);
+    read_text.languages().flat_map(move |language| {
+        read_text.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
     })
 }
 

@@ -52,23 +52,27 @@ fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Impl
 
 /// Every metric with a rule: its row, the name under which it is timed, the rule.
 pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Rule)> {
-    implementations().filter_map(|(row, by)| Some((row, by.timed.unwrap_or(row.name), by.rules?)))
+    implementations().filter_map(|(row, implementation)| {
+        Some((row, implementation.timed.unwrap_or(row.name), implementation.rules?))
+    })
 }
 
 /// Every metric that asks judges and for which the settings name any.
 pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
     // Rows with their own way of asking follow the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
-    let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));
-    let custom = custom.iter().map(|own| (own.row, Box::new(own) as Box<dyn Metric>));
-    common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
+    let special = implementations()
+        .filter_map(|(row, implementation)| Some((row, Box::new(implementation.asks?) as Box<dyn Metric>)));
+    let custom = custom.iter().map(|metric| (metric.row, Box::new(metric) as Box<dyn Metric>));
+    common.chain(special).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
 /// Whether any metric may apply to any span. If not, spans need not be read.
 pub(crate) fn measures_anything(settings: &Settings) -> bool {
-    let is_answered =
-        |(row, by): &(&MetricSpec, &Implementation)| by.rules.is_some() || !settings.judges(row).is_empty();
-    let wanted = |(row, _): (&MetricSpec, _)| settings.own(row).anywhere();
+    let is_answered = |(row, implementation): &(&MetricSpec, &Implementation)| {
+        implementation.rules.is_some() || !settings.judges(row).is_empty()
+    };
+    let wanted = |(row, _): (&MetricSpec, _)| settings.metric_settings(row).anywhere();
     !settings.custom.is_empty() || implementations().filter(is_answered).any(wanted)
 }
 
@@ -94,17 +98,17 @@ pub(crate) fn run_each(
 ) -> Vec<Measurement> {
     let evaluated = evaluated_spans(trace);
     let mut out = Vec::new();
-    let custom = custom.iter().map(|own| (own.row, own.row.name, own as &dyn Rule));
+    let custom = custom.iter().map(|metric| (metric.row, metric.row.name, metric as &dyn Rule));
     for (row, name, rule) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Rule)).chain(custom) {
-        let own = settings.own(row);
-        let everywhere = own.everywhere();
-        let on = settings.ruled(row) && everywhere != Some(false) && row.may_be_in(trace);
-        let views = if on { trace.views.as_slice() } else { &[] };
+        let row_settings = settings.metric_settings(row);
+        let everywhere = row_settings.everywhere();
+        let is_enabled = settings.ruled(row) && everywhere != Some(false) && row.may_be_in(trace);
+        let views = if is_enabled { trace.views.as_slice() } else { &[] };
         for (at, view) in views.iter().enumerate() {
             let applies = evaluated.get(at).copied().unwrap_or(false)
                 && row.may_be_on(view.kind)
                 && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, at))
-                && everywhere.unwrap_or_else(|| own.enabled(trace, at));
+                && everywhere.unwrap_or_else(|| row_settings.enabled(trace, at));
             if !applies {
                 continue;
             }
@@ -222,8 +226,8 @@ mod tests {
     fn with_brevity(judges: &[&str]) -> (Settings, [CustomMetric; 1]) {
         let judges = judges.iter().map(|judge| (*judge).to_owned()).collect();
         let custom = CustomMetric::new(&BREVITY, Scored { judges, ..BREVITY.defaults() }, Brevity);
-        let own = CustomSettings { row: &BREVITY, settings: custom.settings.clone() };
-        (Settings { custom: vec![own], ..Settings::default() }, [custom])
+        let custom_settings = CustomSettings { row: &BREVITY, settings: custom.settings.clone() };
+        (Settings { custom: vec![custom_settings], ..Settings::default() }, [custom])
     }
 
     #[test]
@@ -231,9 +235,9 @@ mod tests {
         let (settings, custom) = with_brevity(&[]);
         let trace = Script::new("Say hello.").answers("Hello.").build();
         let all = run_each(&trace, &settings, &custom, &Memo::new(), &mut |_| ());
-        let own: Vec<_> = all.iter().filter(|m| m.metric.starts_with("style.")).collect();
-        assert_eq!(own.len(), trace.tree.len());
-        assert!(own.iter().all(|m| m.metric == BREVITY.name && !m.outcome.as_ref().unwrap().passed));
+        let measurements: Vec<_> = all.iter().filter(|m| m.metric.starts_with("style.")).collect();
+        assert_eq!(measurements.len(), trace.tree.len());
+        assert!(measurements.iter().all(|m| m.metric == BREVITY.name && !m.outcome.as_ref().unwrap().passed));
     }
 
     #[test]
@@ -248,8 +252,8 @@ mod tests {
 
     #[test]
     fn rows_with_questions_of_their_own_are_those_that_ask_by_other_prompts_than_a_rubric() {
-        for (row, by) in implementations() {
-            assert_eq!(by.asks.is_some(), !row.own_rubrics.is_empty(), "{}", row.name);
+        for (row, implementation) in implementations() {
+            assert_eq!(implementation.asks.is_some(), !row.own_rubrics.is_empty(), "{}", row.name);
         }
     }
 
@@ -266,7 +270,7 @@ mod tests {
         let settings = Settings::default();
         for row in TABLE {
             assert_eq!(row.name.split('.').next().unwrap(), format!("{:?}", row.section.unwrap()));
-            let default = settings.own(row);
+            let default = settings.metric_settings(row);
             assert_eq!(default.threshold, row.threshold, "{}", row.name);
             if let (Scale::Labels(labels), true) = (row.scale, row.rubric.is_some()) {
                 let fails = |label: &&&str| settings.fails(row, label);

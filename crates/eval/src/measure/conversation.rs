@@ -22,7 +22,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// The turns of the trace, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Turns> {
         memo.trace(|| {
             let mut turns = Turns { before: HashMap::new(), after: HashMap::new() };
             for agent in &trace.agents {

@@ -23,22 +23,22 @@ fn names() -> HashMap<&'static str, &'static str> {
 }
 
 /// The code of the currency that a word in lower case is a code, a sign or a name of.
-pub(crate) fn of(word: &str) -> Option<&'static str> {
+pub(crate) fn code_for_word(word: &str) -> Option<&'static str> {
     NAMES.get(word).copied()
 }
 
 /// Whether a word in lower case is a code.
 pub(crate) fn is_code(word: &str) -> bool {
-    of(word) == Some(word)
+    code_for_word(word) == Some(word)
 }
 
 /// Whether a code, a sign or a name of a currency is next to the number at these bytes of a text.
 pub(crate) fn is_beside(text: &str, number: Range<usize>) -> bool {
-    let (before, behind) =
+    let (before, after) =
         (text.get(..number.start).unwrap_or_default(), text.get(number.end..).unwrap_or_default());
-    let beside = [before.split_whitespace().next_back(), behind.split_whitespace().next()];
+    let adjacent = [before.split_whitespace().next_back(), after.split_whitespace().next()];
     let is_sign = |c: char| c.is_ascii_punctuation() && c != '$';
-    beside.into_iter().flatten().any(|word| of(&lowercase(word.trim_matches(is_sign))).is_some())
+    adjacent.into_iter().flatten().any(|word| code_for_word(&lowercase(word.trim_matches(is_sign))).is_some())
 }
 
 /// All codes, signs and names.
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn names_and_signs_are_of_one_currency() {
-        let of_each = ["€", "euros", "us$", "pounds", "円", "gbp"].map(of);
+        let of_each = ["€", "euros", "us$", "pounds", "円", "gbp"].map(code_for_word);
         assert_eq!(of_each, [Some("eur"), Some("eur"), Some("usd"), Some("gbp"), Some("jpy"), Some("gbp")]);
-        assert!(of("table").is_none() && is_code("chf") && !is_code("francs"));
+        assert!(code_for_word("table").is_none() && is_code("chf") && !is_code("francs"));
         let words = CURRENCIES.lines().filter(|line| !line.starts_with('#')).flat_map(|line| line.split(' '));
         assert_eq!(words.count(), NAMES.len(), "a name is in two lines");
     }

@@ -296,14 +296,14 @@ impl Extend<Finding> for Findings {
 
 /// A quantity in a whole number of `unit`s, compared with the operator's limit.
 pub(crate) fn quantity(context: &Context<'_>, quantity: Option<f64>, limit: f64, unit: &str) -> Measurement {
-    let Some(taken) = quantity else { return context.unmeasured(Unmeasured::NoContent) };
+    let Some(amount) = quantity else { return context.unmeasured(Unmeasured::NoContent) };
     let finding = || {
-        let quote = format!("{taken:.0} {unit}");
+        let quote = format!("{amount:.0} {unit}");
         let rationale = format!("at most {limit:.0} {unit} were expected, by the limit set; it took {quote}");
         Defect::OverLimit.finding(rationale, &quote)
     };
-    let findings: Vec<Finding> = (taken > limit).then(finding).into_iter().collect();
-    let value = Value::Number(taken);
+    let findings: Vec<Finding> = (amount > limit).then(finding).into_iter().collect();
+    let value = Value::Number(amount);
     let found = Measured { value, passed: findings.is_empty(), findings };
     measured(context.at, context.row.name, found).having_examined(1)
 }
@@ -345,12 +345,12 @@ mod tests {
 
     #[test]
     fn category_overrides_the_severity_of_the_score() {
-        let of = |defect: Defect| (defect.score(), defect.finding("", "").severity);
-        assert_eq!(of(Defect::UnsupportedFact), (2.0, Severity::High));
-        assert_eq!(of(Defect::PartUnanswered), (3.0, Severity::High));
-        assert_eq!(of(Defect::EmptyResult), (1.0, Severity::Medium));
-        assert_eq!(of(Defect::RepeatedCall), (3.0, Severity::Medium));
-        assert_eq!(of(Defect::IllTypedParameter), (3.0, Severity::Low), "by its score");
+        let score_and_severity = |defect: Defect| (defect.score(), defect.finding("", "").severity);
+        assert_eq!(score_and_severity(Defect::UnsupportedFact), (2.0, Severity::High));
+        assert_eq!(score_and_severity(Defect::PartUnanswered), (3.0, Severity::High));
+        assert_eq!(score_and_severity(Defect::EmptyResult), (1.0, Severity::Medium));
+        assert_eq!(score_and_severity(Defect::RepeatedCall), (3.0, Severity::Medium));
+        assert_eq!(score_and_severity(Defect::IllTypedParameter), (3.0, Severity::Low), "by its score");
         assert_eq!(Defect::PartUnanswered.finding("", "").noted().severity, Severity::Low);
     }
 
@@ -369,54 +369,67 @@ mod tests {
     #[test]
     fn findings_of_several_kinds_on_one_statement_are_one() {
         const SAID: &str = "I have moved parcel 88-12 to locker 5, and its weight is 3.4 kg.";
-        let kept = |found: &[(Defect, &str)]| -> Vec<Defect> {
-            let of = |found: &[(Defect, &str)]| -> Vec<Defect> {
+        let merged_defects = |found: &[(Defect, &str)]| -> Vec<Defect> {
+            let merge = |found: &[(Defect, &str)]| -> Vec<Defect> {
                 let mut findings = Findings::new();
                 findings.extend(found.iter().map(|(defect, quote)| defect.finding(defect.name(), quote)));
                 findings.all.iter().filter_map(|finding| finding.defect).collect()
             };
             let reversed: Vec<(Defect, &str)> = found.iter().rev().copied().collect();
-            assert_eq!(of(found).len(), of(&reversed).len(), "the order has no effect");
-            of(found)
+            assert_eq!(merge(found).len(), merge(&reversed).len(), "the order has no effect");
+            merge(found)
         };
         use Defect::*;
         // The most specific kind, in any order of discovery.
         assert_eq!(
-            kept(&[(UnsupportedFact, SAID), (ContradictsResult, SAID), (FalseClaim, SAID)]),
+            merged_defects(&[(UnsupportedFact, SAID), (ContradictsResult, SAID), (FalseClaim, SAID)]),
             [FalseClaim]
         );
-        assert_eq!(kept(&[(ContradictsResult, SAID), (UnsupportedFact, SAID)]), [ContradictsResult]);
-        assert_eq!(kept(&[(InventedData, SAID), (UnsupportedFact, SAID)]), [InventedData]);
+        assert_eq!(
+            merged_defects(&[(ContradictsResult, SAID), (UnsupportedFact, SAID)]),
+            [ContradictsResult]
+        );
+        assert_eq!(merged_defects(&[(InventedData, SAID), (UnsupportedFact, SAID)]), [InventedData]);
         // A part of the sentence, and the answer around it.
-        assert_eq!(kept(&[(FalseClaim, "moved parcel 88-12"), (ContradictsResult, SAID)]), [FalseClaim]);
+        assert_eq!(
+            merged_defects(&[(FalseClaim, "moved parcel 88-12"), (ContradictsResult, SAID)]),
+            [FalseClaim]
+        );
         let answer = format!("Good morning. {SAID} Anything else?");
-        assert_eq!(kept(&[(AnswerUnsupported, &answer), (FalseClaim, SAID)]), [FalseClaim]);
+        assert_eq!(merged_defects(&[(AnswerUnsupported, &answer), (FalseClaim, SAID)]), [FalseClaim]);
         // Other statements, and a thing that both name.
         let other = "The locker closes at 18:30.";
-        assert_eq!(kept(&[(FalseClaim, SAID), (ContradictsResult, other)]), [FalseClaim, ContradictsResult]);
-        assert_eq!(kept(&[(ContradictsResult, SAID), (FalseClaim, "locker 5")]).len(), 2);
-        // Findings of one kind name a value each, and those on calls or rules are of another behaviour.
-        assert_eq!(kept(&[(UnsupportedFact, SAID), (UnsupportedUrl, SAID)]).len(), 2);
         assert_eq!(
-            kept(&[(ContradictsResult, SAID), (ContradictsRequest, SAID), (ForbiddenText, SAID)]).len(),
+            merged_defects(&[(FalseClaim, SAID), (ContradictsResult, other)]),
+            [FalseClaim, ContradictsResult]
+        );
+        assert_eq!(merged_defects(&[(ContradictsResult, SAID), (FalseClaim, "locker 5")]).len(), 2);
+        // Findings of one kind name a value each, and those on calls or rules are of another behaviour.
+        assert_eq!(merged_defects(&[(UnsupportedFact, SAID), (UnsupportedUrl, SAID)]).len(), 2);
+        assert_eq!(
+            merged_defects(&[(ContradictsResult, SAID), (ContradictsRequest, SAID), (ForbiddenText, SAID)])
+                .len(),
             3
         );
     }
 
     #[test]
     fn note_and_statement_of_another_span_are_findings_of_their_own() {
-        let said = "The kiln reached 1240 degrees at noon.";
-        let of = |first: Finding, second: Finding| {
+        let statement = "The kiln reached 1240 degrees at noon.";
+        let count_findings = |first: Finding, second: Finding| {
             let mut findings = Findings::new();
             findings.extend([first, second]);
             findings.all.len()
         };
-        let contradicts = || Defect::ContradictsResult.finding("it was 1140", said);
-        let unsupported = || Defect::UnsupportedFact.finding("no result has it", said);
-        assert_eq!(of(contradicts(), unsupported()), 1);
-        assert_eq!(of(contradicts().noted(), unsupported()), 2);
-        assert_eq!(of(contradicts(), Finding { origin: Some(3), ..unsupported() }), 2);
-        assert_eq!(of(contradicts(), Finding { seen_in: Some(SpanId([7; 8])), ..unsupported() }), 2);
+        let contradicts = || Defect::ContradictsResult.finding("it was 1140", statement);
+        let unsupported = || Defect::UnsupportedFact.finding("no result has it", statement);
+        assert_eq!(count_findings(contradicts(), unsupported()), 1);
+        assert_eq!(count_findings(contradicts().noted(), unsupported()), 2);
+        assert_eq!(count_findings(contradicts(), Finding { origin: Some(3), ..unsupported() }), 2);
+        assert_eq!(
+            count_findings(contradicts(), Finding { seen_in: Some(SpanId([7; 8])), ..unsupported() }),
+            2
+        );
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub(crate) struct Replies(HashMap<Idx, Text>);
 
 impl Replies {
     /// The replies of the trace, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Replies> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Replies> {
         memo.trace(|| {
-            let turns = Turns::of(trace, memo);
+            let turns = Turns::cached(trace, memo);
             let llms = trace.agents.iter().flat_map(|agent| &agent.llms);
             Replies(llms.filter_map(|&at| Some((at, reply(trace, &turns, at)?))).collect())
         })
@@ -42,7 +42,7 @@ impl Replies {
 
 /// What the user said to an agent, in order: the request, and the replies to the agent's texts.
 pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec<Text> {
-    let replies = Replies::of(trace, memo);
+    let replies = Replies::cached(trace, memo);
     let llms = trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);
     let replied = llms.filter_map(|at| replies.to(*at));
     agent_index::task(trace, agent).into_iter().chain(replied).cloned().collect()
@@ -55,15 +55,15 @@ fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
     let next = trace.views.get(turns.after(at)?)?;
     // After the text of the model there are only messages of the user.
     let newer = next.input.iter().rev().take_while(|message| message.role != Role::Assistant);
-    let mut said = None;
+    let mut message_text = None;
     for message in newer {
         match message.role {
-            Role::User => said = message.parts.iter().rev().find_map(plain_text).or(said),
+            Role::User => message_text = message.parts.iter().rev().find_map(plain_text).or(message_text),
             Role::System => {}
             _ => return None,
         }
     }
-    said.filter(|text| !text.trim().is_empty()).cloned()
+    message_text.filter(|text| !text.trim().is_empty()).cloned()
 }
 
 /// Whether the prompt of a model call has a text of the model that the user answered: the run is a dialogue.
@@ -146,7 +146,7 @@ mod tests {
             .answers("Monday at nine is free.")
             .build();
         let memo = Memo::new();
-        let replies = Replies::of(&trace, &memo);
+        let replies = Replies::cached(&trace, &memo);
         let to: Vec<Option<&str>> =
             trace.agents[0].llms.iter().map(|at| replies.to(*at).map(|t| &**t)).collect();
         assert_eq!(to, [Some("Monday."), None, None]);
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(open(twice).as_deref(), Some(first));
         let next = Script::new(first).says("It is on 4 June at nine.").user("How long does it take?");
         assert_eq!(open(next).as_deref(), Some("How long does it take?"));
-        let told = Script::new(first).says("It is on 4 June at nine.").user("Please move it to July.");
-        assert_eq!(open(told).as_deref(), Some("Please move it to July."));
+        let requested = Script::new(first).says("It is on 4 June at nine.").user("Please move it to July.");
+        assert_eq!(open(requested).as_deref(), Some("Please move it to July."));
         assert_eq!(open(Script::new(first)), None);
     }
 
@@ -183,7 +183,7 @@ mod tests {
             .answers("12")
             .build();
         let memo = Memo::new();
-        assert!(Replies::of(&trace, &memo).to(trace.agents[0].llms[0]).is_none());
+        assert!(Replies::cached(&trace, &memo).to(trace.agents[0].llms[0]).is_none());
         assert!(!is_in_dialogue(&trace.views[trace.agents[0].llms[1]]));
     }
 }

@@ -89,7 +89,7 @@ fn call_of<'a>(context: &Context<'a>, view: &SpanView) -> Option<&'a Call> {
     if view.kind != Kind::Tool {
         return None;
     }
-    let calls = CallIndex::of(context.trace, context.memo);
+    let calls = CallIndex::cached(context.trace, context.memo);
     calls.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i))
 }
 
@@ -119,7 +119,7 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
                     let result = view.result.as_ref()?;
                     let is_document =
                         |_: &String| view.kind == Kind::Retriever && error_text::is_in_document(result);
-                    reported(context.memo, result).filter(|said| !is_document(said))?
+                    reported(context.memo, result).filter(|passage| !is_document(passage))?
                 }
             };
             let cause = cause(&error);
@@ -161,9 +161,9 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
 /// Calls of this model call that have no span of their own.
 pub(crate) fn virtual_calls<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a Call> {
     let at = context.at;
-    let known = CallIndex::of(context.trace, context.memo);
+    let call_index = CallIndex::cached(context.trace, context.memo);
     let trace = context.trace;
-    let calls = (0..).map_while(move |nth| known.by_llm.get(&at)?.get(nth).copied());
+    let calls = (0..).map_while(move |nth| call_index.by_llm.get(&at)?.get(nth).copied());
     calls.filter_map(|i| trace.calls.get(i)).filter(|call| call.tool.is_none())
 }
 

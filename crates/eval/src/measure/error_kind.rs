@@ -133,7 +133,7 @@ fn best_phrase(text: &str) -> Option<(usize, std::ops::Range<usize>)> {
         if (!left_open && in_word(before)) || path(before) || (!right_open && in_word(after)) || continued {
             continue;
         }
-        if best.as_ref().is_none_or(|(known, _)| rank < *known) {
+        if best.as_ref().is_none_or(|(best_rank, _)| rank < *best_rank) {
             best = Some((rank, found.range()));
         }
     }

@@ -14,7 +14,7 @@ pub(crate) struct EvaluatedSpans(Vec<bool>);
 
 impl EvaluatedSpans {
     /// The evaluated spans of the trace, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<EvaluatedSpans> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<EvaluatedSpans> {
         memo.send_value(|| EvaluatedSpans(evaluated_spans(trace)))
     }
 }
@@ -32,9 +32,9 @@ pub(crate) fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
     let mut evaluated = vec![false; trace.views.len()];
     for &at in trace.tree.order() {
         let beneath = trace.tree.parent(at).is_some_and(|up| evaluated.get(up).copied().unwrap_or(false));
-        let own = trace.views.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
+        let is_evaluator = trace.views.get(at).is_some_and(|r| r.kind == Kind::Evaluator);
         if let Some(mark) = evaluated.get_mut(at) {
-            *mark = beneath || own;
+            *mark = beneath || is_evaluator;
         }
     }
     let cancelled = trace.views.iter().map(|r| r.cancelled);

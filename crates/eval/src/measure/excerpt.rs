@@ -75,15 +75,15 @@ pub(crate) fn clip_end(text: &str, max: usize) -> &str {
 /// The nearest border at or before `at`; `at` itself if there is none within [`REACH`].
 fn border_before(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
-    let near = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= REACH);
-    std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
+    let nearby = before.char_indices().rev().map(|(i, _)| i).take_while(|i| at - i <= REACH);
+    std::iter::once(at).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
 /// The nearest border at or after `at`; `at` itself if there is none within [`REACH`].
 fn border_after(text: &str, at: usize) -> usize {
     let after = text.get(at..).unwrap_or_default();
-    let near = after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= REACH);
-    std::iter::once(at).chain(near).find(|i| is_border(text, *i)).unwrap_or(at)
+    let nearby = after.char_indices().map(|(i, c)| at + i + c.len_utf8()).take_while(|i| i - at <= REACH);
+    std::iter::once(at).chain(nearby).find(|i| is_border(text, *i)).unwrap_or(at)
 }
 
 /// Whether no word extends across `at`. Chinese, Japanese, Thai and related scripts have no spaces.

@@ -13,5 +13,5 @@ pub(crate) fn is_of_others(trace: &AgentTrace, memo: &Memo, attempt: &Attempt, c
     use Defect::{InvalidCode, ToolMisdefined, UndefinedName, WrongArguments};
     let CallOutcome::Failed { cause, .. } = attempt.outcome else { return false };
     !matches!(cause, InvalidCode | ToolMisdefined | UndefinedName | WrongArguments)
-        && Provenance::of(trace, memo).invented(trace, call).is_none()
+        && Provenance::cached(trace, memo).invented(trace, call).is_none()
 }

@@ -77,15 +77,15 @@ impl GpaMetric {
 }
 
 impl Section for Gpa {
-    fn of(&self, metric: &str) -> MetricSettings<'_> {
-        let special = self.by_metric.iter().find(|(own, _)| own.as_str() == metric);
+    fn settings_for(&self, metric: &str) -> MetricSettings<'_> {
+        let special = self.by_metric.iter().find(|(key, _)| key.as_str() == metric);
         let special = special.map(|(_, special)| special);
-        let own = special.map_or(&[][..], |special| &special.judges);
+        let own_judges = special.map_or(&[][..], |special| &special.judges);
         MetricSettings {
             enabled: special.and_then(|special| special.enabled).unwrap_or(self.enabled),
             threshold: special.and_then(|special| special.threshold).or(Some(self.threshold)),
             failing: 0,
-            judges: if own.is_empty() { &self.judges } else { own },
+            judges: if own_judges.is_empty() { &self.judges } else { own_judges },
             overrides: &self.overrides,
         }
     }
@@ -99,7 +99,7 @@ impl Section for Gpa {
 
     fn named_judges(&self) -> Vec<(String, &str)> {
         let special = self.by_metric.iter();
-        let special = special.flat_map(|(metric, own)| below(&metric.key("judges"), &own.judges));
+        let special = special.flat_map(|(metric, settings)| below(&metric.key("judges"), &settings.judges));
         special.chain(below("judges", &self.judges)).collect()
     }
 }

@@ -33,8 +33,8 @@ pub(crate) struct NameWords(Vec<String>);
 
 impl NameWords {
     /// Those of a tool, read once per trace.
-    pub(crate) fn of(tool: &Text, memo: &Memo) -> Rc<NameWords> {
-        memo.of(tool, |name| NameWords(identifier_words(name)))
+    pub(crate) fn cached(tool: &Text, memo: &Memo) -> Rc<NameWords> {
+        memo.of_text(tool, |name| NameWords(identifier_words(name)))
     }
 }
 

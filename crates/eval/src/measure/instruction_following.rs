@@ -39,7 +39,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     if let Some(gap) = view.content_gap() {
         return Some(context.unmeasured(gap.into()));
     }
-    let output = ModelOutput::of(context, view);
+    let output = ModelOutput::new(context, view);
     let mut findings = Findings::new();
     let (systems, user) = prompt_texts(context, view);
     let all = systems.iter().flat_map(|s| &*s.instructions).chain(user.iter().flat_map(|u| &u.instructions));
@@ -75,9 +75,9 @@ fn prompt_texts<'v>(
     view: &'v SpanView,
 ) -> (Vec<Rc<SystemMessage>>, Vec<Rc<UserText>>) {
     let texts = |message: &'v Message| message.parts.iter().filter_map(plain_text);
-    let of_system = |text: &Text| context.memo.of(text, prompt::system_message);
+    let of_system = |text: &Text| context.memo.of_text(text, prompt::system_message);
     let of_user = |text: &Text| {
-        context.memo.of(text, |text| UserText {
+        context.memo.of_text(text, |text| UserText {
             instructions: prompt::user_instructions(text),
             is_english: is_english(text, None, context.memo),
         })
@@ -102,7 +102,7 @@ struct ModelOutput<'a> {
 }
 
 impl<'a> ModelOutput<'a> {
-    fn of(context: &Context<'a>, view: &'a SpanView) -> ModelOutput<'a> {
+    fn new(context: &Context<'a>, view: &'a SpanView) -> ModelOutput<'a> {
         let text = view.output_text();
         let calls = view.requests().count();
         let agent =
@@ -178,8 +178,8 @@ fn check_required_tool(
         }
         _ => false,
     });
-    let known = CallIndex::of(context.trace, context.memo);
-    let called = |name: &str| known.first.keys().any(|n| equal_ignoring_case(n, name));
+    let call_index = CallIndex::cached(context.trace, context.memo);
+    let called = |name: &str| call_index.first.keys().any(|n| equal_ignoring_case(n, name));
     let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
     // Who asks the reader has not answered yet.
     let asks = || ReadText::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();

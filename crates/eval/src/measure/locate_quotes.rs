@@ -48,14 +48,14 @@ fn find_place(trace: &AgentTrace, memo: &Memo, places: &[Idx], quote: &str) -> O
     lines.truncate(MAX_LINES);
     lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
     std::iter::once(quote).chain(lines).find_map(|piece| {
-        let search = QuoteSearch::of(piece);
+        let search = QuoteSearch::new(piece);
         // Beyond the budget a quote has no place.
         let counted =
             |at: Idx| memo.budget.spend(trace.tree.spans.get(at).map_or(0, |span| span.bytes.len() / 64));
         let wrote = |at: &&Idx| counted(**at) && trace.views.get(**at).is_some_and(|r| search.is_of(r));
         let shown = |at: &&Idx| counted(**at) && trace.views.get(**at).is_some_and(|r| search.was_shown(r));
-        let own = places.iter().take(1).find(|at| wrote(at) || shown(at));
-        let place = own.or_else(|| places.iter().find(wrote)).or_else(|| places.iter().find(shown));
+        let finding_span = places.iter().take(1).find(|at| wrote(at) || shown(at));
+        let place = finding_span.or_else(|| places.iter().find(wrote)).or_else(|| places.iter().find(shown));
         place.map(|at| (*at, piece.to_owned()))
     })
 }
@@ -64,17 +64,21 @@ fn find_place(trace: &AgentTrace, memo: &Memo, places: &[Idx], quote: &str) -> O
 fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) -> Vec<Idx> {
     let spans =
         memo.trace(|| SpanIndex(trace.tree.spans.iter().enumerate().map(|(i, s)| (s.id, i)).collect()));
-    let turns = Turns::of(trace, memo);
+    let turns = Turns::cached(trace, memo);
     let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
     let agent = trace.owner.get(at).copied().flatten().and_then(|a| trace.agents.get(a));
     let written = agent.into_iter().flat_map(|a| {
         let plans = a.plans.iter().map(|(at, _)| *at);
         [Some(a.at), a.answer_at, a.llms.first().copied()].into_iter().flatten().chain(plans)
     });
-    let near = [turns.before(at), turns.after(at), trace.tree.parent(at), trace.tree.root()];
+    let adjacent_spans = [turns.before(at), turns.after(at), trace.tree.parent(at), trace.tree.root()];
     let mut out: Vec<Idx> = Vec::new();
-    for place in
-        [at].into_iter().chain(finding.origin).chain(cited).chain(written).chain(near.into_iter().flatten())
+    for place in [at]
+        .into_iter()
+        .chain(finding.origin)
+        .chain(cited)
+        .chain(written)
+        .chain(adjacent_spans.into_iter().flatten())
     {
         if out.len() < MAX_PLACES && !out.contains(&place) {
             out.push(place);
@@ -90,12 +94,17 @@ struct QuoteSearch<'q> {
     /// As escaped in JSON; most quotes are found as they are.
     escaped: OnceCell<Vec<Finder<'static>>>,
     /// The addresses of results without the quote: later prompts repeat them.
-    without: RefCell<HashSet<*const u8>>,
+    unmatched_results: RefCell<HashSet<*const u8>>,
 }
 
 impl<'q> QuoteSearch<'q> {
-    fn of(quote: &'q str) -> QuoteSearch<'q> {
-        QuoteSearch { quote, plain: OnceCell::new(), escaped: OnceCell::new(), without: RefCell::default() }
+    fn new(quote: &'q str) -> QuoteSearch<'q> {
+        QuoteSearch {
+            quote,
+            plain: OnceCell::new(),
+            escaped: OnceCell::new(),
+            unmatched_results: RefCell::default(),
+        }
     }
 
     fn escaped(quote: &str) -> Vec<Finder<'static>> {
@@ -130,7 +139,7 @@ impl<'q> QuoteSearch<'q> {
             Part::Text(text) | Part::Reasoning(text) => self.in_text(text),
             Part::Call(request) => self.in_request(request),
             Part::Result { content, .. } => {
-                let is_new = self.without.borrow_mut().insert(content.as_ptr());
+                let is_new = self.unmatched_results.borrow_mut().insert(content.as_ptr());
                 is_new && self.in_text(content)
             }
             Part::Media => false,

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::recurring::Recurring;
+use super::recurring::RecurringValues;
 use super::work_budget::WorkBudget;
 use crate::recognise::Text;
 
@@ -48,9 +48,9 @@ type OfContent = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
 const MANY: usize = 64;
 
 /// Makes room for many values before the first growth of a map that has some.
-fn grow<K: Eq + Hash, V, S: BuildHasher>(known: &mut HashMap<K, V, S>) {
-    if known.len() == known.capacity() && (1..MANY).contains(&known.len()) {
-        known.reserve(MANY);
+fn grow<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.len() == map.capacity() && (1..MANY).contains(&map.len()) {
+        map.reserve(MANY);
     }
 }
 
@@ -67,7 +67,7 @@ fn slot(text: &str) -> usize {
 const MAX_CONTENT: usize = 2 << 20;
 
 /// Values by their type, with whether the work on them exceeded the budget.
-type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool), BuildHasherDefault<KeyHasher>>;
+type TypedValues = HashMap<TypeId, (Rc<dyn Any>, bool), BuildHasherDefault<KeyHasher>>;
 
 /// Values of the trace by their type, which are `Send`.
 pub(crate) type SendValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -79,13 +79,13 @@ pub struct Memo {
     of_content: RefCell<OfContent>,
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
-    of_trace: RefCell<OfTrace>,
+    of_trace: RefCell<TypedValues>,
     /// The complete value that was asked for last: rules ask for the same one span after span.
     recent_of_trace: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
     send_values: RefCell<SendValues>,
     pub(crate) budget: WorkBudget,
     /// Values of texts that other traces have as well.
-    recurring: Option<Arc<Recurring>>,
+    recurring: Option<Arc<RecurringValues>>,
 }
 
 impl Memo {
@@ -103,11 +103,11 @@ impl Memo {
     }
 
     /// With the cache of the evaluator.
-    pub(crate) fn with_recurring(self, recurring: Arc<Recurring>) -> Memo {
+    pub(crate) fn with_recurring(self, recurring: Arc<RecurringValues>) -> Memo {
         Memo { recurring: Some(recurring), ..self }
     }
 
-    /// As [`Recurring::get`], which says what the value may depend on.
+    /// As [`RecurringValues::get`], which says what the value may depend on.
     pub(crate) fn recurring<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
         match &self.recurring {
             Some(recurring) => recurring.get(text, work),
@@ -122,9 +122,9 @@ impl Memo {
     /// The value of type `T` for the trace and its settings, computed once, also if the trace has several memos
     /// one after the other: each question to a judge has its own. Each use has its own type.
     pub(crate) fn send_value<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
-        let known = self.send_values.borrow().get(&TypeId::of::<T>()).cloned();
-        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
-            return known;
+        let cached = self.send_values.borrow().get(&TypeId::of::<T>()).cloned();
+        if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
+            return value;
         }
         let made = Arc::new(work());
         self.send_values.borrow_mut().insert(TypeId::of::<T>(), made.clone());
@@ -132,59 +132,59 @@ impl Memo {
     }
 
     /// The value of type `T` for the text, computed once. Each use has its own type.
-    pub fn of<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
+    pub fn of_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
-        let known = self.of_text.borrow().get(&key).map(|(_, known)| known.clone());
-        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
-            return known;
+        let cached = self.of_text.borrow().get(&key).map(|(_, value)| value.clone());
+        if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
+            return value;
         }
         let made = Rc::new(work(text));
-        let mut known = self.of_text.borrow_mut();
-        grow(&mut known);
-        known.insert(key, (text.clone(), made.clone()));
+        let mut values = self.of_text.borrow_mut();
+        grow(&mut values);
+        values.insert(key, (text.clone(), made.clone()));
         made
     }
 
     /// The value of type `T` for any text of this content, computed once: for texts that are not interned, such as
     /// parts of others.
     pub(crate) fn of_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
-        let of = TypeId::of::<T>();
-        if let Some(Some((known, text_of, value))) = self.recent_content.borrow().get(slot(text))
-            && *known == of
+        let type_id = TypeId::of::<T>();
+        if let Some(Some((recent_type, text_of, value))) = self.recent_content.borrow().get(slot(text))
+            && *recent_type == type_id
             && **text_of == *text
             && let Ok(value) = value.clone().downcast::<T>()
         {
             return value;
         }
-        let known = self.of_content.borrow();
-        let key = (of, known.hasher().hash_one(text));
-        if let Some((text_of, value)) = known.get(&key)
+        let values = self.of_content.borrow();
+        let key = (type_id, values.hasher().hash_one(text));
+        if let Some((text_of, value)) = values.get(&key)
             && **text_of == *text
             && let Ok(made) = value.clone().downcast::<T>()
         {
-            self.set_recent(of, text_of.clone(), value.clone());
+            self.set_recent(type_id, text_of.clone(), value.clone());
             return made;
         }
-        drop(known);
+        drop(values);
         let made = Rc::new(work());
         let bytes = self.content_bytes.get() + text.len();
         if bytes <= MAX_CONTENT {
             self.content_bytes.set(bytes);
             let text_of: Rc<str> = text.into();
-            self.set_recent(of, text_of.clone(), made.clone());
+            self.set_recent(type_id, text_of.clone(), made.clone());
             self.of_content.borrow_mut().insert(key, (text_of, made.clone()));
         }
         made
     }
 
-    fn set_recent(&self, of: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
+    fn set_recent(&self, type_id: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
         let mut recent = self.recent_content.borrow_mut();
         // Many traces have no such texts.
         if recent.is_empty() {
             recent.resize_with(SLOTS, || None);
         }
         if let Some(place) = recent.get_mut(slot(&text)) {
-            *place = Some((of, text, value));
+            *place = Some((type_id, text, value));
         }
     }
 
@@ -192,33 +192,34 @@ impl Memo {
     /// exceeded the budget is incomplete: every later use of it has exceeded the budget as well.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
-        if let Some((_, known)) = self.recent_of_trace.borrow().as_ref().filter(|(of, _)| *of == key)
-            && let Ok(known) = known.clone().downcast::<T>()
+        if let Some((_, recent)) =
+            self.recent_of_trace.borrow().as_ref().filter(|(type_id, _)| *type_id == key)
+            && let Ok(value) = recent.clone().downcast::<T>()
         {
-            return known;
+            return value;
         }
-        let known = self.of_trace.borrow().get(&key).cloned();
-        if let Some((known, incomplete)) = known
-            && let Ok(known) = known.downcast::<T>()
+        let cached = self.of_trace.borrow().get(&key).cloned();
+        if let Some((value, incomplete)) = cached
+            && let Ok(value) = value.downcast::<T>()
         {
             match incomplete {
                 true => self.budget.exceed(),
-                false => *self.recent_of_trace.borrow_mut() = Some((key, known.clone())),
+                false => *self.recent_of_trace.borrow_mut() = Some((key, value.clone())),
             }
-            return known;
+            return value;
         }
         let made = Rc::new(work());
-        let mut known = self.of_trace.borrow_mut();
-        grow(&mut known);
-        known.insert(key, (made.clone(), self.budget.is_exceeded()));
+        let mut values = self.of_trace.borrow_mut();
+        grow(&mut values);
+        values.insert(key, (made.clone(), self.budget.is_exceeded()));
         made
     }
 
     /// The value of type `T` for the trace, empty at first, which its users fill. Each use has its own type.
     pub(crate) fn shared<T: Default + 'static>(&self) -> Rc<T> {
-        let mut known = self.of_trace.borrow_mut();
-        let (known, _) = known.entry(TypeId::of::<T>()).or_insert_with(|| (Rc::new(T::default()), false));
-        known.clone().downcast::<T>().unwrap_or_default()
+        let mut values = self.of_trace.borrow_mut();
+        let (value, _) = values.entry(TypeId::of::<T>()).or_insert_with(|| (Rc::new(T::default()), false));
+        value.clone().downcast::<T>().unwrap_or_default()
     }
 }
 
@@ -234,18 +235,18 @@ mod tests {
         let text = Text::from("one two three");
         let mut reads = 0;
         for _ in 0..3 {
-            let words = memo.of(&text.clone(), |t| {
+            let words = memo.of_text(&text.clone(), |t| {
                 reads += 1;
                 WordCount(t.split(' ').count())
             });
             assert_eq!(words.0, 3);
         }
         assert_eq!(reads, 1);
-        assert_eq!(memo.of(&Text::from("one"), |t| WordCount(t.split(' ').count())).0, 1);
+        assert_eq!(memo.of_text(&Text::from("one"), |t| WordCount(t.split(' ').count())).0, 1);
         // The memo keeps the text alive, so that its address is not reused.
         let lone = Text::from("lone");
         let address = lone.as_ptr();
-        memo.of(&lone, |_| WordCount(1));
+        memo.of_text(&lone, |_| WordCount(1));
         drop(lone);
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
         let part = |memo: &Memo, count| memo.of_content(&"one two"[..3], || WordCount(count)).0;

@@ -76,13 +76,13 @@ fn is_in_account_number(bytes: &[u8], start: usize, end: usize) -> bool {
     for _ in 0..MAX_GROUPS {
         let Some(begin) = at.checked_sub(GROUP).filter(|_| end - start < GROUP) else { return false };
         match bytes.get(begin..at) {
-            Some([a, b, c, d, b' ']) if [a, b].iter().all(|of| of.is_ascii_uppercase()) => {
+            Some([a, b, c, d, b' ']) if [a, b].iter().all(|byte| byte.is_ascii_uppercase()) => {
                 let is_first =
-                    begin.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|of| !is_word(*of));
+                    begin.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|byte| !is_word(*byte));
                 return is_first && c.is_ascii_digit() && d.is_ascii_digit();
             }
             Some([group @ .., b' '])
-                if group.iter().all(|of| of.is_ascii_digit() || of.is_ascii_uppercase()) =>
+                if group.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase()) =>
             {
                 at = begin;
             }

@@ -33,7 +33,7 @@ pub(crate) struct Occurrences {
 impl Occurrences {
     /// # Errors
     /// The words are too many for an automaton.
-    pub(crate) fn of(
+    pub(crate) fn new(
         words: &[impl AsRef<[u8]>],
         ignores_case: bool,
         within: Within,
@@ -45,7 +45,7 @@ impl Occurrences {
         let dfa = DFA::builder().ascii_case_insensitive(ignores_case).start_kind(kind).build(words);
         let dfa = dfa.map_err(|e| e.to_string())?;
         let start = dfa.start_state(anchored).map_err(|e| e.to_string())?;
-        let beginnings = (within == Within::Beginnings).then(|| Beginnings::of(words));
+        let beginnings = (within == Within::Beginnings).then(|| Beginnings::new(words));
         Ok(Occurrences { dfa, start, beginnings })
     }
 
@@ -109,7 +109,7 @@ fn bit(byte: u8) -> u32 {
 }
 
 impl Beginnings {
-    pub(crate) fn of(words: &[impl AsRef<[u8]>]) -> Beginnings {
+    pub(crate) fn new(words: &[impl AsRef<[u8]>]) -> Beginnings {
         let mut seconds = [0; 256];
         for word in words {
             if let [first, rest @ ..] = word.as_ref() {
@@ -137,7 +137,7 @@ mod tests {
     fn words_are_found_everywhere_or_where_words_begin() {
         let words = ["ran", "rank", "'ll", "é", "i"];
         let found = |within, text: &str| {
-            let occurrences = Occurrences::of(&words, true, within).unwrap();
+            let occurrences = Occurrences::new(&words, true, within).unwrap();
             let mut found = Vec::new();
             occurrences.find_each(text, |word, at| {
                 found.push((words[word], at.start));
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(beginning.len(), 9);
         assert_eq!(found(Within::Beginnings, text), beginning);
         let mut seen = 0;
-        let occurrences = Occurrences::of(&words, true, Within::Beginnings).unwrap();
+        let occurrences = Occurrences::new(&words, true, Within::Beginnings).unwrap();
         occurrences.find_each(text, |_, _| {
             seen += 1;
             seen < 2

@@ -65,7 +65,7 @@ pub(crate) struct Provenance {
 
 impl Provenance {
     /// The provenance of the trace's arguments, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Provenance> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Provenance> {
         memo.trace(|| Provenance::of_trace(trace, memo))
     }
 
@@ -123,13 +123,16 @@ impl Provenance {
         if self.words.is_full {
             return None;
         }
-        let words = RequestWords::of(text);
+        let words = RequestWords::for_text(text);
         let is_name = |word: &str| {
             let lower = word.to_lowercase();
             word.starts_with(char::is_uppercase)
                 && word.chars().count() > 2
-                && words
-                    .is_some_and(|of| !of.nouns_in_capitals && of.has_content(&lower) && !of.is_date(&lower))
+                && words.is_some_and(|request_words| {
+                    !request_words.nouns_in_capitals
+                        && request_words.has_content(&lower)
+                        && !request_words.is_date(&lower)
+                })
         };
         let mut begins = text.split_whitespace().take(SENTENCE).count() == SENTENCE;
         let names = text.split_whitespace().filter_map(|token| {
@@ -147,7 +150,7 @@ impl Provenance {
     fn first_unknown<'t>(&self, words: impl Iterator<Item = &'t str>) -> Option<&'t str> {
         let passed = |word: &str| {
             let mut values = self.argument_values.iter().flatten();
-            values.any(|value| split(&value.value).any(|of| of.eq_ignore_ascii_case(word)))
+            values.any(|value| split(&value.value).any(|part| part.eq_ignore_ascii_case(word)))
         };
         words.filter(|word| self.words.rank(word).is_none()).take(MAX_VALUES).find(|word| !passed(word))
     }
@@ -158,14 +161,15 @@ impl Provenance {
 pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
     let at = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     let before = text.get(..at).unwrap_or_default();
-    RequestWords::of(text).is_some_and(|words| split(before).any(|word| words.negates(&word.to_lowercase())))
+    RequestWords::for_text(text)
+        .is_some_and(|words| split(before).any(|word| words.negates(&word.to_lowercase())))
 }
 
 /// The index of a call of the trace.
 fn place(trace: &AgentTrace, call: &Call) -> Option<usize> {
     let from = std::ptr::from_ref(call).addr().checked_sub(trace.calls.as_ptr().addr())?;
     let i = from / size_of::<Call>();
-    trace.calls.get(i).filter(|known| std::ptr::eq(*known, call)).map(|_| i)
+    trace.calls.get(i).filter(|entry| std::ptr::eq(*entry, call)).map(|_| i)
 }
 
 /// The words of all texts so far, each with its best origin.
@@ -196,8 +200,8 @@ impl KnownWords {
     }
 
     fn know(&mut self, word: &str, origin: Origin) {
-        let known = self.origins.entry(hash(word)).or_insert(origin);
-        *known = origin.min(*known);
+        let best = self.origins.entry(hash(word)).or_insert(origin);
+        *best = origin.min(*best);
     }
 
     /// What the prompt of a model call shows, but for the model's own words.
@@ -236,7 +240,7 @@ impl KnownWords {
         value: String,
         listed: &mut Listed<'t>,
     ) -> ArgumentValue {
-        let kind = IdentifierKind::of(name, &value);
+        let kind = IdentifierKind::detect(name, &value);
         let numbered = kind == Some(IdentifierKind::Code);
         let counts = |word: &&str| match kind {
             Some(IdentifierKind::Code) => digits(word).is_some(),
@@ -244,8 +248,8 @@ impl KnownWords {
             None => true,
         };
         let of_word = |word: &str| {
-            let known = self.rank(word).or_else(|| self.rank(digits(word).filter(|_| numbered)?));
-            known.unwrap_or(Origin::Model)
+            let best_origin = self.rank(word).or_else(|| self.rank(digits(word).filter(|_| numbered)?));
+            best_origin.unwrap_or(Origin::Model)
         };
         let mut origin = split(&value).filter(counts).map(of_word).max().unwrap_or(Origin::User);
         let mut is_listed = || {
@@ -324,7 +328,7 @@ enum IdentifierKind {
 impl IdentifierKind {
     /// By the form of the value and the name of the argument; `None` for words, amounts, dates and times,
     /// which may be derived from what was said.
-    fn of(name: &str, value: &str) -> Option<IdentifierKind> {
+    fn detect(name: &str, value: &str) -> Option<IdentifierKind> {
         const CODES: [&str; 14] = [
             "id",
             "ids",
@@ -346,7 +350,7 @@ impl IdentifierKind {
             return None;
         }
         let words = identifier_words(name);
-        let named = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+        let named = |candidates: &[&str]| words.iter().any(|word| candidates.contains(&word.as_str()));
         if value.contains("://") || is_mail(value) {
             return Some(IdentifierKind::Address);
         }
@@ -392,13 +396,13 @@ mod tests {
     use crate::measure::testing::Script;
 
     fn origins(trace: &AgentTrace, call: usize) -> Vec<(String, Origin)> {
-        let provenance = Provenance::of(trace, &Memo::new());
+        let provenance = Provenance::cached(trace, &Memo::new());
         let values = provenance.arguments(trace, &trace.calls[call]);
         values.iter().map(|v| (v.value.to_string(), v.origin)).collect()
     }
 
     fn invented(trace: &AgentTrace, call: usize) -> Option<String> {
-        let provenance = Provenance::of(trace, &Memo::new());
+        let provenance = Provenance::cached(trace, &Memo::new());
         provenance.invented(trace, &trace.calls[call]).map(|v| v.value.to_string())
     }
 
@@ -421,8 +425,12 @@ mod tests {
         let origins = origins(&trace, 199);
         let work = work::counted() - before;
         assert!(work <= 8 * 900, "{work} values of schemas and parts of prompts");
-        let of = |value: &str| origins.iter().find(|(of, _)| of == value).map(|(_, origin)| *origin);
-        assert_eq!((of(&listed[199]), of("X-19977")), (Some(Origin::System), Some(Origin::Model)));
+        let origin_of =
+            |value: &str| origins.iter().find(|(text, _)| text == value).map(|(_, origin)| *origin);
+        assert_eq!(
+            (origin_of(&listed[199]), origin_of("X-19977")),
+            (Some(Origin::System), Some(Origin::Model))
+        );
     }
 
     #[test]
@@ -492,7 +500,7 @@ mod tests {
             .answers("Yes.")
             .build();
         assert_eq!(invented(&trace, 0).as_deref(), Some("PMP-310"));
-        let provenance = Provenance::of(&trace, &Memo::new());
+        let provenance = Provenance::cached(&trace, &Memo::new());
         assert_eq!(provenance.unknown_specific("PMP-310 costs 45 EUR"), Some("45"));
         assert_eq!(provenance.unknown_specific("PMP-310 it is"), None);
     }

@@ -68,7 +68,7 @@ impl Shows {
         const MAX_SERVICES: usize = 16;
         let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
         if let Some(spans) = &mut self.0
-            && spans.iter().all(|known| service(*known) != service(at))
+            && spans.iter().all(|shown| service(*shown) != service(at))
         {
             spans.insert(at);
             self.0.take_if(|spans| spans.len() > MAX_SERVICES);
@@ -82,7 +82,7 @@ impl Shows {
 
     /// The union of both.
     pub(super) fn and(self, other: &Shows) -> Shows {
-        Shows(self.0.zip(other.0.as_ref()).map(|(own, other)| &own | other))
+        Shows(self.0.zip(other.0.as_ref()).map(|(spans, other)| &spans | other))
     }
 
     /// The services of the shown spans; all services if one of them has none.
@@ -119,7 +119,7 @@ impl Form {
     /// Whether it has a field `answer` of yes or no.
     pub(super) fn answers_yes_or_no(&self) -> bool {
         let words = self.schema.pointer("/properties/answer/enum").and_then(Value::as_array);
-        words.is_some_and(|words| ["yes", "no"].iter().all(|word| words.iter().any(|known| known == word)))
+        words.is_some_and(|words| ["yes", "no"].iter().all(|word| words.iter().any(|value| value == word)))
     }
 }
 

@@ -50,16 +50,16 @@ impl QuestionContext {
     pub(super) fn new(row: &MetricSpec, inputs: JudgeInputs<'_>, at: Idx, form: &Form) -> QuestionContext {
         let JudgeInputs { trace, settings, rule_measurements } = inputs;
         let measured = || {
-            let known = of_span(rule_measurements, at).iter();
-            known.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
+            let measurements = of_span(rule_measurements, at).iter();
+            measurements.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
         };
-        let own = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
+        let metric_passed = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
         let has_failed = measured().any(|(_, m)| !m.passed).then_some(false);
         let failing = measured().filter(|(_, m)| !m.passed);
         let has_severe_finding = failing.flat_map(|(_, m)| &m.findings).any(|f| f.severity == Severity::High);
         QuestionContext {
             subject: subject(row, trace, at),
-            rules_passed: own.or(has_failed),
+            rules_passed: metric_passed.or(has_failed),
             has_severe_finding,
             criterion: criterion(row, settings, trace, at, form),
             is_early: false,
@@ -133,18 +133,18 @@ mod tests {
                 &grade_only(row),
             )
         };
-        let own = "instruction_following";
-        let known = context(own, 0, &[rule(own, 5.0)]);
+        let metric_name = "instruction_following";
+        let passing_context = context(metric_name, 0, &[rule(metric_name, 5.0)]);
         assert_eq!(
-            (known.subject, known.rules_passed, known.has_severe_finding),
+            (passing_context.subject, passing_context.rules_passed, passing_context.has_severe_finding),
             (QuestionSubject::Span, Some(true), false)
         );
-        assert_eq!(known.criterion, Some(PassCriterion::Score(4.0)));
+        assert_eq!(passing_context.criterion, Some(PassCriterion::Score(4.0)));
         // Another metric that fails there is evidence against a pass; one that passes is no evidence.
-        let other = context(own, 0, &[rule("reasoning_integrity", 1.0)]);
+        let other = context(metric_name, 0, &[rule("reasoning_integrity", 1.0)]);
         assert_eq!((other.rules_passed, other.has_severe_finding), (Some(false), true));
-        assert_eq!(context(own, 0, &[rule("reasoning_integrity", 5.0)]).rules_passed, None);
-        assert_eq!(context(own, 1, &[rule(own, 1.0)]).rules_passed, None, "of another span");
+        assert_eq!(context(metric_name, 0, &[rule("reasoning_integrity", 5.0)]).rules_passed, None);
+        assert_eq!(context(metric_name, 1, &[rule(metric_name, 1.0)]).rules_passed, None, "of another span");
         assert_eq!(context("completeness", 0, &[]).subject, QuestionSubject::Trace);
         assert_eq!(context("completeness", 1, &[]).subject, QuestionSubject::Agent);
         let Some(PassCriterion::Label { key: "label", pass, fail }) = context("avoidance", 0, &[]).criterion

@@ -125,12 +125,12 @@ impl<'a> Questions<'a> {
         let mut todo = VecDeque::new();
         let mut not_asked = Vec::new();
         for (index, (row, _)) in metrics.iter().enumerate() {
-            let own = inputs.settings.own(row);
+            let metric_settings = inputs.settings.metric_settings(row);
             for (at, view) in inputs.trace.views.iter().enumerate() {
                 let applies = evaluated.get(at).copied().unwrap_or(false)
                     && (!view.wrapper || row.is_on_wrapper(inputs.trace, at))
                     && ready(row, at)
-                    && own.enabled(inputs.trace, at);
+                    && metric_settings.enabled(inputs.trace, at);
                 if !applies {
                     continue;
                 }
@@ -211,7 +211,7 @@ impl<'a> Questions<'a> {
         open.answers.push(answer);
         open.waiting = open.waiting.saturating_sub(1);
         if open.waiting == 0 {
-            self.with_memo(|own, memo| own.step(id, open, memo));
+            self.with_memo(|rounds, memo| rounds.step(id, open, memo));
         } else {
             self.open.insert(id, open);
         }
@@ -234,8 +234,8 @@ impl<'a> Questions<'a> {
                 open.waiting = questions.len();
                 open.asked = questions.iter().map(|question| question.key.clone()).collect();
                 self.ready.extend(questions.into_iter().map(|mut question| {
-                    let own = std::mem::take(&mut question.judges);
-                    let judges = if own.is_empty() { judges.clone() } else { own };
+                    let question_judges = std::mem::take(&mut question.judges);
+                    let judges = if question_judges.is_empty() { judges.clone() } else { question_judges };
                     let services = question.prompt.shows().services(trace, &self.services);
                     let context = QuestionContext::new(row, self.inputs, at, &question.form);
                     let context = QuestionContext { is_early: self.is_early, ..context };
@@ -249,47 +249,48 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The measurements. Questions without an answer are unmeasured for the reason `why`; what was answered is kept.
-    pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
+    /// The measurements. Questions without an answer are unmeasured for `reason`; what was answered is kept.
+    pub fn finish(mut self, reason: Unmeasured) -> Vec<Measurement> {
         let memo = self.memo();
         let begun = self.open.into_values().map(|mut open| {
-            without_answer(&mut open.answers, open.asked, why);
-            (open.metric, open.at, open.answers, why)
+            without_answer(&mut open.answers, open.asked, reason);
+            (open.metric, open.at, open.answers, reason)
         });
-        let todo = self.todo.into_iter().map(|(metric, at)| (metric, at, Vec::new(), why));
-        let not_asked = self.not_asked.into_iter().map(|(metric, at, why)| (metric, at, Vec::new(), why));
-        for (metric, at, answers, why) in begun.chain(todo).chain(not_asked) {
+        let todo = self.todo.into_iter().map(|(metric, at)| (metric, at, Vec::new(), reason));
+        let not_asked =
+            self.not_asked.into_iter().map(|(metric, at, reason)| (metric, at, Vec::new(), reason));
+        for (metric, at, answers, reason) in begun.chain(todo).chain(not_asked) {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
             if row.rubric.is_some() {
                 // A metric with a rubric is known to apply, and its step would render a prompt.
-                self.done.push(defects::unmeasured(at, row.name, why));
+                self.done.push(defects::unmeasured(at, row.name, reason));
                 continue;
             }
             let JudgeInputs { trace, settings, rule_measurements } = self.inputs;
             let context = Context { row, trace, at, settings, memo: &memo, rule_measurements };
-            self.done.extend(finish_without_answers(&**metric, &context, answers, why));
+            self.done.extend(finish_without_answers(&**metric, &context, answers, reason));
         }
         self.done.sort_by_key(|m| m.at);
         self.done
     }
 }
 
-/// Adds that the questions `keys` have no answer for the reason `why`, except those that have one.
-fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, why: Unmeasured) {
+/// Adds that the questions `keys` have no answer for `reason`, except those that have one.
+fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, reason: Unmeasured) {
     for key in keys {
         if !answers.iter().any(|answer| answer.key == key) {
-            answers.push(Answer { key, opinions: Err(why), usage: Usage::default() });
+            answers.push(Answer { key, opinions: Err(reason), usage: Usage::default() });
         }
     }
 }
 
-/// The measurements of a metric whose further questions have no answer for the reason `why`. Its steps decide whether
+/// The measurements of a metric whose further questions have no answer for `reason`. Its steps decide whether
 /// it applies to the span, and what the answers so far amount to.
 fn finish_without_answers(
     metric: &dyn Metric,
     context: &Context<'_>,
     mut answers: Vec<Answer>,
-    why: Unmeasured,
+    reason: Unmeasured,
 ) -> Vec<Measurement> {
     for _ in 0..=MAX_ROUNDS {
         answers.sort_by(|a, b| a.key.cmp(&b.key));
@@ -297,13 +298,13 @@ fn finish_without_answers(
             MetricProgress::Done(measurements) => return measurements,
             MetricProgress::Ask(questions) => questions,
         };
-        let known = answers.len();
-        without_answer(&mut answers, asked.into_iter().map(|question| question.key).collect(), why);
-        if answers.len() == known {
+        let answered = answers.len();
+        without_answer(&mut answers, asked.into_iter().map(|question| question.key).collect(), reason);
+        if answers.len() == answered {
             break;
         }
     }
-    vec![context.unmeasured(why)]
+    vec![context.unmeasured(reason)]
 }
 
 /// Whether no more than its early questions, which depend on an agent's task alone, can be asked about an open trace.

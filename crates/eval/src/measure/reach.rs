@@ -70,17 +70,17 @@ mod tests {
         let (trace, mut settings) = (nested(), Settings::default());
         let (outer, inner) = (trace.agents[0].at, trace.agents[1].at);
         let all: Vec<Idx> = (0..trace.tree.len()).collect();
-        let of = |agent: usize| -> Vec<Idx> {
+        let spans_of = |agent: usize| -> Vec<Idx> {
             all.iter().copied().filter(|&span| trace.owner[span] == Some(agent)).collect()
         };
         assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), all);
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), of(1));
+        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
         // Each agent by itself: of the agent that it calls only the span, with its task and answer.
         settings.gpa.per = vec![Per::Agents];
-        let own: Vec<Idx> =
+        let outer_spans: Vec<Idx> =
             all.iter().copied().filter(|&s| trace.owner[s] == Some(0) || s == inner).collect();
-        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), own);
-        assert!(own.len() < all.len());
+        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), outer_spans);
+        assert!(outer_spans.len() < all.len());
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod reader;
 
 use std::rc::Rc;
 
-pub(crate) use data::{Field, List, Record, Records, Scalar};
-pub(crate) use key_names::{Fact, KeyNames, Name};
+pub(crate) use data::{FieldValue, Record, RecordField, RecordList, Records};
+pub(crate) use key_names::{KeyFact, KeyName, KeyNames};
 
 use crate::measure::Memo;
 use crate::recognise::Text;
@@ -23,9 +23,9 @@ pub(crate) struct Structure(pub(crate) Option<Records>);
 
 impl Structure {
     /// The structure of a result, read once per trace; `None` if the work budget is exceeded.
-    pub(crate) fn of(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
+    pub(crate) fn cached(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
         let read = |text: &str| Structure(read(text, &memo.shared::<KeyNames>()));
-        memo.budget.spend(text.len() / 16).then(|| memo.of(text, read))
+        memo.budget.spend(text.len() / 16).then(|| memo.of_text(text, read))
     }
 }
 

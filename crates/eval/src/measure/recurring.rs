@@ -24,12 +24,12 @@ struct RecurringEntry {
 }
 
 /// Values by their type and their text.
-pub(crate) struct Recurring {
+pub(crate) struct RecurringValues {
     state: RandomState,
     slots: [Mutex<Option<RecurringEntry>>; SLOTS],
 }
 
-impl Recurring {
+impl RecurringValues {
     /// The value of type `T` for the text. Each use has its own type.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Arc<T> {
         let hash = self.state.hash_one((TypeId::of::<T>(), text));
@@ -38,9 +38,9 @@ impl Recurring {
         let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known =
             |entry: &&RecurringEntry| entry.value_type == TypeId::of::<T>() && *entry.text == *text;
-        let known = lock().as_ref().filter(is_known).map(|entry| entry.value.clone());
-        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
-            return known;
+        let cached = lock().as_ref().filter(is_known).map(|entry| entry.value.clone());
+        if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
+            return value;
         }
         let value = Arc::new(work());
         *lock() =
@@ -49,13 +49,13 @@ impl Recurring {
     }
 }
 
-impl Default for Recurring {
-    fn default() -> Recurring {
-        Recurring { state: RandomState::default(), slots: std::array::from_fn(|_| Mutex::default()) }
+impl Default for RecurringValues {
+    fn default() -> RecurringValues {
+        RecurringValues { state: RandomState::default(), slots: std::array::from_fn(|_| Mutex::default()) }
     }
 }
 
-impl fmt::Debug for Recurring {
+impl fmt::Debug for RecurringValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recurring").finish_non_exhaustive()
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn value_of_a_text_is_computed_once_unless_another_text_took_its_slot() {
-        let recurring = Recurring::default();
+        let recurring = RecurringValues::default();
         let mut reads = 0;
         let mut length = |text: &str| {
             *recurring.get(text, || {

@@ -171,8 +171,8 @@ impl TaskDemands {
     }
 
     /// The demands of a task, computed once per trace.
-    pub(crate) fn of(task: &Text, memo: &Memo) -> Rc<TaskDemands> {
-        memo.of(task, TaskDemands::new)
+    pub(crate) fn cached(task: &Text, memo: &Memo) -> Rc<TaskDemands> {
+        memo.of_text(task, TaskDemands::new)
     }
 
     /// The words that express the demand.

@@ -22,7 +22,7 @@ pub(crate) fn text(s: &str) -> Text {
     Text::from(s)
 }
 
-pub(crate) fn said(role: Role, words: &str) -> Message {
+pub(crate) fn text_message(role: Role, words: &str) -> Message {
     Message { role, parts: vec![Part::Text(text(words))].into() }
 }
 

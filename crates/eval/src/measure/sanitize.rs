@@ -98,10 +98,10 @@ fn without_floods(text: &str) -> String {
     shorten_runs(characters, MAX_SAME, SHOWN_SAME, |n| format!("[the same {n} times more]"))
 }
 
-/// Reduces each run of more than `most` equal pieces to `shown` of them and a note on the rest.
+/// Reduces each run of more than `max_repeats` equal pieces to `shown` of them and a note on the rest.
 fn shorten_runs<'t>(
     pieces: impl Iterator<Item = &'t str>,
-    most: usize,
+    max_repeats: usize,
     shown: usize,
     note: impl Fn(usize) -> String,
 ) -> String {
@@ -112,10 +112,10 @@ fn shorten_runs<'t>(
         while pieces.next_if_eq(&piece).is_some() {
             times += 1;
         }
-        let kept = if times > most { shown } else { times };
-        (0..kept).for_each(|_| out.push_str(piece));
-        if times > kept {
-            out.push_str(&note(times - kept));
+        let shown_count = if times > max_repeats { shown } else { times };
+        (0..shown_count).for_each(|_| out.push_str(piece));
+        if times > shown_count {
+            out.push_str(&note(times - shown_count));
         }
     }
     out

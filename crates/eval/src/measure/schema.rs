@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use check::{Checker, Fit};
+use check::{Checker, SchemaFit};
 use foldhash::HashMap;
 use serde_json::Value;
 use verdict_otlp::work;
@@ -25,7 +25,7 @@ pub(crate) mod problem;
 
 pub(crate) use check::compare_numbers;
 pub(crate) use compile::Schema;
-pub(crate) use problem::Problem;
+pub(crate) use problem::SchemaProblem;
 
 /// Most steps of one check, some tens of milliseconds: a list of ten thousand objects of ten
 /// members takes half of them.
@@ -46,7 +46,7 @@ pub enum Validity {
 pub struct Validation {
     pub validity: Validity,
     /// The problems of an invalid value, at most eight.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SchemaProblem>,
     /// Steps taken: a measure of time that does not depend on the machine.
     pub steps: u64,
 }
@@ -60,9 +60,9 @@ impl Schema {
     pub fn check_within(&self, value: &Value, limit: u64) -> Validation {
         let mut checker = Checker::new(self, limit);
         let (validity, problems) = match checker.check(value) {
-            Fit::Valid => (Validity::Valid, Vec::new()),
-            Fit::Invalid(_) => (Validity::Invalid, checker.problems),
-            Fit::Unclear => (Validity::Indeterminate, Vec::new()),
+            SchemaFit::Valid => (Validity::Valid, Vec::new()),
+            SchemaFit::Invalid(_) => (Validity::Invalid, checker.problems),
+            SchemaFit::Unclear => (Validity::Indeterminate, Vec::new()),
         };
         work::count(usize::try_from(checker.steps).unwrap_or(usize::MAX));
         Validation { validity, problems, steps: checker.steps }
@@ -75,7 +75,7 @@ type CachedSchema = (Arc<Value>, Rc<Schema>);
 /// The compiled schemas of a trace's calls, by address. Each schema is kept, so that its address is not
 /// reused.
 #[derive(Default)]
-struct Compiled(RefCell<HashMap<usize, CachedSchema>>);
+struct CompiledSchemas(RefCell<HashMap<usize, CachedSchema>>);
 
 thread_local! {
     /// Schemas of earlier traces, the latest first: the conventions' cache of tool definitions shares the schemas of
@@ -90,22 +90,22 @@ const MAX_EARLIER_NODES: usize = 1000;
 
 /// The schema, compiled.
 fn compiled(schema: &Arc<Value>) -> CachedSchema {
-    EARLIER.with_borrow_mut(|known| {
-        let at = known.iter().position(|(of, _)| Arc::ptr_eq(of, schema));
-        let made = at.and_then(|at| known.remove(at));
-        let made = made.unwrap_or_else(|| (Arc::clone(schema), Rc::new(Schema::compile(schema))));
-        if made.1.nodes.len() <= MAX_EARLIER_NODES {
-            known.truncate(MAX_EARLIER - 1);
-            known.push_front(made.clone());
+    EARLIER.with_borrow_mut(|cache| {
+        let at = cache.iter().position(|(cached, _)| Arc::ptr_eq(cached, schema));
+        let entry = at.and_then(|at| cache.remove(at));
+        let entry = entry.unwrap_or_else(|| (Arc::clone(schema), Rc::new(Schema::compile(schema))));
+        if entry.1.nodes.len() <= MAX_EARLIER_NODES {
+            cache.truncate(MAX_EARLIER - 1);
+            cache.push_front(entry.clone());
         }
-        made
+        entry
     })
 }
 
 /// The problems of `arguments`; none if the check is indeterminate. A check that ends at its limit of steps
 /// exceeds the work budget.
-pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
-    let compiled = memo.trace(Compiled::default);
+pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<SchemaProblem> {
+    let compiled = memo.trace(CompiledSchemas::default);
     let schema = {
         let made = || {
             let made = self::compiled(schema);

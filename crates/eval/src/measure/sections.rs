@@ -222,7 +222,7 @@ impl MetricSettings<'_> {
 
 /// A section of `verdict.metrics`.
 pub(crate) trait Section {
-    fn of(&self, metric: &str) -> MetricSettings<'_>;
+    fn settings_for(&self, metric: &str) -> MetricSettings<'_>;
 
     /// Invalid values.
     fn problems(&self) -> Vec<Problem> {
@@ -231,12 +231,12 @@ pub(crate) trait Section {
 
     /// The judges named in the section, as (key below the section, name).
     fn named_judges(&self) -> Vec<(String, &str)> {
-        below("judges", self.of("").judges)
+        below("judges", self.settings_for("").judges)
     }
 }
 
 impl Section for Scored {
-    fn of(&self, _: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         let Scored { enabled, threshold, judges, overrides } = self;
         MetricSettings { enabled: *enabled, threshold: Some(*threshold), failing: 0, judges, overrides }
     }
@@ -264,21 +264,21 @@ impl Failing for FailingAvoidances {
 }
 
 impl<L: Failing> Section for Labelled<L> {
-    fn of(&self, _: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         let failing = self.fail_labels.places().fold(0, |bits, place| bits | 1 << place);
         let Labelled { enabled, judges, overrides, .. } = self;
         MetricSettings { enabled: *enabled, threshold: None, failing, judges, overrides }
     }
 
     fn problems(&self) -> Vec<Problem> {
-        let with = self.overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some());
-        let why = "this metric has labels, not scores: use fail_labels";
-        with.map(|(i, _)| Problem::new(format!("overrides[{i}].threshold"), why)).collect()
+        let with_threshold = self.overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some());
+        let message = "this metric has labels, not scores: use fail_labels";
+        with_threshold.map(|(i, _)| Problem::new(format!("overrides[{i}].threshold"), message)).collect()
     }
 }
 
 impl Section for Latency {
-    fn of(&self, _: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
     }
 
@@ -291,7 +291,7 @@ impl Section for Latency {
 }
 
 impl Section for TokenLimits {
-    fn of(&self, _: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
     }
 }
@@ -327,8 +327,8 @@ impl Override {
 
 /// The name of the agent of a span: from the span itself, or from the agent span above it.
 pub(crate) fn agent_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
-    let own = trace.views.get(at).and_then(|r| r.agent.as_deref());
-    own.or_else(|| {
+    let span_agent = trace.views.get(at).and_then(|r| r.agent.as_deref());
+    span_agent.or_else(|| {
         let agent = trace.owner.get(at).copied().flatten()?;
         trace.agents.get(agent)?.name.as_deref()
     })

@@ -79,12 +79,12 @@ macro_rules! settings {
 metric_table!(settings);
 
 impl Settings {
-    pub(super) fn own(&self, row: &MetricSpec) -> MetricSettings<'_> {
+    pub(super) fn metric_settings(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
-            Some(key) => self.section(key).of(row.name),
+            Some(key) => self.section(key).settings_for(row.name),
             None => {
                 let custom = self.custom.iter().find(|custom| custom.row.name == row.name);
-                custom.map_or(MetricSettings::OFF, |custom| custom.settings.of(row.name))
+                custom.map_or(MetricSettings::OFF, |custom| custom.settings.settings_for(row.name))
             }
         }
     }
@@ -119,16 +119,16 @@ impl Settings {
     }
 
     fn answering(&self, row: &MetricSpec) -> &[String] {
-        match self.own(row).judges {
+        match self.metric_settings(row).judges {
             [] => &self.judges,
-            own => own,
+            judges => judges,
         }
     }
 
     /// Every LLM judge that is named, with the key that names it.
     pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
-        let sections = self.sections().into_iter().flat_map(|(section, own)| {
-            own.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
+        let sections = self.sections().into_iter().flat_map(|(section, settings)| {
+            settings.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
         });
         let others = below("outcome.judges", &self.outcome.judges);
         let all = below("judges", &self.judges).into_iter().chain(sections).chain(others);
@@ -137,10 +137,10 @@ impl Settings {
 
     /// The threshold of the metric of `row` on the span `at`, if it has scores; a score below it fails.
     pub fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
-        let own = self.own(row);
-        let mut special = own.overrides.iter().filter(|o| o.threshold.is_some());
+        let settings = self.metric_settings(row);
+        let mut special = settings.overrides.iter().filter(|o| o.threshold.is_some());
         let special = special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold);
-        special.or(own.threshold).unwrap_or_default()
+        special.or(settings.threshold).unwrap_or_default()
     }
 
     /// Whether a label of the metric of `row` fails.
@@ -149,8 +149,8 @@ impl Settings {
         if row.section.is_none() {
             return row.fail_labels.contains(&label);
         }
-        let index = labels.iter().position(|known| *known == label);
-        index.is_some_and(|index| self.own(row).failing >> index & 1 == 1)
+        let index = labels.iter().position(|candidate| *candidate == label);
+        index.is_some_and(|index| self.metric_settings(row).failing >> index & 1 == 1)
     }
 
     /// The limit of milliseconds of the span `at`, if one is set.
@@ -178,10 +178,10 @@ impl Settings {
 
     /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
-        let of = |(section, own): (&'static str, &dyn Section)| {
-            own.problems().into_iter().map(move |problem| problem.below(section))
+        let section_problems = |(section, settings): (&'static str, &dyn Section)| {
+            settings.problems().into_iter().map(move |problem| problem.below(section))
         };
-        self.sections().into_iter().flat_map(of).collect()
+        self.sections().into_iter().flat_map(section_problems).collect()
     }
 }
 

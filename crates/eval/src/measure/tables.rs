@@ -4,7 +4,7 @@
 //! cells are between `|`, tabs, semicolons or commas, or in columns that are two spaces apart.
 
 /// The cells of a row with their column names.
-pub(super) type Row<'t> = Vec<(&'t str, &'t str)>;
+pub(super) type CellRow<'t> = Vec<(&'t str, &'t str)>;
 
 /// Most lines that are read.
 const MAX_LINES: usize = 2000;
@@ -15,7 +15,7 @@ const MAX_KEY: usize = 32;
 
 /// The rows of a text; `None` if it has neither form. Lines of keys are one row each time that a key
 /// recurs.
-pub(super) fn read(text: &str) -> Option<Vec<Row<'_>>> {
+pub(super) fn read(text: &str) -> Option<Vec<CellRow<'_>>> {
     if memchr::memchr(b'\n', text.as_bytes()).is_none() || text.lines().count() > MAX_LINES {
         return None;
     }
@@ -27,7 +27,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Row<'_>>> {
 }
 
 /// Whether these rows are items of a list rather than one record.
-pub(super) fn is_list(rows: &[Row<'_>]) -> bool {
+pub(super) fn is_list(rows: &[CellRow<'_>]) -> bool {
     rows.len() > 1
 }
 
@@ -73,7 +73,7 @@ fn is_key(cell: &str) -> bool {
 }
 
 /// A table of at least two columns, all of whose lines have as many cells as the first.
-fn table<'t>(lines: &[&'t str], cells: fn(&'t str) -> Vec<&'t str>) -> Option<Vec<Row<'t>>> {
+fn table<'t>(lines: &[&'t str], cells: fn(&'t str) -> Vec<&'t str>) -> Option<Vec<CellRow<'t>>> {
     let (first, rows) = lines.split_first()?;
     let names = cells(first);
     let are_names = (2..=MAX_COLUMNS).contains(&names.len()) && names.iter().all(|name| is_key(name));
@@ -88,8 +88,8 @@ fn table<'t>(lines: &[&'t str], cells: fn(&'t str) -> Vec<&'t str>) -> Option<Ve
 }
 
 /// Lines of `key: value`, of which there are at least two and nothing else.
-fn key_lines<'t>(lines: &[&'t str]) -> Option<Vec<Row<'t>>> {
-    let mut rows: Vec<Row<'t>> = vec![Row::new()];
+fn key_lines<'t>(lines: &[&'t str]) -> Option<Vec<CellRow<'t>>> {
+    let mut rows: Vec<CellRow<'t>> = vec![CellRow::new()];
     for line in lines {
         let line = line.trim_start_matches(['-', '*', '•']).trim_start();
         let (key, value) = line.split_once(": ").or_else(|| line.split_once(" = "))?;
@@ -98,7 +98,7 @@ fn key_lines<'t>(lines: &[&'t str]) -> Option<Vec<Row<'t>>> {
             return None;
         }
         let row = rows.last_mut()?;
-        match row.iter().any(|(known, _)| *known == key) {
+        match row.iter().any(|(other_key, _)| *other_key == key) {
             true => rows.push(vec![(key, value.trim())]),
             false => row.push((key, value.trim())),
         }

@@ -29,8 +29,8 @@ pub(crate) fn golden(name: &str, text: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
     }
-    let known = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(known == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
 }
 
 /// Limits of the check of one value against a schema.
@@ -241,7 +241,7 @@ impl Script {
     }
 
     fn place(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
-        self.views[llm].requests().position(|own| own.id == request.id)
+        self.views[llm].requests().position(|candidate| candidate.id == request.id)
     }
 
     fn tool_span(&mut self, agent: usize, llm: Idx, request: &ToolRequest) -> (Idx, usize) {

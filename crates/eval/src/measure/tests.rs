@@ -14,8 +14,8 @@ fn failures(run: &RecordedCase) -> Vec<(String, &'static str, String)> {
     let mut out = Vec::new();
     for trace in &run.traces {
         for m in catalog::run(trace, &Settings::default()) {
-            if let Some(why) = failed(&m) {
-                out.push((trace.tree.spans[m.at].id.to_string(), m.metric, why));
+            if let Some(reason) = failed(&m) {
+                out.push((trace.tree.spans[m.at].id.to_string(), m.metric, reason));
             }
         }
     }

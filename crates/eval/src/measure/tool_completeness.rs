@@ -39,8 +39,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 fn on_tool(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
     let mut findings = Findings::new();
-    let known = CallIndex::of(context.trace, context.memo);
-    let call = known.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i));
+    let call_index = CallIndex::cached(context.trace, context.memo);
+    let call = call_index.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i));
     if let Some(call) = call {
         let seen = check_result(context, call, &mut findings);
         findings.examine(usize::from(seen && arguments::schema(call).is_some()));
@@ -56,8 +56,8 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
 
 /// The calls that this model call requested: their arguments, and the results of those without a span.
 fn on_llm(context: &Context<'_>) -> Option<Measurement> {
-    let known = CallIndex::of(context.trace, context.memo);
-    let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
+    let call_index = CallIndex::cached(context.trace, context.memo);
+    let calls = call_index.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let mut findings = Findings::new();
     let mut seen = false;
     findings.extend(context.trace.views.get(context.at).and_then(|r| unexecuted::defects(context, r)));
@@ -87,7 +87,8 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
 /// The last repetition of a failing call, on its tool span.
 fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let attempts = CallAttempts::get(context.trace, context.memo);
-    let repeat = attempts.ending(*CallIndex::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
+    let repeat =
+        attempts.ending(*CallIndex::cached(context.trace, context.memo).by_tool.get(&context.at)?)?;
     let rationale = format!(
         "{} was called {} times with the same arguments and failed each time; after one failure a changed call \
          was expected",

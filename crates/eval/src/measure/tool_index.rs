@@ -56,9 +56,9 @@ impl OfferedTo {
     }
 
     fn index(self, trace: &AgentTrace, memo: &Memo) -> Rc<ToolIndex> {
-        let known = memo.shared::<Indexes>();
-        let made = || Rc::new(ToolIndex::of(self.tools(trace)));
-        known.0.borrow_mut().entry(self).or_insert_with(made).clone()
+        let indexes = memo.shared::<Indexes>();
+        let made = || Rc::new(ToolIndex::new(self.tools(trace)));
+        indexes.0.borrow_mut().entry(self).or_insert_with(made).clone()
     }
 }
 
@@ -73,7 +73,7 @@ struct ToolIndex {
 }
 
 impl ToolIndex {
-    fn of(tools: &[ToolDefinition]) -> ToolIndex {
+    fn new(tools: &[ToolDefinition]) -> ToolIndex {
         let mut by_name = HashMap::default();
         for (i, tool) in tools.iter().enumerate() {
             by_name.entry(Box::from(tool.name.trim())).or_insert(i);
@@ -96,12 +96,12 @@ mod tests {
 
     #[test]
     fn long_and_short_lists_have_the_same_tools() {
-        for most in [SEARCHED, 4 * SEARCHED] {
-            let names: Vec<String> = (0..most).map(|i| format!("server__Tool-{i}")).collect();
+        for tool_count in [SEARCHED, 4 * SEARCHED] {
+            let names: Vec<String> = (0..tool_count).map(|i| format!("server__Tool-{i}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let trace = Script::new("task").tools(&names).answers("done").build();
             let (memo, agent) = (Memo::new(), OfferedTo::Agent(0));
-            assert_eq!(agent.tools(&trace).len(), most);
+            assert_eq!(agent.tools(&trace).len(), tool_count);
             let found = agent.find(&trace, &memo, " server__Tool-3 ").map(|tool| &*tool.name);
             assert_eq!(found, Some("server__Tool-3"));
             assert!(agent.find(&trace, &memo, "tool_3").is_none());

@@ -101,7 +101,7 @@ pub(crate) fn is_verb(word: &str) -> bool {
 /// progress of something. Computed once per name.
 pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     struct Varies(bool);
-    memo.of(tool, |_| Varies(is_varying(&NameWords::of(tool, memo)))).0
+    memo.of_text(tool, |_| Varies(is_varying(&NameWords::cached(tool, memo)))).0
 }
 
 /// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks`
@@ -202,11 +202,11 @@ pub(crate) struct ToolPurpose {
 }
 
 impl ToolPurpose {
-    pub(crate) fn of(name: &str, description: Option<&str>) -> ToolPurpose {
+    pub(crate) fn new(name: &str, description: Option<&str>) -> ToolPurpose {
         ToolPurpose::named(&identifier_words(name), description)
     }
 
-    /// As [`ToolPurpose::of`], by the words of the name.
+    /// As [`ToolPurpose::new`], by the words of the name.
     fn named(words: &[String], description: Option<&str>) -> ToolPurpose {
         let mut actions: Vec<Action> = words.iter().filter_map(|word| action_of(word)).collect();
         if actions.is_empty() {
@@ -218,7 +218,9 @@ impl ToolPurpose {
     /// The effect of the tool of a call, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
         let name = &call.name;
-        memo.of(name, |_| ToolPurpose::named(&NameWords::of(name, memo), description(trace, memo, call)))
+        memo.of_text(name, |_| {
+            ToolPurpose::named(&NameWords::cached(name, memo), description(trace, memo, call))
+        })
     }
 
     /// Whether the tool returns information and changes nothing.
@@ -237,7 +239,7 @@ impl ToolPurpose {
 pub(crate) struct ToolObjects(pub HashSet<String>);
 
 impl ToolObjects {
-    pub(crate) fn of(name: &str, description: Option<&str>) -> ToolObjects {
+    pub(crate) fn new(name: &str, description: Option<&str>) -> ToolObjects {
         let mut objects = HashSet::default();
         let mut acts = false;
         for word in identifier_words(name) {
@@ -248,7 +250,7 @@ impl ToolObjects {
             }
             acts |= is_verb;
         }
-        let tool = ToolPurpose::of(name, description);
+        let tool = ToolPurpose::new(name, description);
         let is_own_verb = |word: &str| action_of(word).is_some_and(|a| tool.actions.first() == Some(&a));
         let words = words_of(description).take(MAX_WORDS).flat_map(stems);
         objects.extend(words.filter(|word| !is_own_verb(word)));
@@ -257,14 +259,15 @@ impl ToolObjects {
 
     /// Those of the tool of a call, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolObjects> {
-        memo.of(&call.name, |name| ToolObjects::of(name, description(trace, memo, call)))
+        memo.of_text(&call.name, |name| ToolObjects::new(name, description(trace, memo, call)))
     }
 }
 
 /// The purpose of the tool of a call, computed once per name.
 pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
-    let of = |_: &str| purpose_of(&NameWords::of(&call.name, memo), description(trace, memo, call));
-    *memo.of(&call.name, of)
+    let compute_purpose =
+        |_: &str| purpose_of(&NameWords::cached(&call.name, memo), description(trace, memo, call));
+    *memo.of_text(&call.name, compute_purpose)
 }
 
 fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {
@@ -294,8 +297,9 @@ fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
 
 /// The description of the tool of a call.
 pub(crate) fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
-    let own = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
-    own.or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
+    let call_description = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
+    call_description
+        .or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
 }
 
 /// The tools that an agent was offered, without those that only control the run.
@@ -318,32 +322,32 @@ mod tests {
             ("sim_swap_v2", None, Action::Return),
             ("crm", Some("Updates the record of a customer. Never call it twice."), Action::Update),
         ] {
-            let tool = ToolPurpose::of(name, description);
+            let tool = ToolPurpose::new(name, description);
             assert_eq!(tool.actions.first(), Some(&action), "{name}");
         }
-        assert!(ToolPurpose::of("frobnicate", None).may_do(Action::Cancel));
+        assert!(ToolPurpose::new("frobnicate", None).may_do(Action::Cancel));
     }
 
     #[test]
     fn queries_do_nothing_and_alike_actions_support_each_other() {
-        assert!(ToolPurpose::of("get_order", None).is_query());
-        assert!(!ToolPurpose::of("get_order", None).may_do(Action::Order));
-        assert!(!ToolPurpose::of("order_search", None).may_do(Action::Order));
-        assert!(ToolPurpose::of("delete_reservation", None).may_do(Action::Cancel));
-        assert!(!ToolPurpose::of("send_invoice", None).may_do(Action::Cancel));
+        assert!(ToolPurpose::new("get_order", None).is_query());
+        assert!(!ToolPurpose::new("get_order", None).may_do(Action::Order));
+        assert!(!ToolPurpose::new("order_search", None).may_do(Action::Order));
+        assert!(ToolPurpose::new("delete_reservation", None).may_do(Action::Cancel));
+        assert!(!ToolPurpose::new("send_invoice", None).may_do(Action::Cancel));
         assert!(are_alike(Action::Update, Action::Refund) && !are_alike(Action::Send, Action::Book));
     }
 
     #[test]
     fn objects_are_the_other_words() {
-        let of = |name, description| {
-            let mut objects: Vec<String> = ToolObjects::of(name, description).0.into_iter().collect();
+        let object_words = |name, description| {
+            let mut objects: Vec<String> = ToolObjects::new(name, description).0.into_iter().collect();
             objects.sort_unstable();
             objects
         };
         let about = "Get the details of a user, including orders.";
-        assert_eq!(of("get_user_details", Some(about)), ["order", "user"]);
-        assert_eq!(of("cancel_pending_order", None), ["order", "pending"]);
+        assert_eq!(object_words("get_user_details", Some(about)), ["order", "user"]);
+        assert_eq!(object_words("cancel_pending_order", None), ["order", "pending"]);
     }
 
     #[test]

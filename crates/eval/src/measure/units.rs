@@ -37,8 +37,9 @@ fn names() -> HashMap<&'static str, Unit> {
 }
 
 /// The unit that a word in lower case is a symbol or a name of.
-pub(crate) fn of(word: &str) -> Option<Unit> {
-    let money = || currency::of(word).map(|symbol| Unit { quantity: "money", symbol, power: None });
+pub(crate) fn unit_for_word(word: &str) -> Option<Unit> {
+    let money =
+        || currency::code_for_word(word).map(|symbol| Unit { quantity: "money", symbol, power: None });
     NAMES.get(word).copied().or_else(money)
 }
 
@@ -48,10 +49,11 @@ mod tests {
 
     #[test]
     fn words_are_of_one_unit() {
-        let of_each = ["kg", "pounds", "megabytes", "€", "minutos"].map(|word| of(word).map(|u| u.symbol));
+        let of_each =
+            ["kg", "pounds", "megabytes", "€", "minutos"].map(|word| unit_for_word(word).map(|u| u.symbol));
         assert_eq!(of_each, [Some("kg"), Some("lb"), Some("mb"), Some("eur"), Some("min")]);
-        assert_eq!(of("table"), None);
-        let power = |word: &str| of(word).and_then(|unit| unit.power);
+        assert_eq!(unit_for_word("table"), None);
+        let power = |word: &str| unit_for_word(word).and_then(|unit| unit.power);
         assert_eq!(["m³", "litre", "ml", "gallon"].map(power), [Some(3), Some(0), Some(-3), None]);
         let words = UNITS.lines().filter(|line| !line.starts_with('#')).flat_map(|l| l.split(' ').skip(1));
         assert_eq!(words.count(), NAMES.len(), "a name is in two lines");

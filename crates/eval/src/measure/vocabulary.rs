@@ -18,7 +18,7 @@ const VOCABULARY: &str = include_str!("language/data/vocabulary.txt");
 verdict_otlp::labelled_enum! {
     /// What words of all languages mean.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub(crate) enum Meaning {
+    pub(crate) enum WordMeaning {
         /// An amount becomes larger.
         Rise = "rise",
         Fall = "fall",
@@ -62,7 +62,7 @@ verdict_otlp::labelled_enum! {
 }
 
 struct VocabularyEntry {
-    meaning: Meaning,
+    meaning: WordMeaning,
     word: &'static str,
     /// Letters may follow.
     open: bool,
@@ -74,7 +74,7 @@ struct VocabularyTable {
     entries: Vec<VocabularyEntry>,
     automaton: AhoCorasick,
     /// By word, its meanings; without those behind which letters may follow.
-    exact: HashMap<&'static str, Vec<Meaning>>,
+    exact: HashMap<&'static str, Vec<WordMeaning>>,
     /// By meaning, the beginnings of words behind which letters may follow.
     open: Vec<Vec<&'static str>>,
 }
@@ -86,7 +86,7 @@ fn words() -> Result<VocabularyTable, String> {
     for line in VOCABULARY.lines().filter(|line| !line.starts_with('#')) {
         let mut parts = line.splitn(3, ' ');
         let (name, language) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let meaning = Meaning::ALL.into_iter().find(|meaning| meaning.as_str() == name);
+        let meaning = WordMeaning::ALL.into_iter().find(|meaning| meaning.as_str() == name);
         let meaning = meaning.ok_or_else(|| format!("no meaning {name:?}"))?;
         let spaced = !matches!(language, "zh" | "ja");
         for word in parts.next().unwrap_or_default().split('|') {
@@ -95,23 +95,23 @@ fn words() -> Result<VocabularyTable, String> {
         }
     }
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(entries.iter().map(|e| e.word));
-    let mut exact: HashMap<&'static str, Vec<Meaning>> = HashMap::default();
+    let mut exact: HashMap<&'static str, Vec<WordMeaning>> = HashMap::default();
     for entry in entries.iter().filter(|entry| !entry.open) {
         exact.entry(entry.word).or_default().push(entry.meaning);
     }
-    let open = Meaning::ALL.iter().map(|meaning| {
-        let of = entries.iter().filter(|entry| entry.open && entry.meaning == *meaning);
-        of.map(|entry| entry.word).collect()
+    let open = WordMeaning::ALL.iter().map(|meaning| {
+        let open_entries = entries.iter().filter(|entry| entry.open && entry.meaning == *meaning);
+        open_entries.map(|entry| entry.word).collect()
     });
     let open = open.collect();
     Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, exact, open })
 }
 
 /// A word of a meaning, and its bytes in the text.
-pub(crate) type Occurrence = (Meaning, Range<usize>);
+pub(crate) type Occurrence = (WordMeaning, Range<usize>);
 
 /// The words of these meanings in a text, in the order of their ends.
-pub(crate) fn find(text: &str, meanings: &[Meaning]) -> Vec<Occurrence> {
+pub(crate) fn find(text: &str, meanings: &[WordMeaning]) -> Vec<Occurrence> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let found = WORDS.automaton.find_overlapping_iter(text).filter_map(|found| {
@@ -126,22 +126,24 @@ pub(crate) fn find(text: &str, meanings: &[Meaning]) -> Vec<Occurrence> {
 }
 
 /// Whether a text has a word of the meaning.
-pub(crate) fn has(text: &str, meaning: Meaning) -> bool {
+pub(crate) fn has(text: &str, meaning: WordMeaning) -> bool {
     !find(text, &[meaning]).is_empty()
 }
 
 /// Whether a text in lower case is a word of the meaning.
-pub(crate) fn is(word: &str, meaning: Meaning) -> bool {
+pub(crate) fn is(word: &str, meaning: WordMeaning) -> bool {
     let mut open = WORDS.open.get(meaning as usize).into_iter().flatten();
     let first = |text: &str| text.as_bytes().first().copied();
     open.any(|begin| first(begin) == first(word) && word.starts_with(begin))
-        || WORDS.exact.get(word).is_some_and(|of| of.contains(&meaning))
+        || WORDS.exact.get(word).is_some_and(|meanings| meanings.contains(&meaning))
 }
 
 /// Whether a text has no words but those of these meanings and of currencies.
-pub(crate) fn has_only(text: &str, meanings: &[Meaning]) -> bool {
+pub(crate) fn has_only(text: &str, meanings: &[WordMeaning]) -> bool {
     let mut words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(lowercase);
-    words.all(|word| currency::of(&word).is_some() || meanings.iter().any(|meaning| is(&word, *meaning)))
+    words.all(|word| {
+        currency::code_for_word(&word).is_some() || meanings.iter().any(|meaning| is(&word, *meaning))
+    })
 }
 
 #[cfg(test)]
@@ -151,29 +153,31 @@ mod tests {
     #[test]
     fn words_are_found_whole_in_all_languages() {
         for (text, meaning) in [
-            ("Revenue rose to 40.", Meaning::Rise),
-            ("Der Umsatz ist gestiegen.", Meaning::Rise),
-            ("订单增长约13%", Meaning::Rise),
-            ("Les ventes ont baissé.", Meaning::Fall),
-            ("Il totale è 40.", Meaning::Total),
-            ("Gesamtpreis: 40 €", Meaning::Total),
-            ("退款金额为40元", Meaning::Refund),
-            ("Votre billet est remboursé.", Meaning::Refund),
-            ("Quantos chamados?", Meaning::HowMany),
-            ("etd", Meaning::Departure),
-            ("einheit", Meaning::Unit),
+            ("Revenue rose to 40.", WordMeaning::Rise),
+            ("Der Umsatz ist gestiegen.", WordMeaning::Rise),
+            ("订单增长约13%", WordMeaning::Rise),
+            ("Les ventes ont baissé.", WordMeaning::Fall),
+            ("Il totale è 40.", WordMeaning::Total),
+            ("Gesamtpreis: 40 €", WordMeaning::Total),
+            ("退款金额为40元", WordMeaning::Refund),
+            ("Votre billet est remboursé.", WordMeaning::Refund),
+            ("Quantos chamados?", WordMeaning::HowMany),
+            ("etd", WordMeaning::Departure),
+            ("einheit", WordMeaning::Unit),
         ] {
             assert!(has(text, meaning), "{text} {meaning:?}");
         }
         assert!(
-            is("reembolso", Meaning::Refund) && is("uom", Meaning::Unit) && !is("units sold", Meaning::Unit)
+            is("reembolso", WordMeaning::Refund)
+                && is("uom", WordMeaning::Unit)
+                && !is("units sold", WordMeaning::Unit)
         );
-        let link = |text: &str| has_only(text, &[Meaning::Of, Meaning::Copula]);
+        let link = |text: &str| has_only(text, &[WordMeaning::Of, WordMeaning::Copula]);
         assert!(link(" of €") && link(" è di ") && link(": ") && !link(" with tax is "));
         for (text, meaning) in [
-            ("It is again 40, subtotal 30.", Meaning::Total),
-            ("The upper gate of Morelia", Meaning::Rise),
-            ("He lives in Gesamtort", Meaning::Refund),
+            ("It is again 40, subtotal 30.", WordMeaning::Total),
+            ("The upper gate of Morelia", WordMeaning::Rise),
+            ("He lives in Gesamtort", WordMeaning::Refund),
         ] {
             assert!(!has(text, meaning), "{text} {meaning:?}");
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, ReadText, WordClass, names};
-use crate::measure::records::{Field, Record, Records, Scalar, Structure};
+use crate::measure::records::{FieldValue, Record, RecordField, Records, Structure};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
@@ -132,12 +132,13 @@ pub(crate) fn denies(call: &Call, memo: &Memo) -> bool {
 pub(crate) fn is_trial(call: &Call, memo: &Memo) -> bool {
     // Other rules read the structure of most results, so that a search for the words of a flag costs more.
     let result = call.result.as_ref().filter(|text| text.len() <= MAX_DENIAL);
-    let structure = result.and_then(|result| Structure::of(result, memo));
+    let structure = result.and_then(|result| Structure::cached(result, memo));
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
-    let own = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
-    let is_trial =
-        |field: &Field| field.value == Scalar::Bool(true) && TRIALS.contains(&&*field.name.concat());
-    own.flat_map(|record| &record.fields).any(is_trial)
+    let top_level_records = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
+    let is_trial = |field: &RecordField| {
+        field.value == FieldValue::Bool(true) && TRIALS.contains(&&*field.name.concat())
+    };
+    top_level_records.flat_map(|record| &record.fields).any(is_trial)
 }
 
 /// Whether a flag in the result of a call says, together with a reason, that its action was not accepted or not done.
@@ -145,43 +146,47 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_DENIAL || !result.contains("false") {
         return false;
     }
-    let structure = Structure::of(result, memo);
+    let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let action = identifier_words(&call.name).iter().find_map(|word| action_of(word));
     let is_done = |word: &String| DONE.contains(&word.as_str());
     // A switch is off after `disable`.
     let is_own = |word: &String| {
-        action.is_some_and(|of| of != Action::Update) && word.ends_with("ed") && action_of(word) == action
+        action.is_some_and(|call_action| call_action != Action::Update)
+            && word.ends_with("ed")
+            && action_of(word) == action
     };
     let is_passed = |name: &[String]| {
         let keys = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)
     };
-    let own = || parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
+    let top_level_records = || parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
     // What was done is not denied by a flag of a part, unless that is named for the action itself.
     let says_done = |record: &Record| {
         record.fields.iter().any(|field| {
-            field.value == Scalar::Bool(true) && field.name.iter().any(|word| DONE.contains(&word.as_str()))
+            field.value == FieldValue::Bool(true)
+                && field.name.iter().any(|word| DONE.contains(&word.as_str()))
         })
     };
-    let is_answered = own().any(says_done);
+    let is_answered = top_level_records().any(says_done);
     let is_reason = |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
     // A result of flags and reasons describes no thing: a participle is what was not done, `posted`.
     let mut fields = parsed.records.iter().flat_map(|record| &record.fields);
     // What ends something leaves it so: `subscribed: false`.
-    let makes = action.is_some_and(|of| {
+    let makes = action.is_some_and(|call_action| {
         use Action::{Add, Book, Create, Notify, Order, Pay, Refund, Schedule, Send, Submit, Transfer};
         matches!(
-            of,
+            call_action,
             Add | Book | Create | Notify | Order | Pay | Refund | Schedule | Send | Submit | Transfer
         )
     });
-    let says_true = own().any(|record| record.fields.iter().any(|of| of.value == Scalar::Bool(true)));
+    let says_true = top_level_records()
+        .any(|record| record.fields.iter().any(|field| field.value == FieldValue::Bool(true)));
     let is_pure = makes
         && !says_true
-        && fields.all(|of| matches!(of.value, Scalar::Bool(_)) || of.name.iter().any(is_reason));
-    own().any(|record| {
-        let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
+        && fields.all(|field| matches!(field.value, FieldValue::Bool(_)) || field.name.iter().any(is_reason));
+    top_level_records().any(|record| {
+        let mut flags = record.fields.iter().filter(|field| field.value == FieldValue::Bool(false));
         flags.any(|flag| {
             flag.name.iter().any(|word| {
                 is_own(word) || (is_done(word) || is_pure && word.ends_with("ed")) && !is_answered
@@ -197,7 +202,7 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_BYTES || !REFUSED.iter().chain(&["not_"]).any(may_be) {
         return false;
     }
-    let structure = Structure::of(result, memo);
+    let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let mut states = states(parsed).map(|(_, state)| state);
     let is_asked = |state: &str| asks_for(call, state, memo);
@@ -218,12 +223,12 @@ pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
         let words = WAITING.iter().chain(&WAITLISTED);
         text.len() <= MAX_DENIAL && words.into_iter().any(|word| contains_ignoring_case(text, word))
     };
-    let structure = Structure::of(call.result.as_ref().filter(waits)?, memo)?;
+    let structure = Structure::cached(call.result.as_ref().filter(waits)?, memo)?;
     let mut states =
         states(structure.0.as_ref()?).filter(|(name, _)| name.len() == 1).map(|(_, state)| state);
     let state = states.find(|state| {
         let words = identifier_words(state);
-        let has = |of: &[&str]| words.iter().any(|word| of.contains(&word.as_str()));
+        let has = |terms: &[&str]| words.iter().any(|word| terms.contains(&word.as_str()));
         has(&WAITLISTED) || has(&WAITING) && has(&DECISIONS)
     });
     state.filter(|state| state.len() <= MAX_STATE).map(str::to_owned)
@@ -233,8 +238,8 @@ pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
 fn states(parsed: &Records) -> impl Iterator<Item = (&[String], &str)> {
     let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
     // What contains it comes first.
-    let own = parsed.records.iter().take(2).filter(|record| record.list.is_none());
-    let fields = own.flat_map(|record| &record.fields);
+    let top_level_records = parsed.records.iter().take(2).filter(|record| record.list.is_none());
+    let fields = top_level_records.flat_map(|record| &record.fields);
     let states = fields.filter(move |field| field.name.last().is_some_and(is_state));
     states.filter_map(|field| Some((&**field.name, field.text()?)))
 }
@@ -265,7 +270,7 @@ fn counts_nothing(result: &Text, memo: &Memo) -> bool {
         };
         return NONE_IN_TEXT.is_match(result) && !COUNTED_IN_TEXT.captures_iter(result).any(happened);
     }
-    let structure = Structure::of(result, memo);
+    let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let fields = || parsed.records.iter().flat_map(|record| &record.fields);
     // A text next to the counts is a state or a message: one without figures names no thing.
@@ -274,11 +279,12 @@ fn counts_nothing(result: &Text, memo: &Memo) -> bool {
     let describes = fields().any(|field| is_id(&field.name) || field.text().is_some_and(is_thing));
     let mut counts =
         fields().filter(|field| field.name.iter().any(|word| COUNT_EFFECTS.contains(&&**word))).peekable();
-    let is_zero = |field: &Field| field.number().is_none_or(|number| number == 0.0);
-    let counts_no_effect = |field: &Field| field.name.iter().any(|word| COUNT_NO_EFFECT.contains(&&**word));
+    let is_zero = |field: &RecordField| field.number().is_none_or(|number| number == 0.0);
+    let counts_no_effect =
+        |field: &RecordField| field.name.iter().any(|word| COUNT_NO_EFFECT.contains(&&**word));
     !describes
         && counts.peek().is_some()
-        && counts.all(|field| field.value == Scalar::Number(0.0))
+        && counts.all(|field| field.value == FieldValue::Number(0.0))
         && fields().all(|field| is_zero(field) || counts_no_effect(field))
 }
 

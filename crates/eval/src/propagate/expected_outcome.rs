@@ -28,7 +28,7 @@ use crate::recognise::AgentTrace;
 /// The terms of a trace.
 pub(super) fn terms(
     measurements: &[Measurement],
-    own: &[OwnResult],
+    span_results: &[OwnResult],
     repeats: &Repeats,
     relevance: Option<&Relevance<'_>>,
     custom: &[&'static MetricSpec],
@@ -36,15 +36,15 @@ pub(super) fn terms(
     // The probabilities that no finding of a term is right.
     let mut none = [1.0; TERMS.len()];
     for m in measurements {
-        let (Some(own), Ok(measured)) = (own.get(m.at), &m.outcome) else { continue };
-        if measured.passed || !own.failed.contains(&m.metric) || repeats.is_explicit(m.at, |_| true) {
+        let (Some(result), Ok(measured)) = (span_results.get(m.at), &m.outcome) else { continue };
+        if measured.passed || !result.failed.contains(&m.metric) || repeats.is_explicit(m.at, |_| true) {
             continue;
         }
         let term = if spec_among(custom, m.metric).is_some_and(|row| row.process) {
             3
         } else if relevance.is_some_and(|relevance| relevance.is_answer(m.at)) {
             0
-        } else if own.relevant {
+        } else if result.relevant {
             1
         } else {
             2
@@ -66,12 +66,12 @@ pub(super) fn with_changes(trace: &AgentTrace, terms: Terms) -> Terms {
 
 /// The calls of tools that are named for a change: not of lookups, nor of tools of unknown purpose.
 fn changes(trace: &AgentTrace) -> usize {
-    let mut known: HashMap<&str, bool> = HashMap::default();
+    let mut changes_by_tool: HashMap<&str, bool> = HashMap::default();
     let calls = trace.calls.iter().take(MAX_CALLS).filter(|call| !trace.control_tools.is_control(&call.name));
     calls
         .filter(|call| {
-            *known.entry(&call.name).or_insert_with(|| {
-                let purpose = ToolPurpose::of(&call.name, None);
+            *changes_by_tool.entry(&call.name).or_insert_with(|| {
+                let purpose = ToolPurpose::new(&call.name, None);
                 let hands_over = purpose.actions.contains(&Action::Transfer);
                 !purpose.actions.is_empty() && !purpose.is_query() && !hands_over
             })

@@ -12,7 +12,7 @@ use crate::recognise::AgentTrace;
 
 /// Which failures below a span count, by the policies of the spans above.
 #[derive(Clone, Copy)]
-struct Filter {
+struct FailureFilter {
     /// The kinds of the spans in which failures originate, as bits.
     kinds: u16,
     /// Only failures that affect the outcome count.
@@ -24,7 +24,7 @@ struct Filter {
 /// The result of each span's own metrics, and which failures repeat others.
 #[derive(Clone, Copy)]
 pub(super) struct OwnFailures<'a> {
-    pub(super) own: &'a [OwnResult],
+    pub(super) span_results: &'a [OwnResult],
     pub(super) repeats: &'a Repeats,
     /// The verdict of the trace follows from its failures as a whole, not from the policy of its root.
     pub(super) by_run: bool,
@@ -39,27 +39,27 @@ pub(super) fn failures(
     below: &[FailuresBelow],
     verdict: &mut TraceVerdict,
 ) {
-    let OwnFailures { own, repeats, by_run } = failures;
+    let OwnFailures { span_results, repeats, by_run } = failures;
     let tree = &trace.tree;
-    let open = Filter { kinds: u16::MAX, relevant: false, through: false };
+    let open = FailureFilter { kinds: u16::MAX, relevant: false, through: false };
     let first = match by_run {
         // Every failure counts, also below passing spans.
-        true => Filter { through: true, ..open },
+        true => FailureFilter { through: true, ..open },
         false if tree.top().len() == 1 => open,
         false => narrow(open, &policies.default),
     };
     let mut depth = vec![0usize; tree.len()];
-    let mut stack: Vec<(Idx, Filter)> = tree.top().iter().map(|&i| (i, first)).collect();
+    let mut stack: Vec<(Idx, FailureFilter)> = tree.top().iter().map(|&i| (i, first)).collect();
     let mut failed: Vec<Idx> = Vec::new();
     while let Some((i, filter)) = stack.pop() {
         let fails = span_verdicts[i].is_some_and(Verdict::failed);
-        let transparent = own[i].transparent;
+        let transparent = span_results[i].transparent;
         if !(fails || filter.through || transparent) {
             continue;
         }
-        let counts = own[i].fails()
+        let counts = span_results[i].fails()
             && filter.kinds & kind_bit(trace.views[i].kind) != 0
-            && (own[i].relevant || !filter.relevant);
+            && (span_results[i].relevant || !filter.relevant);
         if counts {
             failed.push(i);
         }
@@ -78,12 +78,12 @@ pub(super) fn failures(
     failed.retain(|&i| !repeats.is_explicit(i, |origin| origins.contains(&origin)));
     // Not by time: the clocks of services may differ.
     failed.sort_by_key(|&i| (std::cmp::Reverse(depth[i]), tree.spans[i].id));
-    let worst = worst(trace, own, &failed);
+    let worst = worst(trace, span_results, &failed);
     if let Some(worst) = worst {
         verdict.failure_chain = tree.ancestors(worst).collect();
         verdict.failure_chain.reverse();
     }
-    verdict.failed_metrics = failed.iter().flat_map(|&i| own[i].failed.iter().copied()).collect();
+    verdict.failed_metrics = failed.iter().flat_map(|&i| span_results[i].failed.iter().copied()).collect();
     verdict.failed_metrics.sort_unstable();
     verdict.failed_metrics.dedup();
     verdict.failed_spans = failed;
@@ -91,9 +91,13 @@ pub(super) fn failures(
 
 /// The worst of the failed spans: the highest severity, then the lowest score, then the earliest. A span
 /// above an equally bad one repeats its failure, so the one below is chosen.
-fn worst(trace: &AgentTrace, own: &[OwnResult], failed: &[Idx]) -> Option<Idx> {
-    let order =
-        |a: Idx, b: Idx| own[b].severity.cmp(&own[a].severity).then(own[a].score.total_cmp(&own[b].score));
+fn worst(trace: &AgentTrace, span_results: &[OwnResult], failed: &[Idx]) -> Option<Idx> {
+    let order = |a: Idx, b: Idx| {
+        span_results[b]
+            .severity
+            .cmp(&span_results[a].severity)
+            .then(span_results[a].score.total_cmp(&span_results[b].score))
+    };
     let worst = failed.iter().copied().min_by(|&a, &b| order(a, b))?;
     let equal: Vec<Idx> = failed.iter().copied().filter(|&i| order(i, worst).is_eq()).collect();
     let mut above = HashSet::default();
@@ -104,13 +108,14 @@ fn worst(trace: &AgentTrace, own: &[OwnResult], failed: &[Idx]) -> Option<Idx> {
     equal.into_iter().filter(|i| !above.contains(i)).min()
 }
 
-fn narrow(filter: Filter, policy: &Policy) -> Filter {
+fn narrow(filter: FailureFilter, policy: &Policy) -> FailureFilter {
     match policy {
-        Policy::TypeFiltered { kinds } => {
-            Filter { kinds: filter.kinds & kinds.iter().fold(0, |bits, &k| bits | kind_bit(k)), ..filter }
-        }
-        Policy::SeverityWeighted(_) => Filter { through: true, ..filter },
-        Policy::OutcomeRelevant => Filter { relevant: true, through: true, ..filter },
+        Policy::TypeFiltered { kinds } => FailureFilter {
+            kinds: filter.kinds & kinds.iter().fold(0, |bits, &k| bits | kind_bit(k)),
+            ..filter
+        },
+        Policy::SeverityWeighted(_) => FailureFilter { through: true, ..filter },
+        Policy::OutcomeRelevant => FailureFilter { relevant: true, through: true, ..filter },
         _ => filter,
     }
 }
@@ -118,12 +123,12 @@ fn narrow(filter: Filter, policy: &Policy) -> Filter {
 /// The failures below a span, as reported by its children.
 fn children_of(
     trace: &AgentTrace,
-    OwnFailures { own, repeats, .. }: OwnFailures<'_>,
+    OwnFailures { span_results, repeats, .. }: OwnFailures<'_>,
     below: &[FailuresBelow],
     i: Idx,
 ) -> FailuresBelow {
     let mut sum = FailuresBelow::default();
     trace.tree.children(i).iter().for_each(|&c| sum.add(&below[c]));
-    repeats.discount(i, own, below, &mut sum);
+    repeats.discount(i, span_results, below, &mut sum);
     sum
 }

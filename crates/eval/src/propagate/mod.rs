@@ -54,7 +54,7 @@ pub(crate) struct Basis<'b> {
 /// As [`propagate`].
 pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], basis: Basis<'_>) -> Verdicts {
     let Basis { policies, custom, outcome } = basis;
-    let OwnResults { own, terms, repeats } = own_results(trace, measurements, policies, custom);
+    let OwnResults { span_results, terms, repeats } = own_results(trace, measurements, policies, custom);
     let tree = &trace.tree;
     let mut span_verdicts = vec![None; tree.len()];
     let mut below = vec![FailuresBelow::default(); tree.len()];
@@ -63,12 +63,12 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         let leaf = tree.children(i).is_empty();
         let policy = if leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
         let mut once = below[i];
-        repeats.discount(i, &own, &below, &mut once);
+        repeats.discount(i, &span_results, &below, &mut once);
         below[i] = once;
         let kind = trace.views[i].kind;
-        span_verdicts[i] = verdict_of(&own[i], &below[i], policy);
+        span_verdicts[i] = verdict_of(&span_results[i], &below[i], policy);
         // `localize` reads what each span reports to its parent.
-        below[i] = report(&own[i], &below[i], policy, kind, span_verdicts[i]);
+        below[i] = report(&span_results[i], &below[i], policy, kind, span_verdicts[i]);
         if let Some(parent) = tree.parent(i) {
             let reported = below[i];
             below[parent].add(&reported);
@@ -79,7 +79,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
         several => {
             let mut all = FailuresBelow::default();
             several.iter().for_each(|&i| all.add(&below[i]));
-            repeats.discount(ABOVE_ALL, &own, &below, &mut all);
+            repeats.discount(ABOVE_ALL, &span_results, &below, &mut all);
             verdict_of(&OwnResult::default(), &all, &policies.default)
         }
     };
@@ -100,7 +100,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     if let Some(by_run) = by_run {
         passed = Some(by_run);
         if let [only] = tree.top() {
-            span_verdicts[*only] = Some(by_outcome(by_run, &own[*only]));
+            span_verdicts[*only] = Some(by_outcome(by_run, &span_results[*only]));
         }
     }
     let reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
@@ -110,26 +110,27 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut verdict =
         TraceVerdict { passed, reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
-        let failures = OwnFailures { own: &own, repeats: &repeats, by_run: by_run.is_some() };
+        let failures =
+            OwnFailures { span_results: &span_results, repeats: &repeats, by_run: by_run.is_some() };
         localize::failures(trace, policies, failures, &span_verdicts, &below, &mut verdict);
         let judged = outcome.as_ref().and_then(|outcome| outcome.root_cause);
         verdict.root_cause = judged.or_else(|| Some(began(measurements, *verdict.failure_chain.last()?)));
     }
     verdict.outcome = outcome;
-    Verdicts { of: span_verdicts, trace: verdict }
+    Verdicts { by_span: span_verdicts, trace: verdict }
 }
 
 /// The span in which the worst failure of the span `at` began.
 fn began(measurements: &[Measurement], at: Idx) -> Idx {
-    let own = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
-    let findings = own.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
+    let results = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
+    let findings = results.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
     let worst = findings.filter(|finding| !finding.is_note()).min_by(|a, b| a.worst_first(b));
     worst.and_then(|finding| finding.origin).unwrap_or(at)
 }
 
 /// The verdict of the only root by the outcome of the run.
-fn by_outcome(passed: bool, own: &OwnResult) -> Verdict {
-    match (passed, own.fails()) {
+fn by_outcome(passed: bool, result: &OwnResult) -> Verdict {
+    match (passed, result.fails()) {
         (true, _) => Verdict::Pass,
         (false, true) => Verdict::Fail(Cause::Both),
         (false, false) => Verdict::Fail(Cause::Children),
@@ -166,9 +167,9 @@ fn unrecorded_outcome(
 }
 
 /// The verdict of a span; `None` if neither it nor a child was measured.
-fn verdict_of(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Option<Verdict> {
+fn verdict_of(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Option<Verdict> {
     let by_children = children_fail(below, policy);
-    match (fails_by_own(own, below, policy), by_children) {
+    match (fails_by_own(result, below, policy), by_children) {
         (true, true) => Some(Verdict::Fail(Cause::Both)),
         // Neither its own failures nor those below reach the limit alone.
         (true, false) if below.any() && matches!(policy, Policy::SeverityWeighted(_)) => {
@@ -176,18 +177,18 @@ fn verdict_of(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Option
         }
         (true, false) => Some(Verdict::Fail(Cause::Own)),
         (false, true) => Some(Verdict::Fail(Cause::Children)),
-        (false, false) => (own.measured || below.voting > 0).then_some(Verdict::Pass),
+        (false, false) => (result.measured || below.voting > 0).then_some(Verdict::Pass),
     }
 }
 
 /// Whether the span's own failures make it fail under `policy`.
-fn fails_by_own(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> bool {
-    own.fails()
+fn fails_by_own(result: &OwnResult, below: &FailuresBelow, policy: &Policy) -> bool {
+    result.fails()
         && match policy {
-            Policy::OutcomeRelevant => own.relevant,
+            Policy::OutcomeRelevant => result.relevant,
             Policy::SeverityWeighted(_) => {
                 let mut all = *below;
-                all.add_own(own);
+                all.add_own(result);
                 children_fail(&all, policy)
             }
             _ => true,
@@ -196,15 +197,15 @@ fn fails_by_own(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> bool
 
 /// The contribution of a span to the failures below its parent. A transparent span adds those of its children.
 fn report(
-    own: &OwnResult,
+    result: &OwnResult,
     below: &FailuresBelow,
     policy: &Policy,
     kind: Kind,
     verdict: Option<Verdict>,
 ) -> FailuresBelow {
     let mut reported = *below;
-    reported.add_own(own);
-    if own.transparent {
+    reported.add_own(result);
+    if result.transparent {
         return reported;
     }
     let failed = verdict.is_some_and(Verdict::failed);
@@ -215,7 +216,7 @@ fn report(
     if failed && children_fail(below, policy) {
         reported.kinds |= below.kinds;
     }
-    if failed && own.fails() {
+    if failed && result.fails() {
         reported.kinds |= kind_bit(kind);
     }
     reported
@@ -223,7 +224,7 @@ fn report(
 
 /// The results of the measurements of each span.
 struct OwnResults {
-    own: Vec<OwnResult>,
+    span_results: Vec<OwnResult>,
     terms: Terms,
     repeats: Repeats,
 }
@@ -235,18 +236,18 @@ fn own_results(
     policies: &Policies,
     custom: &[&'static MetricSpec],
 ) -> OwnResults {
-    let mut own = vec![OwnResult { score: f64::INFINITY, ..OwnResult::default() }; trace.tree.len()];
+    let mut span_results = vec![OwnResult { score: f64::INFINITY, ..OwnResult::default() }; trace.tree.len()];
     let mut failing = FailingFindings::new();
     for m in measurements {
-        let (Some(own), Ok(measured)) = (own.get_mut(m.at), &m.outcome) else { continue };
-        own.measured = true;
+        let (Some(result), Ok(measured)) = (span_results.get_mut(m.at), &m.outcome) else { continue };
+        result.measured = true;
         let trusted = |confidence| confidence >= policies.min_confidence;
         if measured.passed || !measured.confidence().is_none_or(trusted) {
             continue;
         }
         // Several tasks may be measured on one span.
-        if !own.failed.contains(&m.metric) {
-            own.failed.push(m.metric);
+        if !result.failed.contains(&m.metric) {
+            result.failed.push(m.metric);
         }
         let score = match measured.value {
             Value::Score(s) => s,
@@ -254,8 +255,8 @@ fn own_results(
         };
         let severity =
             measured.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::of_score(score));
-        own.severity = own.severity.max(Some(severity));
-        own.score = own.score.min(score);
+        result.severity = result.severity.max(Some(severity));
+        result.score = result.score.min(score);
         let of_run = spec_among(custom, m.metric).is_some_and(|row| row.about.is_run());
         let found = failing.entry(m.at).or_default();
         let before = found.len();
@@ -265,21 +266,21 @@ fn own_results(
             found.push(FailingFinding { finding: None, of_run });
         }
     }
-    for (own, view) in own.iter_mut().zip(&trace.views) {
-        own.transparent = repeats::is_transparent(view.kind, own);
+    for (result, view) in span_results.iter_mut().zip(&trace.views) {
+        result.transparent = repeats::is_transparent(view.kind, result);
     }
-    let fails: Vec<bool> = own.iter().map(OwnResult::fails).collect();
+    let fails: Vec<bool> = span_results.iter().map(OwnResult::fails).collect();
     // Most traces have no failure.
-    let any_failed = own.iter().any(|own| own.severity.is_some());
+    let any_failed = span_results.iter().any(|result| result.severity.is_some());
     let relevance = any_failed.then(|| relevance::Relevance::new(trace, &fails, custom));
-    for (i, own) in own.iter_mut().enumerate() {
-        if let (Some(severity), Some(relevance)) = (own.severity, &relevance) {
-            own.relevant = relevance.affects_outcome(i, severity, &own.failed);
+    for (i, result) in span_results.iter_mut().enumerate() {
+        if let (Some(severity), Some(relevance)) = (result.severity, &relevance) {
+            result.relevant = relevance.affects_outcome(i, severity, &result.failed);
         }
     }
-    let repeats = Repeats::find(trace, &failing, &mut own);
-    let terms = terms(measurements, &own, &repeats, relevance.as_ref(), custom);
-    OwnResults { own, terms, repeats }
+    let repeats = Repeats::find(trace, &failing, &mut span_results);
+    let terms = terms(measurements, &span_results, &repeats, relevance.as_ref(), custom);
+    OwnResults { span_results, terms, repeats }
 }
 
 /// The terms of the expected outcome of a trace, which the weights of a model are fitted to.

@@ -71,7 +71,7 @@ struct Alpha {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kinds {
+struct RelevantKinds {
     kinds: BTreeSet<Kind>,
 }
 
@@ -113,7 +113,9 @@ impl<'de> Deserialize<'de> for Policy {
                         }
                         Policy::Threshold { alpha }
                     }
-                    "type_filtered" => Policy::TypeFiltered { kinds: map.next_value::<Kinds>()?.kinds },
+                    "type_filtered" => {
+                        Policy::TypeFiltered { kinds: map.next_value::<RelevantKinds>()?.kinds }
+                    }
                     "severity_weighted" => Policy::SeverityWeighted(map.next_value()?),
                     "existential" | "conjunctive" | "outcome_relevant" => {
                         return Err(de::Error::custom(format!("{name} has no parameters")));
@@ -238,7 +240,7 @@ impl JsonSchema for RootPolicy {
 
 impl Policies {
     /// The policy of such a span.
-    pub fn of(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
+    pub fn for_span(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
         name.and_then(|n| self.by_name.get(n))
             .or_else(|| service.and_then(|s| self.by_service.get(s)))
             .or_else(|| self.by_kind.get(&kind))

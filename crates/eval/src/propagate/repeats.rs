@@ -35,7 +35,7 @@ pub(super) struct FailingFinding<'m> {
 pub(super) type FailingFindings<'m> = BTreeMap<Idx, Vec<FailingFinding<'m>>>;
 
 /// A failure that consists of defects of other spans.
-struct Repeat {
+struct RepeatedFailure {
     /// The spans that count.
     counted: Vec<Idx>,
     /// Every finding names its origin.
@@ -54,13 +54,17 @@ struct CommonAncestor {
 /// The repeated failures of a trace.
 #[derive(Default)]
 pub(super) struct Repeats {
-    by_span: BTreeMap<Idx, Repeat>,
+    by_span: BTreeMap<Idx, RepeatedFailure>,
     common_ancestors: HashMap<Idx, Vec<CommonAncestor>>,
 }
 
 impl Repeats {
     /// Finds the repeats, and raises the severity of what they repeat to the worst that was found of it.
-    pub(super) fn find(trace: &AgentTrace, failing: &FailingFindings<'_>, own: &mut [OwnResult]) -> Repeats {
+    pub(super) fn find(
+        trace: &AgentTrace,
+        failing: &FailingFindings<'_>,
+        span_results: &mut [OwnResult],
+    ) -> Repeats {
         let may_repeat = |f: &FailingFinding<'_>| {
             f.finding
                 .is_some_and(|finding| finding.origin.is_some() || f.of_run && finding.category.is_some())
@@ -69,8 +73,8 @@ impl Repeats {
             return Repeats::default();
         }
         let mut repeats =
-            Repeats { by_span: repeated(trace, failing, own), common_ancestors: HashMap::default() };
-        repeats.meet(trace, own);
+            Repeats { by_span: repeated(trace, failing, span_results), common_ancestors: HashMap::default() };
+        repeats.meet(trace, span_results);
         repeats
     }
 
@@ -85,14 +89,14 @@ impl Repeats {
     pub(super) fn discount(
         &self,
         at: Idx,
-        own: &[OwnResult],
+        span_results: &[OwnResult],
         reports: &[FailuresBelow],
         below: &mut FailuresBelow,
     ) {
         let Some(common_ancestors) = self.common_ancestors.get(&at) else { return };
         let mut in_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
         for CommonAncestor { repeat, voter, counted_voters } in common_ancestors {
-            if let Some(severity) = own.get(*repeat).and_then(|own| own.severity) {
+            if let Some(severity) = span_results.get(*repeat).and_then(|result| result.severity) {
                 let count = &mut below.by_severity[severity as usize];
                 *count = count.saturating_sub(1);
             }
@@ -111,12 +115,12 @@ impl Repeats {
     }
 
     /// Finds where each repeat meets what it repeats.
-    fn meet(&mut self, trace: &AgentTrace, own: &mut [OwnResult]) {
+    fn meet(&mut self, trace: &AgentTrace, span_results: &mut [OwnResult]) {
         if self.by_span.is_empty() {
             return;
         }
         let tree = &trace.tree;
-        let subtrees = Subtrees::new(tree);
+        let subtrees = SubtreePositions::new(tree);
         let mut steps = 0usize;
         for (&at, repeat) in &self.by_span {
             let meets = tree.ancestors(at).find(|&above| {
@@ -127,10 +131,10 @@ impl Repeats {
             let meets = meets.unwrap_or(ABOVE_ALL);
             let mut voter = |from: Idx| {
                 let path = tree.ancestors(from).take_while(|&i| i != meets).inspect(|_| steps += 1);
-                path.filter(|&i| !own[i].transparent).last()
+                path.filter(|&i| !span_results[i].transparent).last()
             };
             if at == meets {
-                own[at].repeats = true;
+                span_results[at].repeats = true;
                 continue;
             }
             let Some(own_voter) = voter(at) else { continue };
@@ -151,15 +155,15 @@ pub(super) const ABOVE_ALL: Idx = Idx::MAX;
 fn repeated(
     trace: &AgentTrace,
     failing: &FailingFindings<'_>,
-    own: &mut [OwnResult],
-) -> BTreeMap<Idx, Repeat> {
-    let sources = Sources::new(trace, failing);
+    span_results: &mut [OwnResult],
+) -> BTreeMap<Idx, RepeatedFailure> {
+    let sources = SubjectFinder::new(trace, failing);
     let mut repeats = BTreeMap::new();
     // What counts for a defect of a span: the span itself, or what counts in its place.
     let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
     let mut rest: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
     for (&at, findings) in failing {
-        match sources.of(at, findings) {
+        match sources.find_all(at, findings) {
             Some(found) => rest.push((at, found)),
             None => drop(counted.insert(at, vec![at])),
         }
@@ -168,8 +172,8 @@ fn repeated(
     // What is below comes first.
     rest.sort_by_key(|(at, _)| std::cmp::Reverse(place.get(at).copied()));
     for (at, found) in rest {
-        let known = found.iter().all(|source| counted.contains_key(&source.at));
-        if !known {
+        let all_counted = found.iter().all(|source| counted.contains_key(&source.at));
+        if !all_counted {
             for source in found.iter().map(|source| source.at).chain([at]) {
                 counted.entry(source).or_insert_with(|| vec![at]);
             }
@@ -178,8 +182,8 @@ fn repeated(
         let mut places: Vec<Idx> = Vec::new();
         for source in &found {
             for &place in counted.get(&source.at).map_or(&[][..], Vec::as_slice) {
-                if let Some(own) = own.get_mut(place) {
-                    own.severity = own.severity.max(Some(source.severity));
+                if let Some(result) = span_results.get_mut(place) {
+                    result.severity = result.severity.max(Some(source.severity));
                 }
                 places.push(place);
             }
@@ -188,7 +192,7 @@ fn repeated(
         places.dedup();
         let explicit = found.iter().all(|source| source.explicit);
         counted.insert(at, places.clone());
-        repeats.insert(at, Repeat { counted: places, explicit });
+        repeats.insert(at, RepeatedFailure { counted: places, explicit });
     }
     repeats
 }
@@ -201,15 +205,15 @@ struct FindingSpan {
 }
 
 /// Finds the spans that findings are about.
-struct Sources<'f> {
+struct SubjectFinder<'f> {
     trace: &'f AgentTrace,
     by_id: HashMap<SpanId, Idx>,
     /// The categories by which single steps fail.
     categories: HashSet<(Idx, Category)>,
 }
 
-impl<'f> Sources<'f> {
-    fn new(trace: &'f AgentTrace, failing: &FailingFindings<'_>) -> Sources<'f> {
+impl<'f> SubjectFinder<'f> {
+    fn new(trace: &'f AgentTrace, failing: &FailingFindings<'_>) -> SubjectFinder<'f> {
         let of_steps = |(at, findings): (&Idx, &Vec<FailingFinding<'_>>)| {
             let of_step = findings.iter().filter(|f| !f.of_run).filter_map(|f| f.finding?.category);
             let at = *at;
@@ -218,11 +222,11 @@ impl<'f> Sources<'f> {
         let categories = failing.iter().flat_map(of_steps).collect();
         // Of several spans with one id, the first.
         let by_id = trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
-        Sources { trace, by_id, categories }
+        SubjectFinder { trace, by_id, categories }
     }
 
     /// The sources of all findings of the span `at`; `None` if one is about that span.
-    fn of(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<FindingSpan>> {
+    fn find_all(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<FindingSpan>> {
         findings.iter().map(|failing| self.source(at, failing)).collect()
     }
 
@@ -241,13 +245,13 @@ impl<'f> Sources<'f> {
 }
 
 /// Whether a span is below another, by positions in depth-first order.
-struct Subtrees {
+struct SubtreePositions {
     /// The first and last position of each subtree.
     positions: Vec<(usize, usize)>,
 }
 
-impl Subtrees {
-    fn new(tree: &Tree) -> Subtrees {
+impl SubtreePositions {
+    fn new(tree: &Tree) -> SubtreePositions {
         let mut positions = vec![(0, 0); tree.len()];
         for (place, &i) in tree.order().iter().enumerate() {
             positions[i] = (place, place);
@@ -257,7 +261,7 @@ impl Subtrees {
                 positions[parent].1 = positions[parent].1.max(positions[i].1);
             }
         }
-        Subtrees { positions }
+        SubtreePositions { positions }
     }
 
     /// Whether `i` is `above` or below it.
@@ -268,6 +272,6 @@ impl Subtrees {
 }
 
 /// Whether the verdicts of a span's children count in its place.
-pub(super) fn is_transparent(kind: Kind, own: &OwnResult) -> bool {
-    kind == Kind::Unknown && !own.measured
+pub(super) fn is_transparent(kind: Kind, result: &OwnResult) -> bool {
+    kind == Kind::Unknown && !result.measured
 }

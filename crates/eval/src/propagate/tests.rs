@@ -66,7 +66,7 @@ fn existential_fails_the_root_for_one_failing_leaf_and_the_chain_leads_to_it() {
     let v = propagate(&trace, &ms, &Policies::default());
     let fail = |cause| Some(Verdict::Fail(cause));
     let expected = [fail(Cause::Children), fail(Cause::Children), Some(Verdict::Pass), fail(Cause::Own)];
-    assert_eq!(v.of, expected);
+    assert_eq!(v.by_span, expected);
     assert_eq!(v.trace.passed, Some(false));
     assert_eq!(v.trace.failed_spans, [3]);
     assert_eq!(v.trace.failure_chain, [0, 1, 3]);
@@ -77,7 +77,7 @@ fn existential_fails_the_root_for_one_failing_leaf_and_the_chain_leads_to_it() {
 #[test]
 fn trace_without_measurements_has_no_verdict() {
     let v = propagate(&trace(&[(A, None), (L, Some(0))]), &[], &Policies::default());
-    assert_eq!((v.of, v.trace.passed), (vec![None, None], None));
+    assert_eq!((v.by_span, v.trace.passed), (vec![None, None], None));
 }
 
 #[test]
@@ -122,12 +122,15 @@ fn severity_weighted_passes_below_the_limit_and_keeps_verdicts_of_spans() {
     let weighted = policies(Policy::SeverityWeighted(SeverityWeights::default()));
     let minor: Vec<Measurement> = (1..10).map(|i| measured(i, "instruction_following", 3.0)).collect();
     let v = propagate(&trace, &minor, &weighted);
-    assert_eq!((v.of[1], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
+    assert_eq!((v.by_span[1], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     let ten: Vec<Measurement> = (1..11).map(|i| measured(i, "instruction_following", 3.0)).collect();
     assert_eq!(propagate(&trace, &ten, &weighted).trace.passed, Some(false));
     assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &weighted).trace.passed, Some(false));
     // A minor failure of the root itself has the same weight.
-    assert_eq!(propagate(&trace, &[measured(0, "tool_abuse", 3.0)], &weighted).of[0], Some(Verdict::Pass));
+    assert_eq!(
+        propagate(&trace, &[measured(0, "tool_abuse", 3.0)], &weighted).by_span[0],
+        Some(Verdict::Pass)
+    );
 }
 
 /// An agent that calls a tool twice; the second call may succeed.
@@ -162,7 +165,7 @@ fn outcome_relevant_ignores_a_failure_that_was_recovered() {
     let relevant = policies(Policy::OutcomeRelevant);
     let recovered = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
     let v = propagate(&trace, &recovered, &relevant);
-    assert_eq!((v.of[2], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
+    assert_eq!((v.by_span[2], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
     // Under the existential policy the same failure fails the trace.
     assert_eq!(propagate(&trace, &recovered, &Policies::default()).trace.passed, Some(false));
 }
@@ -215,8 +218,9 @@ fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
     let mut trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let passed = |trace: &AgentTrace, metric: &'static str| {
-        let own = [measured(1, metric, 2.0), measured(4, "error_detection", 5.0), measured(5, "m", 5.0)];
-        propagate(trace, &own, &relevant).trace.passed
+        let measurements =
+            [measured(1, metric, 2.0), measured(4, "error_detection", 5.0), measured(5, "m", 5.0)];
+        propagate(trace, &measurements, &relevant).trace.passed
     };
     assert_eq!(passed(&trace, "reasoning_integrity"), Some(false));
     // A wrong call, after which a call succeeded, and a model call that failed and was repeated.
@@ -246,7 +250,7 @@ fn children_of_an_unknown_span_count_for_its_parent() {
     let v = propagate(&trace, &ms, &half);
     assert_eq!(v.trace.passed, Some(true));
     let v = propagate(&trace, &ms, &Policies::default());
-    assert_eq!((v.of[1], v.trace.failure_chain), (Some(Verdict::Fail(Cause::Children)), vec![0, 1, 2]));
+    assert_eq!((v.by_span[1], v.trace.failure_chain), (Some(Verdict::Fail(Cause::Children)), vec![0, 1, 2]));
 }
 
 #[test]
@@ -255,7 +259,7 @@ fn failure_with_its_origin_in_another_failed_span_is_left_out() {
     let mut at_tool = measured(2, "tool_completeness", 3.0);
     at_tool.outcome.as_mut().unwrap().findings[0].origin = Some(1);
     let v = propagate(&trace, &[measured(1, "tool_completeness", 3.0), at_tool], &Policies::default());
-    assert_eq!(v.of[2], Some(Verdict::Fail(Cause::Own)));
+    assert_eq!(v.by_span[2], Some(Verdict::Fail(Cause::Own)));
     assert_eq!(v.trace.failed_spans, [1]);
 }
 
@@ -284,10 +288,10 @@ fn most_specific_policy_applies() {
         by_name: [("run".to_owned(), Policy::Threshold { alpha: 0.1 })].into(),
         ..Policies::default()
     };
-    assert_eq!(policies.of(Some("run"), Some("shop"), A), &Policy::Threshold { alpha: 0.1 });
-    assert_eq!(policies.of(None, Some("shop"), A), &Policy::OutcomeRelevant);
-    assert_eq!(policies.of(None, None, A), &Policy::Conjunctive);
-    assert_eq!(policies.of(None, None, L), &Policy::Existential);
+    assert_eq!(policies.for_span(Some("run"), Some("shop"), A), &Policy::Threshold { alpha: 0.1 });
+    assert_eq!(policies.for_span(None, Some("shop"), A), &Policy::OutcomeRelevant);
+    assert_eq!(policies.for_span(None, None, A), &Policy::Conjunctive);
+    assert_eq!(policies.for_span(None, None, L), &Policy::Existential);
 }
 
 #[test]
@@ -326,7 +330,7 @@ fn failures_below_the_least_confidence_do_not_count_and_those_without_one_do() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
     let policies = Policies { min_confidence: 0.5, ..Policies::default() };
     let v = propagate(&trace, &[with_confidence(1, "m", 0.4)], &policies);
-    assert_eq!((v.trace.passed, v.of[1]), (Some(true), Some(Verdict::Pass)));
+    assert_eq!((v.trace.passed, v.by_span[1]), (Some(true), Some(Verdict::Pass)));
     let v = propagate(&trace, &[with_confidence(1, "m", 0.4), with_confidence(2, "m", 0.5)], &policies);
     assert_eq!(v.trace.failed_spans, [2]);
     let v = propagate(&trace, &[measured(1, "m", 1.0)], &policies);
@@ -339,27 +343,27 @@ fn expected_outcome_writes_a_probability_that_no_further_finding_lowers() {
     let policies = |root| Policies { root, ..Policies::default() };
     let model = OutcomeModel { intercept: -2.0, lasting: 3.0, process: 1.0, ..OutcomeModel::default() };
     let root = policies(RootPolicy::ExpectedOutcome(model));
-    let of = |ms: &[Measurement]| propagate(&trace, ms, &root);
+    let verdicts_for = |ms: &[Measurement]| propagate(&trace, ms, &root);
     let failure = |v: &Verdicts| v.trace.failure.clone().unwrap();
 
-    let clean = of(&[measured(1, "m", 5.0)]);
+    let clean = verdicts_for(&[measured(1, "m", 5.0)]);
     assert_eq!(clean.trace.passed, Some(true));
     assert!((failure(&clean).probability - 0.119).abs() < 1e-3);
     assert_eq!(failure(&clean).contributions, []);
 
     // Below the limit: the failing span keeps its verdict, the trace passes.
-    let doubtful = of(&[with_confidence(1, "m", 0.5)]);
-    assert_eq!((doubtful.trace.passed, doubtful.of[0]), (Some(true), Some(Verdict::Pass)));
-    assert_eq!(doubtful.of[1], Some(Verdict::Fail(Cause::Own)));
+    let doubtful = verdicts_for(&[with_confidence(1, "m", 0.5)]);
+    assert_eq!((doubtful.trace.passed, doubtful.by_span[0]), (Some(true), Some(Verdict::Pass)));
+    assert_eq!(doubtful.by_span[1], Some(Verdict::Fail(Cause::Own)));
     assert_eq!(failure(&doubtful).contributions, [("lasting", 1.5)]);
 
     // 1 - 0.5 * 0.2: two findings are as one of confidence 0.9.
-    let both = of(&[with_confidence(1, "m", 0.5), with_confidence(2, "m", 0.8)]);
-    assert_eq!((both.trace.passed, both.of[0]), (Some(false), Some(Verdict::Fail(Cause::Children))));
+    let both = verdicts_for(&[with_confidence(1, "m", 0.5), with_confidence(2, "m", 0.8)]);
+    assert_eq!((both.trace.passed, both.by_span[0]), (Some(false), Some(Verdict::Fail(Cause::Children))));
     assert!((failure(&both).contributions[0].1 - 2.7).abs() < 1e-9);
     assert_eq!(both.trace.failed_spans, [1, 2]);
 
-    let with_process = of(&[
+    let with_process = verdicts_for(&[
         with_confidence(1, "m", 0.5),
         with_confidence(2, "m", 0.8),
         with_confidence(2, "tool_abuse", 0.5),
@@ -368,7 +372,7 @@ fn expected_outcome_writes_a_probability_that_no_further_finding_lowers() {
     assert!(probabilities.is_sorted(), "{probabilities:?}");
 
     // Nothing measured: no verdict and no probability.
-    assert_eq!((of(&[]).trace.passed, of(&[]).trace.failure), (None, None));
+    assert_eq!((verdicts_for(&[]).trace.passed, verdicts_for(&[]).trace.failure), (None, None));
     assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &Policies::default()).trace.failure, None);
 }
 

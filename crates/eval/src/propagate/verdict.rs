@@ -61,7 +61,8 @@ impl TraceVerdict {
     /// Whether the finding touched the outcome, if judges were asked about it.
     pub fn touched_outcome(&self, at: Idx, metric: &str, index: usize) -> Option<bool> {
         let outcome = self.outcome.as_ref()?;
-        let is = |of: &FindingRef| of.at == at && of.index == index && of.metric == metric;
+        let is =
+            |finding: &FindingRef| finding.at == at && finding.index == index && finding.metric == metric;
         outcome.asked.iter().any(is).then(|| outcome.decisive.iter().any(is))
     }
 }
@@ -79,7 +80,7 @@ pub struct FailureProbability {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Verdicts {
     /// By span; `None` if neither the span nor a descendant was measured.
-    pub of: Vec<Option<Verdict>>,
+    pub by_span: Vec<Option<Verdict>>,
     pub trace: TraceVerdict,
 }
 
@@ -136,10 +137,10 @@ impl FailuresBelow {
         self.relevant += other.relevant;
     }
 
-    pub(super) fn add_own(&mut self, own: &OwnResult) {
-        if let Some(severity) = own.severity {
-            self.by_severity[severity as usize] += usize::from(!own.repeats);
-            self.relevant += usize::from(own.relevant);
+    pub(super) fn add_own(&mut self, result: &OwnResult) {
+        if let Some(severity) = result.severity {
+            self.by_severity[severity as usize] += usize::from(!result.repeats);
+            self.relevant += usize::from(result.relevant);
         }
     }
 
@@ -159,7 +160,7 @@ pub(super) fn kind_bit(kind: Kind) -> u16 {
 
 pub(super) fn policy_of<'p>(trace: &AgentTrace, policies: &'p Policies, i: Idx) -> &'p Policy {
     let view = &trace.views[i];
-    policies.of(view.name.as_deref(), view.service.as_deref(), view.kind)
+    policies.for_span(view.name.as_deref(), view.service.as_deref(), view.kind)
 }
 
 /// Whether the failures below a span make it fail under `policy`.

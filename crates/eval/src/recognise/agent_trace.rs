@@ -8,7 +8,7 @@ use verdict_otlp::trace::{Idx, Kind, Tree};
 use super::control_tools::ControlTools;
 use super::message::{Part, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView, is_media};
-use crate::redact::Addresses;
+use crate::redact::EmailAddresses;
 
 /// A tool call: the request, the tool span, or both.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ pub struct AgentTrace {
     /// read.
     pub has_media: OnceLock<Vec<bool>>,
     /// The e-mail addresses of its texts, see [`AgentTrace::addresses`].
-    pub addresses: OnceLock<Addresses>,
+    pub addresses: OnceLock<EmailAddresses>,
 }
 
 impl AgentTrace {
@@ -127,7 +127,7 @@ impl AgentTrace {
     }
 
     /// The e-mail addresses in its messages, arguments and results. They are looked for once a judge is asked.
-    pub fn addresses(&self) -> &Addresses {
+    pub fn addresses(&self) -> &EmailAddresses {
         self.addresses.get_or_init(|| {
             let of_part = |part: &'_ Part| match part {
                 Part::Text(text) | Part::Reasoning(text) => Some(text.clone()),
@@ -144,7 +144,7 @@ impl AgentTrace {
                 // Every prompt repeats the texts of earlier ones, each of which is one allocation.
                 texts.extend(all.filter(|text| known.insert(text.as_ptr())));
             }
-            Addresses::of(texts.iter().map(|text| &**text))
+            EmailAddresses::from_texts(texts.iter().map(|text| &**text))
         })
     }
 

@@ -5,11 +5,11 @@ use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
 use verdict_otlp::work;
 
 use super::agent_trace::{Agent, Call, Phase};
-use super::framing::{Frame, Frames};
+use super::framing::{AgentFrame, Frames};
 use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView};
-use super::table::Table;
-use super::texts::Texts;
+use super::table::ConventionTable;
+use super::texts::TextInterner;
 use super::tool::MAX_TOOLS;
 use super::{json_keys, open_runs, plans};
 
@@ -110,8 +110,8 @@ fn add_implicit(
 
 /// Fills in the task, answer, tools and plans of each agent.
 pub(crate) fn describe(
-    table: &Table,
-    texts: &mut Texts,
+    table: &ConventionTable,
+    texts: &mut TextInterner,
     tree: &Tree,
     views: &mut [SpanView],
     agents: &mut [Agent],
@@ -144,9 +144,9 @@ pub(crate) fn describe(
 }
 
 /// Adds what the frames of agents that recorded nothing themselves have recorded.
-pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut Texts) {
+pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut TextInterner) {
     for agent in agents {
-        let Some(Frame { chain, view }) = frames.remove(&agent.at) else { continue };
+        let Some(AgentFrame { chain, view }) = frames.remove(&agent.at) else { continue };
         match user_request(&view.input, texts) {
             Some(task) if agent.task.is_none() || !is_object(&task) && !view.input_content.is_partial() => {
                 (agent.task, agent.task_at, agent.task_content) =
@@ -162,7 +162,7 @@ pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut T
             agent.answer_content = view.output_content;
         }
         for tool in view.tools {
-            if agent.tools.len() < MAX_TOOLS && agent.tools.iter().all(|known| known.name != tool.name) {
+            if agent.tools.len() < MAX_TOOLS && agent.tools.iter().all(|other| other.name != tool.name) {
                 agent.tools.push(tool);
             }
         }
@@ -176,7 +176,7 @@ pub(super) fn adopt_from_agents_beneath(
     tree: &Tree,
     views: &[SpanView],
     agents: &mut [Agent],
-    texts: &mut Texts,
+    texts: &mut TextInterner,
 ) {
     let mut beneath: Vec<Option<(usize, usize)>> = vec![None; agents.len()];
     // An agent's index is above that of its parent.
@@ -193,8 +193,14 @@ pub(super) fn adopt_from_agents_beneath(
     }
 }
 
-fn adopt(tree: &Tree, views: &[SpanView], agents: &mut [Agent], texts: &mut Texts, of: [usize; 3]) {
-    let [i, first, last] = of;
+fn adopt(
+    tree: &Tree,
+    views: &[SpanView],
+    agents: &mut [Agent],
+    texts: &mut TextInterner,
+    indices: [usize; 3],
+) {
+    let [i, first, last] = indices;
     if agents[i].task.is_none() && agents[i].task_content == Content::Absent {
         let (task, at, content) =
             (agents[first].task.clone(), agents[first].task_at, agents[first].task_content);
@@ -208,9 +214,9 @@ fn adopt(tree: &Tree, views: &[SpanView], agents: &mut [Agent], texts: &mut Text
         return;
     }
     let output = last_assistant_text(&views[at].output);
-    let own = views[at].output_content;
+    let own_content = views[at].output_content;
     let (answer, answer_at, content) = match () {
-        () if own.is_partial() => (None, None, own),
+        () if own_content.is_partial() => (None, None, own_content),
         () if !output.is_empty() => (texts.some(&output), Some(at), Content::Present),
         () => (agents[last].answer.clone(), agents[last].answer_at, agents[last].answer_content),
     };
@@ -220,17 +226,17 @@ fn adopt(tree: &Tree, views: &[SpanView], agents: &mut [Agent], texts: &mut Text
 /// The tools that the agent was offered, with the schema of each if any span has it.
 fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     let mut out: Vec<ToolDefinition> = Vec::new();
-    let mut known: HashMap<Text, usize> = HashMap::new();
+    let mut index_by_name: HashMap<Text, usize> = HashMap::new();
     for &at in agent.llms.iter().chain([&agent.at]) {
         for definition in &views[at].tools {
-            match known.get(&definition.name).and_then(|&i| out.get_mut(i)) {
+            match index_by_name.get(&definition.name).and_then(|&i| out.get_mut(i)) {
                 Some(bare) if bare.parameters.is_none() && definition.parameters.is_some() => {
                     *bare = definition.clone();
                 }
                 Some(_) => {}
-                None if known.len() >= MAX_TOOLS => {}
+                None if index_by_name.len() >= MAX_TOOLS => {}
                 None => {
-                    known.insert(definition.name.clone(), out.len());
+                    index_by_name.insert(definition.name.clone(), out.len());
                     out.push(definition.clone());
                 }
             }
@@ -250,12 +256,12 @@ fn task(
     tree: &Tree,
     views: &[SpanView],
     agent: &Agent,
-    texts: &mut Texts,
+    texts: &mut TextInterner,
     requests: &mut RequestsAbove,
 ) -> Option<(Text, Idx)> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
-    let own = std::iter::once(agent.at).chain(agent.llms.iter().copied());
-    let spans = own.map(|at| (at, false)).chain(above.map(|at| (at, true)));
+    let own_spans = std::iter::once(agent.at).chain(agent.llms.iter().copied());
+    let spans = own_spans.map(|at| (at, false)).chain(above.map(|at| (at, true)));
     let (mut settings, mut partial) = (None, None);
     for (at, is_above) in spans {
         let mut read = || user_request(&views[at].input, texts);
@@ -275,7 +281,7 @@ fn is_object(text: &str) -> bool {
 }
 
 /// The user's texts after the last answer in a conversation; all of them if none follows it.
-fn user_request(messages: &[Message], texts: &mut Texts) -> Option<Text> {
+fn user_request(messages: &[Message], texts: &mut TextInterner) -> Option<Text> {
     work::count(messages.iter().map(|message| message.parts.len()).sum());
     let users = |messages: &[Message]| -> Vec<Text> {
         let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
@@ -296,10 +302,10 @@ fn has_calls(message: &Message) -> bool {
 }
 
 /// Fills in the final answer and the span that gave it.
-fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, texts: &mut Texts) {
-    let own = &views[agent.at];
+fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, texts: &mut TextInterner) {
+    let view = &views[agent.at];
     let last = agent.llms.last().copied();
-    agent.answer_content = own.output_content;
+    agent.answer_content = view.output_content;
     if let Some(at) = last
         && agent.answer_content != Content::Present
         && views[at].output_content != Content::Absent
@@ -356,8 +362,8 @@ fn last_assistant_text(output: &[Message]) -> String {
 /// The plans of an agent in order: of plan spans, attributes and its models' outputs. A repetition of
 /// an earlier plan is left out.
 fn agent_plans(
-    table: &Table,
-    texts: &mut Texts,
+    table: &ConventionTable,
+    texts: &mut TextInterner,
     tree: &Tree,
     views: &mut [SpanView],
     spans: &[Idx],
@@ -388,8 +394,8 @@ fn agent_plans(
     let mut out: Vec<(Idx, RecordedPlan)> = Vec::new();
     for &at in spans {
         for plan in &mut views[at].plans {
-            let again = |(_, known): &(Idx, RecordedPlan)| {
-                known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)
+            let again = |(_, earlier_plan): &(Idx, RecordedPlan)| {
+                earlier_plan.text == plan.text || (!plan.steps.is_empty() && earlier_plan.steps == plan.steps)
             };
             if out.len() >= MAX_PLANS || out.iter().any(again) {
                 continue;

@@ -10,15 +10,15 @@ use verdict_otlp::{Attributes, Fields, Payload, work};
 
 use super::agent_trace::{AgentTrace, Phase};
 use super::earlier_spans::EarlierSpans;
-use super::framing::{self, Completion, Frame, Frames};
+use super::framing::{self, AgentFrame, ContentCompletion, Frames};
 use super::interpret::Interpreter;
 use super::length_limit::{self, LengthLimits, LongestTexts};
 use super::message::Text;
 use super::node::MAX_NODES;
 use super::scan::{KindDecision, SpanScan};
 use super::span_view::{Content, SpanView, is_media};
-use super::table::Table;
-use super::texts::Texts;
+use super::table::ConventionTable;
+use super::texts::TextInterner;
 use super::tool_lookup::ToolLookup;
 use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 
@@ -28,7 +28,7 @@ use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 const MIN_VALUES: usize = MAX_NODES;
 const BYTES_PER_VALUE: usize = 64;
 
-pub(super) fn trace(table: &Table, tree: Tree, logs: &[Attached], phase: Phase) -> AgentTrace {
+pub(super) fn trace(table: &ConventionTable, tree: Tree, logs: &[Attached], phase: Phase) -> AgentTrace {
     let (mut trace, is_suspect) = read(table, tree, logs, phase, &LengthLimits::default());
     let mut limits = LengthLimits::default();
     if is_suspect {
@@ -54,7 +54,7 @@ fn logs_by_span(logs: &[Attached]) -> ById<SpanId, Vec<&Attached>> {
 }
 
 /// The lengths at which the services of a trace cut their attributes.
-fn length_limits(table: &Table, tree: &Tree, logs: &[Attached]) -> LengthLimits {
+fn length_limits(table: &ConventionTable, tree: &Tree, logs: &[Attached]) -> LengthLimits {
     let by_span = logs_by_span(logs);
     let mut longest = LongestTexts::default();
     for span in &tree.spans {
@@ -69,7 +69,7 @@ fn length_limits(table: &Table, tree: &Tree, logs: &[Attached]) -> LengthLimits 
 
 /// Reads a trace whose texts were cut at `limits`, and whether others can have been cut.
 fn read(
-    table: &Table,
+    table: &ConventionTable,
     tree: Tree,
     logs: &[Attached],
     phase: Phase,
@@ -93,7 +93,7 @@ fn read(
         if !limits.is_empty() {
             interpreter.set_limit(limits.get(&span.envelope.resource).copied());
         }
-        let (service, scope) = envelope_names.of(&span.envelope, &mut interpreter.texts);
+        let (service, scope) = envelope_names.service_and_scope(&span.envelope, &mut interpreter.texts);
         let KindDecision { kind, lifecycle, model_only: only_model } = scan.kind(table, scope);
         model_only.push(only_model);
         // The messages of a step repeat those of its children. They are needed only at the top, where
@@ -110,7 +110,7 @@ fn read(
     wrappers::spread_evaluator_kind(&tree, &mut views);
     let marked = wrappers::mark_duplicates(&tree, &mut views, &model_only);
     let mut frames = Frames::default();
-    for Completion { chain, agent } in framing::completions(&tree, &views, &marked) {
+    for ContentCompletion { chain, agent } in framing::completions(&tree, &views, &marked) {
         let span = &tree.spans[chain];
         let mut scan = SpanScan::span(table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
@@ -122,7 +122,7 @@ fn read(
         let view = interpreter.view(&mut scan, Kind::Agent, false, true);
         match chain == agent {
             true => framing::complete(&mut views[agent], view),
-            false => _ = frames.insert(agent, Frame { chain, view }),
+            false => _ = frames.insert(agent, AgentFrame { chain, view }),
         }
     }
     if !retried.is_empty() {
@@ -137,8 +137,8 @@ fn read(
 /// Finds agents and calls, and adds to each call what only its agent has: the tool's definition. At most
 /// `values` values of arguments are parsed.
 fn assemble(
-    table: &Table,
-    mut texts: Texts,
+    table: &ConventionTable,
+    mut texts: TextInterner,
     tree: Tree,
     mut views: Vec<SpanView>,
     frames: Frames,
@@ -158,10 +158,10 @@ fn assemble(
     for call in &mut calls {
         let Some((a, agent)) = call.agent.and_then(|a| Some((a, agents.get(a)?))) else { continue };
         if call.definition.as_ref().is_none_or(|d| d.parameters.is_none())
-            && let Some(known) = tools.find(a, &agent.tools, &call.name)
-            && (known.parameters.is_some() || call.definition.is_none())
+            && let Some(definition) = tools.find(a, &agent.tools, &call.name)
+            && (definition.parameters.is_some() || call.definition.is_none())
         {
-            call.definition = Some(known.clone());
+            call.definition = Some(definition.clone());
         }
     }
     for call in &mut calls {
@@ -208,8 +208,9 @@ impl AgentTrace {
     pub fn version(&self, at: Idx) -> Option<&str> {
         let span = self.tree.spans.get(at)?;
         let mut attributes = Attributes::new(&span.bytes, SPAN_ATTRIBUTES);
-        let own = attributes.find(|(key, _)| *key == "gen_ai.agent.version").and_then(|(_, v)| v.as_str());
-        own.or_else(|| resource_text(&span.envelope, "service.version")).filter(|v| !v.is_empty())
+        let agent_version =
+            attributes.find(|(key, _)| *key == "gen_ai.agent.version").and_then(|(_, v)| v.as_str());
+        agent_version.or_else(|| resource_text(&span.envelope, "service.version")).filter(|v| !v.is_empty())
     }
 }
 
@@ -221,7 +222,11 @@ struct EnvelopeNames {
 }
 
 impl EnvelopeNames {
-    fn of(&mut self, envelope: &Arc<Envelope>, texts: &mut Texts) -> (Option<Text>, &str) {
+    fn service_and_scope(
+        &mut self,
+        envelope: &Arc<Envelope>,
+        texts: &mut TextInterner,
+    ) -> (Option<Text>, &str) {
         let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
         if !same {
             let read = || resource_text(envelope, "service.name").and_then(|s| texts.some(s));

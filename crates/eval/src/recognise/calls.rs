@@ -94,15 +94,15 @@ impl AgentSpans<'_> {
         let llm = pending.map(|a| a.llm).or(last_llm);
         let definition = self.definition(llm, &call.name).or_else(|| view.tools.first().cloned());
         let is_object = |t: &Text| t.trim_start().starts_with('{');
-        let own = call.arguments.as_ref().filter(|_| !view.input_content.is_partial());
-        let known = pending.filter(|a| !self.views[a.llm].output_content.is_partial());
-        let arguments = match (own, known.and_then(|a| a.request.arguments.as_ref())) {
+        let span_arguments = call.arguments.as_ref().filter(|_| !view.input_content.is_partial());
+        let complete_request = pending.filter(|a| !self.views[a.llm].output_content.is_partial());
+        let arguments = match (span_arguments, complete_request.and_then(|a| a.request.arguments.as_ref())) {
             // The span has a bare value, the request the whole object.
-            (Some(own), Some(written)) if !is_object(own) && is_object(written) => Some(written),
-            (own, written) => own.or(written),
+            (Some(recorded), Some(written)) if !is_object(recorded) && is_object(written) => Some(written),
+            (recorded, written) => recorded.or(written),
         };
         let id = call.id.clone().or_else(|| pending.and_then(|a| a.request.id.clone()));
-        let message = self.results.of(id.as_ref(), pending.map(|a| (a.llm, a.place)), None);
+        let message = self.results.find(id.as_ref(), pending.map(|a| (a.llm, a.place)), None);
         let own_result = view.result.as_ref().filter(|_| !view.output_content.is_partial());
         let result = own_result.or(message.map(|(text, _)| text)).cloned();
         let marked = !view.errors.is_empty() || !view.inherited_errors.is_empty();
@@ -129,7 +129,7 @@ impl AgentSpans<'_> {
     /// The call of a request without a tool span. Its result is in a later prompt.
     fn requested_call(&self, item: &PendingRequest<'_>, nth: usize) -> Call {
         let ToolRequest { id, name, arguments } = item.request;
-        let message = self.results.of(id.as_ref(), Some((item.llm, item.place)), Some((nth, name)));
+        let message = self.results.find(id.as_ref(), Some((item.llm, item.place)), Some((nth, name)));
         let definition = self.definition(Some(item.llm), name);
         let span = &self.tree.spans[item.llm];
         let content = self.views[item.llm].output_content;
@@ -171,7 +171,7 @@ fn link(
     let mut linked: Vec<Option<usize>> = vec![None; tools.len()];
     for match_by in [MatchBy::Id, MatchBy::Arguments, MatchBy::Name] {
         // Equal requests are executed in their order: the first one of each key, and the next one after each.
-        let mut waiting: HashMap<Key, usize> = HashMap::default();
+        let mut waiting: HashMap<CallKey, usize> = HashMap::default();
         let mut after: Vec<Option<usize>> = vec![None; pending.len()];
         let mut canonical = CanonicalArguments::default();
         for (i, item) in pending.iter().enumerate().rev().filter(|(_, a)| a.tool.is_none()) {
@@ -210,13 +210,13 @@ enum MatchBy {
     Name,
 }
 
-type Key = (Text, Option<Text>);
+type CallKey = (Text, Option<Text>);
 
 /// Arguments as compact JSON, by their text. Request and tool span usually have the same text.
 type CanonicalArguments = HashMap<Text, Text>;
 
 impl MatchBy {
-    fn key(self, request: &ToolRequest, canonical: &mut CanonicalArguments) -> Option<Key> {
+    fn key(self, request: &ToolRequest, canonical: &mut CanonicalArguments) -> Option<CallKey> {
         match self {
             MatchBy::Id => request.id.clone().map(|id| (id, None)),
             MatchBy::Arguments => {
@@ -255,23 +255,23 @@ impl<'r> ToolResults<'r> {
         let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
         let mut missing = Content::Absent;
         for &at in spans {
-            let mut here = Vec::new();
+            let mut unnamed = Vec::new();
             let view = &views[at];
             let input = readable(&view.input, view.input_content);
             let output = readable(&view.output, view.output_content);
             let partial = [view.input_content, view.output_content].into_iter().filter(|c| c.is_partial());
             missing = missing.max(partial.max().unwrap_or_default());
             for part in input.iter().flat_map(|m| &m.parts) {
-                add_result(part, &mut by_id, &mut here);
+                add_result(part, &mut by_id, &mut unnamed);
             }
             let ids = views[at].requests().filter_map(|request| request.id.as_deref());
             // A result that was there before the request answers another one.
             reused.extend(ids.filter(|id| !requested.insert(*id) || by_id.contains_key(id)));
             for part in output.iter().flat_map(|m| &m.parts) {
-                add_result(part, &mut by_id, &mut here);
+                add_result(part, &mut by_id, &mut unnamed);
             }
-            if here.len() >= longest.len() {
-                longest = here;
+            if unnamed.len() >= longest.len() {
+                longest = unnamed;
             }
         }
         let mut results =
@@ -325,7 +325,7 @@ impl<'r> ToolResults<'r> {
     }
 
     /// The result of a request, or of a tool span that no request was found for.
-    fn of(
+    fn find(
         &self,
         id: Option<&Text>,
         request: Option<RequestPlace>,
@@ -349,13 +349,17 @@ type ResultPart<'r> = (&'r Text, bool);
 type RequestPlace = (Idx, usize);
 type Unnamed<'r> = (Option<&'r Text>, &'r Text, bool);
 
-fn add_result<'r>(part: &'r Part, by_id: &mut HashMap<&'r str, ResultPart<'r>>, here: &mut Vec<Unnamed<'r>>) {
+fn add_result<'r>(
+    part: &'r Part,
+    by_id: &mut HashMap<&'r str, ResultPart<'r>>,
+    unnamed: &mut Vec<Unnamed<'r>>,
+) {
     let Part::Result { id, name, content, failed } = part else { return };
     match id {
         Some(id) => {
             by_id.entry(&**id).or_insert((content, *failed));
         }
-        None => here.push((name.as_ref(), content, *failed)),
+        None => unnamed.push((name.as_ref(), content, *failed)),
     }
 }
 
@@ -377,7 +381,7 @@ impl<'r> OpenRequests<'r> {
 
     /// The results that a later prompt has beyond those that were there before, by request.
     fn answers(&self, results: &[ResultPart<'r>]) -> Vec<(RequestPlace, ResultPart<'r>)> {
-        let kept = match results.len() > self.before {
+        let earlier_count = match results.len() > self.before {
             true => self.before,
             // A shortened history ends with the new results.
             false if results.last().map(|(text, _)| *text) != self.last => {
@@ -385,7 +389,7 @@ impl<'r> OpenRequests<'r> {
             }
             false => results.len(),
         };
-        let new = results.iter().skip(kept);
+        let new = results.iter().skip(earlier_count);
         let places = self.places.iter().filter_map(|place| Some((self.llm?, *place)));
         places.zip(new.copied()).collect()
     }

@@ -14,7 +14,7 @@ use super::agent_trace::AgentTrace;
 use super::message::{Message, Part, Text};
 
 /// The statement that a moment of one clock is not later than a moment of another one.
-struct Bound {
+struct ClockBound {
     earlier: usize,
     later: usize,
     /// Nanoseconds from the one to the other, by their clocks.
@@ -28,20 +28,20 @@ pub(crate) fn skews(trace: &AgentTrace) -> Option<Vec<i64>> {
     let clock = clocks(&trace.tree)?;
     let mut bounds = bounds(trace, &clock);
     // A clock is compared with those before it, whose skews are known.
-    let last = |bound: &Bound| bound.earlier.max(bound.later);
+    let last = |bound: &ClockBound| bound.earlier.max(bound.later);
     bounds.sort_by_key(last);
     let mut skews = vec![0; trace.tree.len()];
     for bounds in bounds.chunk_by(|a, b| last(a) == last(b)) {
         let at = last(&bounds[0]);
         let skew = |all: bool| {
-            let (mut least, mut most) = (Vec::new(), Vec::new());
+            let (mut lower_bounds, mut upper_bounds) = (Vec::new(), Vec::new());
             for bound in bounds.iter().filter(|bound| all || bound.certain) {
                 match bound.later == at {
-                    true => most.push(bound.between.saturating_add(skews[bound.earlier])),
-                    false => least.push(skews[bound.later].saturating_sub(bound.between)),
+                    true => upper_bounds.push(bound.between.saturating_add(skews[bound.earlier])),
+                    false => lower_bounds.push(skews[bound.later].saturating_sub(bound.between)),
                 }
             }
-            nearest(least, most)
+            nearest(lower_bounds, upper_bounds)
         };
         skews[at] = if skew(false) == 0 { 0 } else { skew(true) };
     }
@@ -63,14 +63,14 @@ fn clocks(tree: &Tree) -> Option<Vec<usize>> {
     Some(clock)
 }
 
-fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<Bound> {
+fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<ClockBound> {
     let AgentTrace { tree, views, agents, calls, .. } = trace;
     let mut bounds = Vec::new();
     let mut add = |certain: bool, (earlier, from): (Idx, u64), (later, to): (Idx, u64)| {
         let (earlier, later) = (clock[earlier], clock[later]);
         if earlier != later && from != 0 && to != 0 {
             let between = to.wrapping_sub(from).cast_signed();
-            bounds.push(Bound { earlier, later, between, certain });
+            bounds.push(ClockBound { earlier, later, between, certain });
         }
     };
     let start = |at: Idx| (at, tree.spans[at].start);
@@ -100,7 +100,7 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<Bound> {
         requested.extend(view.requests().map(|request| (at, &request.name)));
     }
     let (by_text, mut times) = (receipts_by_text(trace), HashMap::new());
-    let subtrees = Subtrees::of(tree);
+    let subtrees = SubtreeRanges::new(tree);
     for call in calls {
         let Some(tool) = call.tool else { continue };
         // A tool that runs while the model still answers is a child of the model call.
@@ -178,13 +178,13 @@ fn is_continued(before: &[Message], prompt: &[Message]) -> bool {
 }
 
 /// Where each span and its descendants are in the tree's order.
-struct Subtrees {
+struct SubtreeRanges {
     place: Vec<usize>,
     size: Vec<usize>,
 }
 
-impl Subtrees {
-    fn of(tree: &Tree) -> Subtrees {
+impl SubtreeRanges {
+    fn new(tree: &Tree) -> SubtreeRanges {
         let (mut place, mut size) = (vec![0; tree.len()], vec![1; tree.len()]);
         tree.order().iter().enumerate().for_each(|(n, &at)| place[at] = n);
         for &at in tree.order().iter().rev() {
@@ -192,7 +192,7 @@ impl Subtrees {
                 size[parent] += size[at];
             }
         }
-        Subtrees { place, size }
+        SubtreeRanges { place, size }
     }
 
     fn contain(&self, above: Idx, at: Idx) -> bool {
@@ -201,13 +201,13 @@ impl Subtrees {
 }
 
 /// The skew nearest to 0 that contradicts the fewest lower and upper bounds.
-fn nearest(mut least: Vec<i64>, mut most: Vec<i64>) -> i64 {
-    least.sort_unstable();
-    most.sort_unstable();
+fn nearest(mut lower_bounds: Vec<i64>, mut upper_bounds: Vec<i64>) -> i64 {
+    lower_bounds.sort_unstable();
+    upper_bounds.sort_unstable();
     let contradicted = |skew: i64| {
-        let above = least.len() - least.partition_point(|&least| least <= skew);
-        above + most.partition_point(|&most| most < skew)
+        let above = lower_bounds.len() - lower_bounds.partition_point(|&bound| bound <= skew);
+        above + upper_bounds.partition_point(|&bound| bound < skew)
     };
-    let candidates = least.iter().chain(&most).copied().chain([0]);
+    let candidates = lower_bounds.iter().chain(&upper_bounds).copied().chain([0]);
     candidates.min_by_key(|&skew| (contradicted(skew), skew.unsigned_abs())).unwrap_or_default()
 }

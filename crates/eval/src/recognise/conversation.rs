@@ -7,11 +7,11 @@ use verdict_otlp::trace::{Kind, Status};
 
 use super::flat_attribute::FlatAttribute;
 use super::flat_message::FlatMessage;
-use super::interpret::{Interpreter, Lookup};
-use super::kind_rules::Order;
-use super::message::{Message, Part, Parts, Role, ToolRequest};
+use super::interpret::{FieldLookup, Interpreter};
+use super::kind_rules::FieldPrecedence;
+use super::message::{Message, MessageParts, Part, Role, ToolRequest};
 use super::message_reader::{MessageReader, role_word};
-use super::node::Node;
+use super::node::ContentNode;
 use super::overrides::{EventRule, Field, LeafKind, Meaning};
 use super::recorded_elsewhere::recorded_elsewhere;
 use super::scan::SpanScan;
@@ -51,10 +51,10 @@ impl Interpreter<'_> {
 
     /// Whether [`Self::has_hidden_part`] is true of a message of a prompt. The next prompt repeats most of them.
     fn prompt_has_hidden_part(&mut self, messages: &[Message]) -> bool {
-        let is_known = |(known, message): &(&Parts, &Message)| known.same(&message.parts);
-        let known = self.visible.iter().zip(messages).take_while(is_known).count();
-        self.visible.truncate(known);
-        let new = messages.get(known..).unwrap_or_default();
+        let is_known = |(parts, message): &(&MessageParts, &Message)| parts.same(&message.parts);
+        let known_count = self.visible.iter().zip(messages).take_while(is_known).count();
+        self.visible.truncate(known_count);
+        let new = messages.get(known_count..).unwrap_or_default();
         let visible = new.iter().take_while(|message| !self.has_hidden_part(message)).count();
         self.visible.extend(new.iter().take(visible).map(|message| message.parts.clone()));
         visible < new.len()
@@ -82,7 +82,7 @@ impl Interpreter<'_> {
             (conversation, instructions) if instructions.is_partial() => conversation.max(instructions),
             (conversation, _) => conversation,
         };
-        let (Lookup::Found((_, value)) | Lookup::Cut((_, value))) = found else { return };
+        let (FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value))) = found else { return };
         let parts = self.instructions(value);
         let repeated = view.input.iter().any(|m| m.role == Role::System && m.parts == parts);
         if !parts.is_empty() && !repeated {
@@ -91,18 +91,19 @@ impl Interpreter<'_> {
     }
 
     /// The parts of an instructions attribute. Every call of a run repeats it.
-    fn instructions(&mut self, value: Value<'_>) -> Parts {
-        let mut read = || Parts::from(MessageReader::new(&mut self.texts).parts(&Node::decoded(value)));
+    fn instructions(&mut self, value: Value<'_>) -> MessageParts {
+        let mut read =
+            || MessageParts::from(MessageReader::new(&mut self.texts).parts(&ContentNode::decoded(value)));
         let Some(text) = value.as_str() else { return read() };
-        if let Some((at, len, known)) = &self.last_instructions
+        if let Some((at, len, parts)) = &self.last_instructions
             && (*at, *len) == (text.as_ptr(), text.len())
         {
-            return known.clone();
+            return parts.clone();
         }
         let parts = match self.system_parts.get(text) {
-            Some(known) => {
+            Some(parts) => {
                 self.known_whole.push(text.as_ptr());
-                known.clone()
+                parts.clone()
             }
             None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
         };
@@ -120,9 +121,9 @@ impl Interpreter<'_> {
     ) -> (Vec<Message>, Content) {
         let whole = self.value(scan, field);
         let lists = scan.leaves(field);
-        let first_list = lists.first().map_or(Order::MAX, |f| f.order);
+        let first_list = lists.first().map_or(FieldPrecedence::MAX, |f| f.order);
         let mut seen = whole.content();
-        if let Lookup::Found((order, value)) = whole
+        if let FieldLookup::Found((order, value)) = whole
             && order < first_list
         {
             return (self.read_messages(value, role, view), Content::Present);
@@ -138,9 +139,9 @@ impl Interpreter<'_> {
             }
         }
         match whole {
-            Lookup::Found((_, value)) => (self.read_messages(value, role, view), Content::Present),
+            FieldLookup::Found((_, value)) => (self.read_messages(value, role, view), Content::Present),
             _ if !partial.is_empty() => (partial, seen),
-            Lookup::Cut((_, value)) => (self.read_messages(value, role, view), Content::Truncated),
+            FieldLookup::Cut((_, value)) => (self.read_messages(value, role, view), Content::Truncated),
             _ => (Vec::new(), seen),
         }
     }
@@ -149,13 +150,13 @@ impl Interpreter<'_> {
         let mut reader = MessageReader::new(&mut self.texts);
         // A prompt mostly repeats earlier ones, and the outputs between them.
         let list = value.as_str();
-        let known = list.and_then(|list| {
+        let cached = list.and_then(|list| {
             message_cache::messages(list, role == Role::User, &mut self.message_cache, &mut reader)
         });
-        self.known_whole.extend(list.filter(|_| known.is_some()).map(str::as_ptr));
-        let messages = known.unwrap_or_else(|| {
+        self.known_whole.extend(list.filter(|_| cached.is_some()).map(str::as_ptr));
+        let messages = cached.unwrap_or_else(|| {
             reader.finish.clear();
-            reader.messages(&Node::of(value), role)
+            reader.messages(&ContentNode::from_value(value), role)
         });
         self.withheld |= reader.withheld;
         if view.finish.is_empty() && role == Role::Assistant {
@@ -175,23 +176,23 @@ impl Interpreter<'_> {
         let mut out = Vec::with_capacity(if is_prompt { self.flat_messages.len() + 2 } else { 1 });
         let (mut hidden, mut cut) = (false, false);
         for (nth, leaves) in list.chunk_by(|a, b| a.leaf.index == b.leaf.index).enumerate() {
-            let known = self.flat_messages.get(nth).filter(|known| known.is_of(leaves) && is_prompt);
-            if let Some(FlatMessage { message, is_hidden, is_cut, .. }) = known {
+            let cached = self.flat_messages.get(nth).filter(|earlier| earlier.is_of(leaves) && is_prompt);
+            if let Some(FlatMessage { message, is_hidden, is_cut, .. }) = cached {
                 (hidden, cut) = (hidden || *is_hidden, cut || *is_cut);
                 out.push(message.clone());
                 continue;
             }
             let is_cut = leaves.iter().filter_map(|f| f.value.as_str()).any(|text| self.is_cut(text));
             let mut is_hidden = false;
-            let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
-            let word = of(LeafKind::Role).and_then(|v| v.as_str());
+            let value_of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
+            let word = value_of(LeafKind::Role).and_then(|v| v.as_str());
             let role = word.map_or(role, |w| role_word(w).unwrap_or(Role::User));
             let mut parts = Vec::new();
             let mut content = Cow::Borrowed("");
-            if let Some(whole) = of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
-                match Node::of(whole) {
-                    Node::Str(s) if self.table.is_hidden(&s) => is_hidden = true,
-                    Node::Str(s) if role == Role::Tool => content = s,
+            if let Some(whole) = value_of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
+                match ContentNode::from_value(whole) {
+                    ContentNode::Str(s) if self.table.is_hidden(&s) => is_hidden = true,
+                    ContentNode::Str(s) if role == Role::Tool => content = s,
                     node => parts = MessageReader::new(&mut self.texts).parts(&node),
                 }
             } else {
@@ -220,8 +221,8 @@ impl Interpreter<'_> {
             }
             if role == Role::Tool {
                 parts.push(Part::Result {
-                    id: self.texts.option(of(LeafKind::CallId).and_then(|v| v.as_str())),
-                    name: self.texts.option(of(LeafKind::Name).and_then(|v| v.as_str())),
+                    id: self.texts.option(value_of(LeafKind::CallId).and_then(|v| v.as_str())),
+                    name: self.texts.option(value_of(LeafKind::Name).and_then(|v| v.as_str())),
                     content: self.texts.intern(&content),
                     failed: false,
                 });
@@ -252,12 +253,13 @@ impl Interpreter<'_> {
         };
         let requests: Vec<&FlatAttribute<'_>> = leaves.iter().filter(is_request).collect();
         for request in requests.chunk_by(|a, b| a.leaf.inner_index == b.leaf.inner_index) {
-            let of = |kind: LeafKind| request.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
-            let Some(name) = of(LeafKind::RequestName).and_then(|v| v.as_str()) else { continue };
+            let value_of = |kind: LeafKind| request.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
+            let Some(name) = value_of(LeafKind::RequestName).and_then(|v| v.as_str()) else { continue };
             parts.push(Part::Call(ToolRequest {
-                id: self.texts.option(of(LeafKind::RequestId).and_then(|v| v.as_str())),
+                id: self.texts.option(value_of(LeafKind::RequestId).and_then(|v| v.as_str())),
                 name: self.texts.intern(name),
-                arguments: of(LeafKind::RequestArguments).and_then(|v| self.texts.some(&Node::of(v).text())),
+                arguments: value_of(LeafKind::RequestArguments)
+                    .and_then(|v| self.texts.some(&ContentNode::from_value(v).text())),
             }));
         }
     }
@@ -265,11 +267,11 @@ impl Interpreter<'_> {
     /// Adds tool calls and reasoning that were recorded apart from the output's text.
     fn separate_output_parts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut parts = Vec::new();
-        if let Lookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
-            parts.extend(self.texts.some(&Node::of(value).text()).map(Part::Reasoning));
+        if let FieldLookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
+            parts.extend(self.texts.some(&ContentNode::from_value(value).text()).map(Part::Reasoning));
         }
         let calls = self.value(scan, Field::OutputCalls);
-        if let Lookup::Found((_, value)) | Lookup::Cut((_, value)) = calls {
+        if let FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value)) = calls {
             if view.output_content != Content::Truncated {
                 view.output_content = calls.content();
             }
@@ -288,10 +290,10 @@ impl Interpreter<'_> {
     fn packed_conversation(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut messages = Vec::new();
         let conversation = self.value(scan, Field::Conversation);
-        if let Lookup::Found((_, value)) | Lookup::Cut((_, value)) = conversation {
+        if let FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value)) = conversation {
             messages = self.read_messages(value, Role::User, view);
-        } else if let Lookup::Found((_, value)) = self.value(scan, Field::PackedEvents) {
-            let Node::List(events) = Node::decoded(value) else { return };
+        } else if let FieldLookup::Found((_, value)) = self.value(scan, Field::PackedEvents) {
+            let ContentNode::List(events) = ContentNode::decoded(value) else { return };
             for event in &events {
                 let rule = event.str_at("event.name").and_then(|name| self.table.events.get(name));
                 let mut reader = MessageReader::new(&mut self.texts);
@@ -362,12 +364,12 @@ fn has_content_beyond_instructions(messages: &[Message]) -> bool {
 }
 
 /// An event's map as a message. The event's name determines the role.
-fn with_role<'a>(node: Node<'a>, role: &'static str) -> Node<'a> {
+fn with_role<'a>(node: ContentNode<'a>, role: &'static str) -> ContentNode<'a> {
     let mut entries = match node {
-        Node::Map(entries) => entries,
+        ContentNode::Map(entries) => entries,
         other => vec![(Cow::Borrowed("content"), other)],
     };
     entries.retain(|(key, _)| key != "role");
-    entries.push((Cow::Borrowed("role"), Node::Str(Cow::Borrowed(role))));
-    Node::Map(entries)
+    entries.push((Cow::Borrowed("role"), ContentNode::Str(Cow::Borrowed(role))));
+    ContentNode::Map(entries)
 }

@@ -5,7 +5,7 @@ use verdict_otlp::Value;
 
 use super::flat_attribute::FlatAttribute;
 use super::overrides::LeafKind;
-use super::statement::Statement;
+use super::statement::AttributeStatement;
 use super::table::{FlattenedList, KeyMeaning, Leaf, parse_index};
 
 /// An attribute of a flattened list.
@@ -30,7 +30,7 @@ pub(super) struct KnownAttribute<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: Value<'a>,
     /// What the value states about its span.
-    pub(super) statement: Statement,
+    pub(super) statement: AttributeStatement,
 }
 
 /// Leaves of the prompt of a short run.
@@ -63,7 +63,7 @@ pub(crate) struct EarlierSpans<'a> {
     leaves: [Option<KnownLeaf<'a>>; LEAVES],
     /// Other attributes by [`place`]: the spans of a run have the same model, session and instructions. Empty before
     /// the first one; `None` if only one span is read.
-    known: Option<Vec<Option<KnownAttribute<'a>>>>,
+    known_attributes: Option<Vec<Option<KnownAttribute<'a>>>>,
 }
 
 /// The end of a key of a list: the list, its bytes, and its inner index and meaning, if it has one.
@@ -95,10 +95,10 @@ struct PresentRun<'a> {
 
 /// The place of a key, or of an encoded attribute, among so many.
 #[inline]
-fn place(of: &[u8], places: usize) -> usize {
+fn place(bytes: &[u8], places: usize) -> usize {
     let byte = |at: Option<&u8>| at.copied().map_or(0, usize::from);
     // The second byte of an encoded attribute is the length of its key.
-    (of.len() + byte(of.last()) + 5 * byte(of.get(1))) % places
+    (bytes.len() + byte(bytes.last()) + 5 * byte(bytes.get(1))) % places
 }
 
 impl<'a> EarlierSpans<'a> {
@@ -114,13 +114,13 @@ impl<'a> EarlierSpans<'a> {
             last: None,
             keys: [(&[], None); KEYS],
             leaves: [None; LEAVES],
-            known: None,
+            known_attributes: None,
         }
     }
 
     /// For the spans of a trace.
     pub(crate) fn of_trace() -> Self {
-        EarlierSpans { known: Some(Vec::new()), ..EarlierSpans::none() }
+        EarlierSpans { known_attributes: Some(Vec::new()), ..EarlierSpans::none() }
     }
 
     pub(super) fn begin_span(&mut self) {
@@ -144,14 +144,14 @@ impl<'a> EarlierSpans<'a> {
     }
 
     /// The leaves of the attributes in `rest` that follow the first one as in the earlier run, and what comes after
-    /// them. They become attributes of the present span. At most `most` leaves.
+    /// them. They become attributes of the present span. At most `max_leaves` leaves.
     pub(super) fn repeated_run(
         &mut self,
         rest: &'a [u8],
-        most: usize,
+        max_leaves: usize,
     ) -> Option<(&[FlatAttribute<'a>], &'a [u8])> {
         let all = self.run.leaves.len();
-        if (self.next, self.same, self.present_run.len) != (1, 1, 1) || !(2..=most).contains(&all) {
+        if (self.next, self.same, self.present_run.len) != (1, 1, 1) || !(2..=max_leaves).contains(&all) {
             return None;
         }
         let after = rest.strip_prefix(self.run.encoded)?;
@@ -184,7 +184,7 @@ impl<'a> EarlierSpans<'a> {
     /// The attribute of a list that the last span has at the same place, which becomes one of the present span.
     #[inline]
     pub(super) fn repeated_in_list(&mut self, encoded: &[u8]) -> Option<&ListAttribute<'a>> {
-        let same = self.before.get(self.next).filter(|known| known.encoded == encoded)?;
+        let same = self.before.get(self.next).filter(|attribute| attribute.encoded == encoded)?;
         self.last = Some((same.list, same.head));
         self.next += 1;
         match self.present.is_empty() {
@@ -197,29 +197,30 @@ impl<'a> EarlierSpans<'a> {
     /// Adds an attribute of a list to the present span.
     pub(super) fn add_to_list(&mut self, read: ListAttribute<'a>) {
         self.last = Some((read.list, read.head));
-        self.next += usize::from(self.before.get(self.next).is_some_and(|known| known.key == read.key));
+        self.next +=
+            usize::from(self.before.get(self.next).is_some_and(|attribute| attribute.key == read.key));
         self.present.push(read);
     }
 
     #[inline]
-    pub(super) fn known(&self, encoded: &[u8]) -> Option<&KnownAttribute<'a>> {
-        let known = self.known.as_ref()?.get(place(encoded, KNOWN))?.as_ref();
-        known.filter(|known| known.encoded == encoded)
+    pub(super) fn known_attribute(&self, encoded: &[u8]) -> Option<&KnownAttribute<'a>> {
+        let attribute = self.known_attributes.as_ref()?.get(place(encoded, KNOWN))?.as_ref();
+        attribute.filter(|candidate| candidate.encoded == encoded)
     }
 
     pub(super) fn add(&mut self, read: KnownAttribute<'a>) {
-        let Some(known) = &mut self.known else { return };
-        if known.is_empty() {
-            known.resize(KNOWN, None);
+        let Some(attributes) = &mut self.known_attributes else { return };
+        if attributes.is_empty() {
+            attributes.resize(KNOWN, None);
         }
-        known[place(read.encoded, KNOWN)] = Some(read);
+        attributes[place(read.encoded, KNOWN)] = Some(read);
     }
 
     /// The meaning of a key that an earlier attribute has; `Some(None)` if it has none.
     #[inline]
     pub(super) fn meaning(&self, key: &[u8]) -> Option<Option<&'a KeyMeaning>> {
-        let (known, meaning) = self.keys[place(key, KEYS)];
-        (known == key && !key.is_empty()).then_some(meaning)
+        let (known_key, meaning) = self.keys[place(key, KEYS)];
+        (known_key == key && !key.is_empty()).then_some(meaning)
     }
 
     /// Adds a key that belongs to no list or map.
@@ -230,10 +231,12 @@ impl<'a> EarlierSpans<'a> {
     /// As [`FlattenedList::leaf`], of a list that earlier attributes belong to.
     pub(super) fn leaf(&mut self, list: &'a FlattenedList, end: &'a [u8]) -> Option<(u32, LeafKind)> {
         // The lists of inputs and outputs have keys with the same ends.
-        let known = &mut self.leaves[(place(end, LEAVES) + std::ptr::from_ref(list).addr() / 64) % LEAVES];
-        match known {
-            Some((of, known, leaf)) if std::ptr::eq(*of, list) && *known == end => *leaf,
-            _ => known.insert((list, end, list.leaf(end))).2,
+        let slot = &mut self.leaves[(place(end, LEAVES) + std::ptr::from_ref(list).addr() / 64) % LEAVES];
+        match slot {
+            Some((known_list, known_end, leaf)) if std::ptr::eq(*known_list, list) && *known_end == end => {
+                *leaf
+            }
+            _ => slot.insert((list, end, list.leaf(end))).2,
         }
     }
 }

@@ -8,8 +8,8 @@ use super::message::Text;
 use super::overrides::{EventRule, Field, Meaning};
 use super::scan::SpanScan;
 use super::span_view::{ErrorSign, ErrorSource, SpanView};
-use super::table::Table;
-use super::texts::Texts;
+use super::table::ConventionTable;
+use super::texts::TextInterner;
 
 /// Maximum number of signs of one span. Instrumentations record the same exception a few times.
 const MAX_SIGNS: usize = 16;
@@ -21,7 +21,12 @@ const MAX_COMPARED: usize = 4 * 1024;
 const MIN_MESSAGE: usize = 4;
 
 /// Fills in the signs of a span.
-pub(crate) fn collect_signs(table: &Table, texts: &mut Texts, scan: &SpanScan<'_>, view: &mut SpanView) {
+pub(crate) fn collect_signs(
+    table: &ConventionTable,
+    texts: &mut TextInterner,
+    scan: &SpanScan<'_>,
+    view: &mut SpanView,
+) {
     let message = first(scan, Field::ErrorMessage);
     for event in scan.events.iter().filter(|e| e.rule == EventRule::Exception) {
         let mut sign = ErrorSign { source: ErrorSource::Exception, kind: None, message: None };
@@ -58,7 +63,7 @@ pub(crate) fn collect_signs(table: &Table, texts: &mut Texts, scan: &SpanScan<'_
 }
 
 /// Adds the sign that a tool's result has a flag for failure.
-pub(crate) fn add_error_flag(texts: &mut Texts, view: &mut SpanView) {
+pub(crate) fn add_error_flag(texts: &mut TextInterner, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
         kind: texts.some("is_error"),
@@ -81,7 +86,7 @@ fn first<'a>(scan: &SpanScan<'a>, field: Field) -> Option<&'a str> {
     scan.candidates(field).iter().filter_map(|(_, _, v)| v.as_str()).find(|s| !s.is_empty())
 }
 
-fn is_no_failure(table: &Table, kind: &str) -> bool {
+fn is_no_failure(table: &ConventionTable, kind: &str) -> bool {
     let class = class(kind);
     table.not_failures.iter().any(|n| n == class || n == kind)
 }
@@ -110,10 +115,10 @@ pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
             view.inherited_errors = std::mem::take(&mut view.errors);
         }
         if let Some(parent) = tree.parent(at) {
-            let own = view.errors.iter().chain(&view.inherited_errors);
-            let own = own.map(|sign| (sign.kind.clone(), sign.message.clone()));
-            let room = MAX_BELOW.saturating_sub(below[parent].len());
-            below[parent].extend(own.chain(signs).take(room));
+            let own_signs = view.errors.iter().chain(&view.inherited_errors);
+            let sign_texts = own_signs.map(|sign| (sign.kind.clone(), sign.message.clone()));
+            let remaining = MAX_BELOW.saturating_sub(below[parent].len());
+            below[parent].extend(sign_texts.chain(signs).take(remaining));
         }
     }
 }

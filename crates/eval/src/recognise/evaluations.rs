@@ -4,8 +4,8 @@ use verdict_otlp::trace::Kind;
 
 use super::event;
 use super::flat_attribute::FlatAttribute;
-use super::interpret::{Interpreter, Lookup};
-use super::node::Node;
+use super::interpret::{FieldLookup, Interpreter};
+use super::node::ContentNode;
 use super::overrides::{EventRule, Field, LeafKind};
 use super::scan::SpanScan;
 use super::span_view::{RecordedEvaluation, SpanView};
@@ -15,11 +15,11 @@ impl Interpreter<'_> {
     pub(super) fn evaluations(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         if let Some(name) = self.text(scan, Field::EvaluationName) {
             let score = match self.value(scan, Field::EvaluationScore) {
-                Lookup::Found((_, value)) => Node::of(value).number(),
+                FieldLookup::Found((_, value)) => ContentNode::from_value(value).number(),
                 _ => None,
             };
             let passed = match self.value(scan, Field::EvaluationPassed) {
-                Lookup::Found((_, value)) => passed(&Node::of(value)),
+                FieldLookup::Found((_, value)) => passed(&ContentNode::from_value(value)),
                 _ => None,
             };
             // Of another span an error is not that of the evaluation.
@@ -40,12 +40,14 @@ impl Interpreter<'_> {
         let same_entry =
             |a: &FlatAttribute<'_>, b: &FlatAttribute<'_>| (a.order, a.leaf.index) == (b.order, b.leaf.index);
         for leaves in scan.leaves(Field::Evaluations).chunk_by(same_entry) {
-            let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| Node::of(f.value));
-            let mut text = |kind: LeafKind| of(kind).and_then(|n| self.texts.some(&n.text()));
+            let leaf_node = |kind: LeafKind| {
+                leaves.iter().find(|f| f.leaf.kind == kind).map(|f| ContentNode::from_value(f.value))
+            };
+            let mut text = |kind: LeafKind| leaf_node(kind).and_then(|n| self.texts.some(&n.text()));
             let Some(name) = text(LeafKind::Name) else { continue };
             view.evaluations.push(RecordedEvaluation {
                 name,
-                score: of(LeafKind::Score).and_then(|n| n.number()),
+                score: leaf_node(LeafKind::Score).and_then(|n| n.number()),
                 label: text(LeafKind::Label),
                 explanation: text(LeafKind::Explanation),
                 passed: None,
@@ -77,7 +79,7 @@ impl Interpreter<'_> {
                 evaluator_type: any(&["gen_ai.evaluation.evaluator.type", "annotator_kind"]),
                 target: any(&["gen_ai.evaluation.target", "gen_ai.evaluation.target_span_id"]),
                 name: self.texts.intern(name),
-                score: node.get("gen_ai.evaluation.score.value").and_then(Node::number),
+                score: node.get("gen_ai.evaluation.score.value").and_then(ContentNode::number),
                 label: self.texts.option(node.str_at("gen_ai.evaluation.score.label")),
                 explanation: self.texts.option(node.str_at("gen_ai.evaluation.explanation")),
             });
@@ -122,14 +124,14 @@ impl Interpreter<'_> {
                     "gen_ai.security.decision.reason",
                 ]),
                 name: name.unwrap_or_else(|| self.texts.intern("guardrail")),
-                score: score.iter().find_map(|key| node.get(key)).and_then(Node::number),
+                score: score.iter().find_map(|key| node.get(key)).and_then(ContentNode::number),
             });
         }
     }
 }
 
 /// A truth value, also as text.
-fn passed(node: &Node<'_>) -> Option<bool> {
+fn passed(node: &ContentNode<'_>) -> Option<bool> {
     match &*node.text() {
         "true" | "True" => Some(true),
         "false" | "False" => Some(false),

@@ -4,20 +4,20 @@ use std::borrow::Cow;
 
 use verdict_otlp::{Attributes, Value};
 
-use super::node::Node;
+use super::node::ContentNode;
 use super::scan::EventMessage;
 
 /// An event as one map: the body of a log record first, then the attributes.
-pub(crate) fn node<'a>(event: &EventMessage<'a>) -> Node<'a> {
+pub(crate) fn node<'a>(event: &EventMessage<'a>) -> ContentNode<'a> {
     let mut entries: Vec<_> = Attributes::new(event.message, event.attributes)
-        .map(|(key, value)| (Cow::Borrowed(key), Node::decoded(value)))
+        .map(|(key, value)| (Cow::Borrowed(key), ContentNode::decoded(value)))
         .collect();
-    match Node::decoded(event.body) {
-        Node::Map(body) => entries.splice(0..0, body).for_each(drop),
-        Node::Null => {}
+    match ContentNode::decoded(event.body) {
+        ContentNode::Map(body) => entries.splice(0..0, body).for_each(drop),
+        ContentNode::Null => {}
         body => entries.insert(0, (Cow::Borrowed("content"), body)),
     }
-    Node::Map(entries)
+    ContentNode::Map(entries)
 }
 
 /// The texts in the attributes of an event.

@@ -2,7 +2,7 @@
 
 use verdict_otlp::Value;
 
-use super::kind_rules::Order;
+use super::kind_rules::FieldPrecedence;
 use super::overrides::{Field, LeafKind};
 use super::table::Leaf;
 
@@ -10,7 +10,7 @@ use super::table::Leaf;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlatAttribute<'a> {
     pub(crate) field: Field,
-    pub(crate) order: Order,
+    pub(crate) order: FieldPrecedence,
     pub(crate) leaf: Leaf,
     pub(crate) value: Value<'a>,
     /// The value is that of the previous span.

@@ -16,9 +16,9 @@ pub(super) struct FlatMessage {
 type LeafAddress = (LeafKind, u32, *const u8, usize);
 
 /// `None` for a value that is no text, and for a finish reason, which is no part of the message.
-fn address(of: &FlatAttribute<'_>) -> Option<LeafAddress> {
-    let text = of.value.as_str().filter(|_| of.leaf.kind != LeafKind::Finish)?;
-    Some((of.leaf.kind, of.leaf.inner_index, text.as_ptr(), text.len()))
+fn address(leaf: &FlatAttribute<'_>) -> Option<LeafAddress> {
+    let text = leaf.value.as_str().filter(|_| leaf.leaf.kind != LeafKind::Finish)?;
+    Some((leaf.leaf.kind, leaf.leaf.inner_index, text.as_ptr(), text.len()))
 }
 
 impl FlatMessage {
@@ -28,15 +28,15 @@ impl FlatMessage {
         is_hidden: bool,
         is_cut: bool,
     ) -> Option<FlatMessage> {
-        let mut of = Vec::with_capacity(leaves.len());
+        let mut addresses = Vec::with_capacity(leaves.len());
         for leaf in leaves {
-            of.push(address(leaf)?);
+            addresses.push(address(leaf)?);
         }
-        Some(FlatMessage { leaves: of, message: message.clone(), is_hidden, is_cut })
+        Some(FlatMessage { leaves: addresses, message: message.clone(), is_hidden, is_cut })
     }
 
     pub(super) fn is_of(&self, leaves: &[FlatAttribute<'_>]) -> bool {
         self.leaves.len() == leaves.len()
-            && self.leaves.iter().zip(leaves).all(|(known, leaf)| address(leaf) == Some(*known))
+            && self.leaves.iter().zip(leaves).all(|(expected, leaf)| address(leaf) == Some(*expected))
     }
 }

@@ -53,7 +53,7 @@ fn is_call(view: &SpanView) -> bool {
 }
 
 /// A chain whose content is needed, and the agent that it belongs to.
-pub(super) struct Completion {
+pub(super) struct ContentCompletion {
     pub(super) chain: Idx,
     pub(super) agent: Idx,
 }
@@ -61,14 +61,15 @@ pub(super) struct Completion {
 /// The chains whose content completes an agent. The content of chains is not read at first, since steps repeat the
 /// messages of their children. It is needed of the chains that are agents themselves (`marked`), and where an
 /// agent recorded nothing, of the outermost chain with content that frames all its work.
-pub(super) fn completions(tree: &Tree, views: &[SpanView], marked: &[Idx]) -> Vec<Completion> {
+pub(super) fn completions(tree: &Tree, views: &[SpanView], marked: &[Idx]) -> Vec<ContentCompletion> {
     let has_content =
         |view: &SpanView| view.input_content != Content::Absent || view.output_content != Content::Absent;
-    let mut out: Vec<Completion> = marked.iter().map(|&at| Completion { chain: at, agent: at }).collect();
+    let mut out: Vec<ContentCompletion> =
+        marked.iter().map(|&at| ContentCompletion { chain: at, agent: at }).collect();
     for (agent, _) in views.iter().enumerate().filter(|(_, view)| is_agent(view) && !has_content(view)) {
         let mut frames = sole_frames(tree, views, agent);
         let chain = frames.find(|&at| views[at].kind == Kind::Chain && has_content(&views[at]));
-        out.extend(chain.map(|chain| Completion { chain, agent }));
+        out.extend(chain.map(|chain| ContentCompletion { chain, agent }));
     }
     out
 }
@@ -85,13 +86,13 @@ fn sole_frames<'t>(tree: &'t Tree, views: &'t [SpanView], agent: Idx) -> impl It
 }
 
 /// The content of a chain that frames all work of an agent.
-pub(super) struct Frame {
+pub(super) struct AgentFrame {
     pub(super) chain: Idx,
     pub(super) view: SpanView,
 }
 
 /// The frames of agents that recorded nothing, by the agent's span.
-pub(super) type Frames = HashMap<Idx, Frame>;
+pub(super) type Frames = HashMap<Idx, AgentFrame>;
 
 /// Gives `agent`, a chain that became an agent, its content.
 pub(super) fn complete(agent: &mut SpanView, read: SpanView) {

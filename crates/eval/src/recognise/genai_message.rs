@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::message::{Message, Part, Role, ToolRequest};
 use super::message_reader::{MessageReader, message_of, role_named};
-use super::node::{JsonStr, MAX_ELEMENT_DEPTH, Node};
-use super::texts::Texts;
+use super::node::{ContentNode, JsonStr, MAX_ELEMENT_DEPTH};
+use super::texts::TextInterner;
 
 /// Bytes at the beginning of a message among which the key of its parts is.
 const HEAD: usize = 64;
@@ -70,11 +70,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
 }
 
 /// The arguments of a call.
-struct Arguments<'a>(Node<'a>);
+struct Arguments<'a>(ContentNode<'a>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Node::deserialize(deserializer, MAX_ELEMENT_DEPTH - LEVELS).map(Arguments)
+        ContentNode::deserialize(deserializer, MAX_ELEMENT_DEPTH - LEVELS).map(Arguments)
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn read(json: &str, reader: &mut MessageReader<'_>) -> Option<(Messag
 const RESULT: &str = "tool_call_response";
 
 impl GenAiPart<'_> {
-    fn read(&self, texts: &mut Texts) -> Option<Part> {
+    fn read(&self, texts: &mut TextInterner) -> Option<Part> {
         Some(match &*self.kind.0 {
             "text" => Part::Text(texts.intern(&self.content.as_ref()?.0)),
             "reasoning" => Part::Reasoning(texts.intern(&self.content.as_ref()?.0)),
@@ -165,19 +165,19 @@ mod tests {
     type Outcome = (Message, usize, Vec<Text>, bool);
 
     /// Reads `json` as this module does and by its nodes.
-    fn both(json: &str, texts: &mut Texts) -> [Option<Outcome>; 2] {
+    fn both(json: &str, texts: &mut TextInterner) -> [Option<Outcome>; 2] {
         let mut reader = MessageReader::new(texts);
         let fast = read(json, &mut reader);
         let fast = fast.map(|(message, len)| (message, len, reader.finish, reader.withheld));
         let mut reader = MessageReader::new(texts);
-        let whole = Node::first_json(json, MAX_ELEMENT_DEPTH)
+        let whole = ContentNode::first_json(json, MAX_ELEMENT_DEPTH)
             .and_then(|(node, len)| Some((reader.single(&node)?, len)));
         [fast, whole.map(|(message, len)| (message, len, reader.finish, reader.withheld))]
     }
 
     #[test]
     fn usual_messages_are_read_and_maps_only() {
-        let mut texts = Texts::new();
+        let mut texts = TextInterner::new();
         for json in [
             r#"{"role":"user","parts":[{"type":"text","content":"hello"}]},"#,
             r#"{"parts":[{"type":"tool_call","id":"c","name":"f","arguments":{"a":1}}],"role":"assistant","finish_reason":"stop"} "#,
@@ -216,7 +216,7 @@ mod tests {
                 format!("{{{}}}", members.iter().map(|at| MEMBERS[*at]).collect::<Vec<_>>().join(","))
             };
             let parts = picks.iter().map(part).collect::<Vec<_>>().join(", ");
-            let [fast, whole] = both(&format!(r#"{{"role":"{role}","parts":[{parts}]{end}}},"#), &mut Texts::new());
+            let [fast, whole] = both(&format!(r#"{{"role":"{role}","parts":[{parts}]{end}}},"#), &mut TextInterner::new());
             prop_assert!(fast.is_none() || fast == whole, "{parts}");
         }
     }

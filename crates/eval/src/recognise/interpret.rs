@@ -10,17 +10,17 @@ use verdict_otlp::trace::Kind;
 
 use super::flat_attribute::FlatAttribute;
 use super::flat_message::FlatMessage;
-use super::kind_rules::Order;
+use super::kind_rules::FieldPrecedence;
 use super::length_limit::LengthLimit;
-use super::message::{Parts, Text, ToolDefinition};
+use super::message::{MessageParts, Text, ToolDefinition};
 use super::message_cache::MessageCache;
-use super::node::Node;
+use super::node::ContentNode;
 use super::overrides::{Field, LeafKind};
 use super::recorded_elsewhere::recorded_elsewhere;
 use super::scan::SpanScan;
 use super::span_view::{Content, SpanView, Tokens};
-use super::table::Table;
-use super::texts::Texts;
+use super::table::ConventionTable;
+use super::texts::TextInterner;
 use super::{errors, plans, tool};
 
 /// Where in the trace a text is: its address and length.
@@ -28,15 +28,15 @@ type TextAddress = (*const u8, usize);
 
 /// Interprets the spans of one trace.
 pub(crate) struct Interpreter<'t> {
-    pub(crate) table: &'t Table,
-    pub(crate) texts: Texts,
+    pub(crate) table: &'t ConventionTable,
+    pub(crate) texts: TextInterner,
     pub(crate) message_cache: MessageCache,
     /// The messages of the last flattened prompt.
     pub(super) flat_messages: Vec<FlatMessage>,
     /// Instructions that were recorded in an attribute of their own, by its text.
-    pub(crate) system_parts: HashMap<Box<str>, Parts, foldhash::fast::RandomState>,
+    pub(crate) system_parts: HashMap<Box<str>, MessageParts, foldhash::fast::RandomState>,
     /// The last of them, by the address and length of its text in the trace.
-    pub(super) last_instructions: Option<(*const u8, usize, Parts)>,
+    pub(super) last_instructions: Option<(*const u8, usize, MessageParts)>,
     /// The tool definitions of the last span that has any, by their texts.
     definitions: Vec<(Arc<str>, Arc<[ToolDefinition]>)>,
     /// The tools of the last span that has any, by their texts in the trace.
@@ -44,7 +44,7 @@ pub(crate) struct Interpreter<'t> {
     /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
     pub(super) known_whole: Vec<*const u8>,
     /// The first messages of the last prompt, of which no part is hidden.
-    pub(super) visible: Vec<Parts>,
+    pub(super) visible: Vec<MessageParts>,
     /// In the current span, a block of a message was recorded without its content.
     pub(crate) withheld: bool,
     /// The length at which the texts of the current span's service were cut.
@@ -53,7 +53,7 @@ pub(crate) struct Interpreter<'t> {
 
 /// The result of looking up a field.
 #[derive(Clone, Copy)]
-pub(super) enum Lookup<T> {
+pub(super) enum FieldLookup<T> {
     Found(T),
     /// The value was cut off.
     Cut(T),
@@ -62,22 +62,22 @@ pub(super) enum Lookup<T> {
     Absent,
 }
 
-impl<T> Lookup<T> {
+impl<T> FieldLookup<T> {
     pub(super) fn content(&self) -> Content {
         match self {
-            Lookup::Found(_) => Content::Present,
-            Lookup::Cut(_) => Content::Truncated,
-            Lookup::Redacted => Content::Redacted,
-            Lookup::Absent => Content::Absent,
+            FieldLookup::Found(_) => Content::Present,
+            FieldLookup::Cut(_) => Content::Truncated,
+            FieldLookup::Redacted => Content::Redacted,
+            FieldLookup::Absent => Content::Absent,
         }
     }
 }
 
 impl<'t> Interpreter<'t> {
-    pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
+    pub(crate) fn new(table: &'t ConventionTable) -> Interpreter<'t> {
         Interpreter {
             table,
-            texts: Texts::new(),
+            texts: TextInterner::new(),
             message_cache: MessageCache::default(),
             flat_messages: Vec::new(),
             system_parts: HashMap::default(),
@@ -143,15 +143,23 @@ impl Interpreter<'_> {
 
     /// The first candidate of `field` that has a value, or else the first that has a part of it.
     #[inline]
-    pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
+    pub(super) fn value<'a>(
+        &self,
+        scan: &SpanScan<'a>,
+        field: Field,
+    ) -> FieldLookup<(FieldPrecedence, Value<'a>)> {
         // Some forty fields are looked up, of which a span has about ten.
         match scan.has_field(field) {
             true => self.recorded_value(scan, field),
-            false => Lookup::Absent,
+            false => FieldLookup::Absent,
         }
     }
 
-    fn recorded_value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
+    fn recorded_value<'a>(
+        &self,
+        scan: &SpanScan<'a>,
+        field: Field,
+    ) -> FieldLookup<(FieldPrecedence, Value<'a>)> {
         let (mut redacted, mut cut) = (false, None);
         for (_, order, value) in scan.candidates(field) {
             match value {
@@ -160,13 +168,13 @@ impl Interpreter<'_> {
                 Value::Str(s) if self.table.is_redacted(s) => redacted = true,
                 Value::Str(s) if field.is_content() && self.table.is_hidden(s) => redacted = true,
                 Value::Str(s) if self.is_cut(s) => cut = cut.or(Some((*order, *value))),
-                value => return Lookup::Found((*order, *value)),
+                value => return FieldLookup::Found((*order, *value)),
             }
         }
         match cut {
-            Some(cut) => Lookup::Cut(cut),
-            None if redacted => Lookup::Redacted,
-            None => Lookup::Absent,
+            Some(cut) => FieldLookup::Cut(cut),
+            None if redacted => FieldLookup::Redacted,
+            None => FieldLookup::Absent,
         }
     }
 
@@ -178,12 +186,18 @@ impl Interpreter<'_> {
     fn recorded_text(&mut self, scan: &SpanScan<'_>, field: Field) -> Option<Text> {
         match self.recorded_value(scan, field) {
             // MLflow records a string as a JSON string.
-            Lookup::Found((_, Value::Str(s))) | Lookup::Cut((_, Value::Str(s))) if s.starts_with('"') => {
-                let inner = Node::Str(Cow::Borrowed(s)).unfold();
+            FieldLookup::Found((_, Value::Str(s))) | FieldLookup::Cut((_, Value::Str(s)))
+                if s.starts_with('"') =>
+            {
+                let inner = ContentNode::Str(Cow::Borrowed(s)).unfold();
                 self.texts.some(&inner.text())
             }
-            Lookup::Found((_, Value::Str(s))) | Lookup::Cut((_, Value::Str(s))) => self.texts.some(s),
-            Lookup::Found((_, value)) | Lookup::Cut((_, value)) => self.texts.some(&Node::of(value).text()),
+            FieldLookup::Found((_, Value::Str(s))) | FieldLookup::Cut((_, Value::Str(s))) => {
+                self.texts.some(s)
+            }
+            FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value)) => {
+                self.texts.some(&ContentNode::from_value(value).text())
+            }
             _ => None,
         }
     }
@@ -191,7 +205,7 @@ impl Interpreter<'_> {
     #[inline]
     pub(super) fn count(&self, scan: &SpanScan<'_>, field: Field) -> Option<u64> {
         match self.value(scan, field) {
-            Lookup::Found((_, value)) => Node::of(value).count(),
+            FieldLookup::Found((_, value)) => ContentNode::from_value(value).count(),
             _ => None,
         }
     }
@@ -206,9 +220,9 @@ impl Interpreter<'_> {
         view.user = self.text(scan, Field::User);
         view.tokens = self.tokens(scan);
         view.cost = self.cost(scan);
-        if let Lookup::Found((_, value)) = self.value(scan, Field::Finish) {
-            match Node::decoded(value) {
-                Node::List(reasons) => {
+        if let FieldLookup::Found((_, value)) = self.value(scan, Field::Finish) {
+            match ContentNode::decoded(value) {
+                ContentNode::List(reasons) => {
                     view.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
                 }
                 one => view.finish.extend(self.texts.some(&one.text())),
@@ -222,7 +236,7 @@ impl Interpreter<'_> {
     /// Token counts, of attributes of their own or of a map.
     fn tokens(&self, scan: &SpanScan<'_>) -> Tokens {
         let usage = match self.value(scan, Field::Usage) {
-            Lookup::Found((_, value)) => Some(Node::decoded(value)),
+            FieldLookup::Found((_, value)) => Some(ContentNode::decoded(value)),
             _ => None,
         };
         let of_map = |keys: &[&str]| usage.as_ref()?.any(keys)?.count();
@@ -249,14 +263,16 @@ impl Interpreter<'_> {
 
     fn cost(&self, scan: &SpanScan<'_>) -> Option<f64> {
         // Rates are unknown here: a cost in another currency is no cost in USD.
-        if let Lookup::Found((_, currency)) = self.value(scan, Field::CostCurrency)
-            && Node::of(currency).as_str().is_none_or(|code| !code.eq_ignore_ascii_case("usd"))
+        if let FieldLookup::Found((_, currency)) = self.value(scan, Field::CostCurrency)
+            && ContentNode::from_value(currency).as_str().is_none_or(|code| !code.eq_ignore_ascii_case("usd"))
         {
             return None;
         }
         match (self.value(scan, Field::Cost), self.value(scan, Field::CostMap)) {
-            (Lookup::Found((_, value)), _) => Node::of(value).number(),
-            (_, Lookup::Found((_, map))) => Node::decoded(map).any(&["total", "total_cost"])?.number(),
+            (FieldLookup::Found((_, value)), _) => ContentNode::from_value(value).number(),
+            (_, FieldLookup::Found((_, map))) => {
+                ContentNode::decoded(map).any(&["total", "total_cost"])?.number()
+            }
             _ => None,
         }
     }
@@ -270,13 +286,14 @@ impl Interpreter<'_> {
             return Vec::new();
         }
         let addresses = texts.map(|text| text.map(|text| (text.as_ptr(), text.len())));
-        if let Some((known, tools)) = &self.last_tools
-            && addresses.clone().eq(known.iter().copied().map(Some))
+        if let Some((last_addresses, tools)) = &self.last_tools
+            && addresses.clone().eq(last_addresses.iter().copied().map(Some))
         {
             return tools.clone();
         }
         let tools = self.read_definitions(scan);
-        self.last_tools = addresses.collect::<Option<Vec<_>>>().map(|of| (of, tools.clone()));
+        self.last_tools =
+            addresses.collect::<Option<Vec<_>>>().map(|last_addresses| (last_addresses, tools.clone()));
         tools
     }
 
@@ -286,7 +303,7 @@ impl Interpreter<'_> {
         for (nth, (_, _, value)) in scan.candidates(Field::ToolDefinitions).iter().enumerate() {
             let read = match value {
                 Value::Str(s) => self.definitions_of(nth, s).to_vec(),
-                value => tool::definitions(&Node::of(*value), &mut self.texts),
+                value => tool::definitions(&ContentNode::from_value(*value), &mut self.texts),
             };
             if best.is_empty() || (!has_schema(&best) && has_schema(&read)) {
                 best = read;
@@ -303,14 +320,15 @@ impl Interpreter<'_> {
         let mut out = Vec::new();
         let tools = leaves.chunk_by(|a, b| (a.order, a.leaf.index) == (b.order, b.leaf.index));
         for (nth, tool) in tools.enumerate() {
-            let of = |kind: LeafKind| tool.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
-            if let Some(json) = of(LeafKind::Definition).and_then(|v| v.as_str()) {
+            let value_of = |kind: LeafKind| tool.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
+            if let Some(json) = value_of(LeafKind::Definition).and_then(|v| v.as_str()) {
                 out.extend_from_slice(&self.definitions_of(nth, json));
-            } else if let Some(name) = of(LeafKind::Name).and_then(|v| v.as_str()) {
+            } else if let Some(name) = value_of(LeafKind::Name).and_then(|v| v.as_str()) {
                 out.push(ToolDefinition {
                     name: self.texts.intern(name),
-                    description: self.texts.option(of(LeafKind::Description).and_then(|v| v.as_str())),
-                    parameters: of(LeafKind::Parameters).and_then(|v| tool::parameters(&Node::decoded(v))),
+                    description: self.texts.option(value_of(LeafKind::Description).and_then(|v| v.as_str())),
+                    parameters: value_of(LeafKind::Parameters)
+                        .and_then(|v| tool::parameters(&ContentNode::decoded(v))),
                 });
             }
         }
@@ -335,7 +353,7 @@ impl Interpreter<'_> {
     /// Sets whether content was recorded, for spans whose messages are not read.
     fn content_only(&self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let seen = |field| match self.value(scan, field) {
-            Lookup::Absent if !scan.leaves(field).is_empty() => Content::Present,
+            FieldLookup::Absent if !scan.leaves(field).is_empty() => Content::Present,
             seen => seen.content(),
         };
         view.input_content = seen(Field::Input);

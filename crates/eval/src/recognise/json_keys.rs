@@ -76,11 +76,11 @@ pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], at: usize) -> Option<usize>
     let mut at = at;
     for _ in 0..3 {
         let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk().copied()) else { break };
-        let of = |byte: u8| {
+        let match_bits = |byte: u8| {
             let zero_where_equal = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
             zero_where_equal.wrapping_sub(ONES) & !zero_where_equal
         };
-        let found = (of(a) | of(b)) & ONES << 7;
+        let found = (match_bits(a) | match_bits(b)) & ONES << 7;
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }

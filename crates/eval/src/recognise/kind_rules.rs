@@ -7,13 +7,13 @@ use verdict_otlp::trace::Kind;
 use super::overrides::{KindKey, NameRule, Rank};
 
 /// The precedence of a candidate for a field: lower comes first.
-pub(crate) type Order = u16;
+pub(crate) type FieldPrecedence = u16;
 
 /// The kind that one attribute or name implies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct KindStatement {
     pub(crate) rank: Rank,
-    pub(crate) order: Order,
+    pub(crate) order: FieldPrecedence,
     pub(crate) kind: Kind,
     pub(crate) lifecycle: bool,
 }
@@ -22,7 +22,8 @@ impl KindStatement {
     /// Whether this statement takes precedence over `other`.
     #[inline]
     pub(crate) fn outranks(&self, other: Option<KindStatement>) -> bool {
-        let place = |of: &KindStatement| u32::from(of.rank as u8) << 16 | u32::from(of.order);
+        let place =
+            |statement: &KindStatement| u32::from(statement.rank as u8) << 16 | u32::from(statement.order);
         other.is_none_or(|other| place(self) < place(&other))
     }
 }
@@ -38,7 +39,7 @@ pub(super) struct SpanNameRule {
 }
 
 impl SpanNameRule {
-    pub(super) fn new(rule: &NameRule, order: Order) -> SpanNameRule {
+    pub(super) fn new(rule: &NameRule, order: FieldPrecedence) -> SpanNameRule {
         let (begins, ends) = match rule.name.split_once('*') {
             Some((begins, ends)) => (begins, Some(ends.into())),
             None => (rule.name.as_str(), None),
@@ -64,7 +65,7 @@ impl SpanNameRule {
 #[derive(Debug)]
 pub(super) struct KindRule {
     rank: Rank,
-    order: Order,
+    order: FieldPrecedence,
     /// Kinds by value in lower case, and whether the value marks a lifecycle span.
     values: HashMap<Box<[u8]>, (Kind, bool), foldhash::fast::RandomState>,
     /// Kinds by the beginning of a value.
@@ -73,7 +74,7 @@ pub(super) struct KindRule {
 }
 
 impl KindRule {
-    pub(super) fn new(key: &KindKey, order: Order) -> KindRule {
+    pub(super) fn new(key: &KindKey, order: FieldPrecedence) -> KindRule {
         let KindKey { rank, otherwise, .. } = *key;
         let mut rule = KindRule { rank, order, values: HashMap::default(), prefixes: Vec::new(), otherwise };
         for (value, &kind) in &key.values {

@@ -82,7 +82,7 @@ pub(super) type LengthLimits = HashMap<EnvelopeFields, LengthLimit>;
 pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
     any_text(scan, |text| {
         !known_whole.contains(&text.as_ptr())
-            && match Ending::of(text) {
+            && match Ending::detect(text) {
                 Ending::InJson => true,
                 Ending::InText => has_round_length(text),
                 // Cut at a bracket: only parsing detects it, which is done at a round length.
@@ -125,7 +125,10 @@ impl<'a> LongestTexts<'a> {
             let mut units = CountingUnit::ALL.into_iter().zip(all).filter(|(_, longest)| longest.is_limit());
             units.next().map(|(unit, longest)| LengthLimit { unit, length: longest.length })
         };
-        self.by_resource.into_iter().filter_map(|(of, all)| Some((of.clone(), limit(all)?))).collect()
+        self.by_resource
+            .into_iter()
+            .filter_map(|(resource, all)| Some((resource.clone(), limit(all)?)))
+            .collect()
     }
 }
 
@@ -138,12 +141,12 @@ impl<'a> Longest<'a> {
             *self = Longest { length, ..Longest::default() };
         }
         let in_json = is_broken_json(text);
-        if !in_json && Ending::of(text) != Ending::InText {
+        if !in_json && Ending::detect(text) != Ending::InText {
             return;
         }
         self.in_json |= in_json;
         // Many spans have the same prompt.
-        self.several |= self.broken.is_some_and(|known| known != text);
+        self.several |= self.broken.is_some_and(|earlier| earlier != text);
         self.broken = Some(text);
     }
 

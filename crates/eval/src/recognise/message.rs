@@ -102,46 +102,46 @@ pub enum Part {
 pub struct Message {
     pub role: Role,
     /// The content in order.
-    pub parts: Parts,
+    pub parts: MessageParts,
 }
 
 /// The parts of a message. Every prompt of a run repeats the messages of those before it, so they share them.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Parts(Arc<Vec<Part>>);
+pub struct MessageParts(Arc<Vec<Part>>);
 
-impl Parts {
+impl MessageParts {
     /// Whether both are the same allocation.
-    pub(crate) fn same(&self, other: &Parts) -> bool {
+    pub(crate) fn same(&self, other: &MessageParts) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Deref for Parts {
+impl Deref for MessageParts {
     type Target = Vec<Part>;
     fn deref(&self) -> &Vec<Part> {
         &self.0
     }
 }
 
-impl DerefMut for Parts {
+impl DerefMut for MessageParts {
     fn deref_mut(&mut self) -> &mut Vec<Part> {
         Arc::make_mut(&mut self.0)
     }
 }
 
-impl From<Vec<Part>> for Parts {
-    fn from(parts: Vec<Part>) -> Parts {
-        Parts(Arc::new(parts))
+impl From<Vec<Part>> for MessageParts {
+    fn from(parts: Vec<Part>) -> MessageParts {
+        MessageParts(Arc::new(parts))
     }
 }
 
-impl FromIterator<Part> for Parts {
-    fn from_iter<I: IntoIterator<Item = Part>>(parts: I) -> Parts {
+impl FromIterator<Part> for MessageParts {
+    fn from_iter<I: IntoIterator<Item = Part>>(parts: I) -> MessageParts {
         Vec::from_iter(parts).into()
     }
 }
 
-impl<'a> IntoIterator for &'a Parts {
+impl<'a> IntoIterator for &'a MessageParts {
     type Item = &'a Part;
     type IntoIter = std::slice::Iter<'a, Part>;
     fn into_iter(self) -> Self::IntoIter {

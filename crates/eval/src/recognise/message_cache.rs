@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use super::genai_message;
 use super::message::{Message, Text};
 use super::message_reader::{MAX_MESSAGES, MessageReader};
-use super::node::{MAX_ELEMENT_DEPTH, MAX_NODES, Node};
+use super::node::{ContentNode, MAX_ELEMENT_DEPTH, MAX_NODES};
 
 /// Maximum length of a list. Each node takes at least two bytes (itself and a comma or its second
 /// bracket), so a list of this length has at most [`MAX_NODES`] nodes.
@@ -22,7 +22,7 @@ const HEAD: usize = 256;
 /// The elements of the prompts of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct MessageCache {
-    elements: Vec<Element>,
+    elements: Vec<CachedMessage>,
     /// The last element that begins with a text of this hash, see [`head`].
     by_head: HashMap<u64, usize>,
     /// The elements of the previous list, in order. The next list usually begins with them.
@@ -30,7 +30,7 @@ pub(crate) struct MessageCache {
 }
 
 #[derive(Debug)]
-struct Element {
+struct CachedMessage {
     text: Box<str>,
     message: Message,
     finish: Vec<Text>,
@@ -44,18 +44,19 @@ impl MessageCache {
         &mut self,
         nth: Option<usize>,
         text: &'t str,
-        read: impl FnOnce(&str) -> Option<Element>,
-    ) -> Option<(&Element, &'t str)> {
+        read: impl FnOnce(&str) -> Option<CachedMessage>,
+    ) -> Option<(&CachedMessage, &'t str)> {
         // A map ends at its closing bracket, so a text that begins with a known element contains
         // exactly this element first.
-        let begins = |at: &usize| self.elements.get(*at).is_some_and(|known| text.starts_with(&*known.text));
+        let begins =
+            |at: &usize| self.elements.get(*at).is_some_and(|element| text.starts_with(&*element.text));
         let before = nth.and_then(|nth| self.last.get(nth)).copied().filter(begins);
         let at = match before {
             Some(before) => before,
             None => {
                 let head = self.by_head.hasher().hash_one(head(text));
                 let at = match self.by_head.get(&head).copied().filter(begins) {
-                    Some(known) => known,
+                    Some(cached) => cached,
                     None => {
                         self.elements.push(read(text)?);
                         self.elements.len() - 1
@@ -100,11 +101,11 @@ pub(crate) fn messages(
             let (message, len) = genai_message::read(text, &mut alone).or_else(|| {
                 // Only a map begins so.
                 let (node, len) =
-                    text.starts_with('{').then(|| Node::first_json(text, MAX_ELEMENT_DEPTH))??;
+                    text.starts_with('{').then(|| ContentNode::first_json(text, MAX_ELEMENT_DEPTH))??;
                 Some((alone.single(&node)?, len))
             })?;
             let MessageReader { finish, withheld, .. } = alone;
-            Some(Element { text: text.get(..len)?.into(), message, finish, withheld })
+            Some(CachedMessage { text: text.get(..len)?.into(), message, finish, withheld })
         })?;
         reader.withheld |= element.withheld;
         reader.finish.extend_from_slice(&element.finish);
@@ -132,17 +133,21 @@ mod tests {
 
     use super::*;
     use crate::recognise::message::Role;
-    use crate::recognise::texts::Texts;
+    use crate::recognise::texts::TextInterner;
 
     /// Reads `list` through the cache and as a whole.
-    fn both(list: &str, cache: &mut MessageCache, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
+    fn both(
+        list: &str,
+        cache: &mut MessageCache,
+        texts: &mut TextInterner,
+    ) -> (Option<Vec<Message>>, Vec<Message>) {
         let mut reader = MessageReader::new(texts);
         let (nth, role) =
             if list.len().is_multiple_of(2) { (true, Role::User) } else { (false, Role::Assistant) };
         let fast = messages(list, nth, cache, &mut reader);
         let withheld = std::mem::take(&mut reader.withheld);
         let finish = std::mem::take(&mut reader.finish);
-        let whole = reader.messages(&Node::Str(list.into()), role);
+        let whole = reader.messages(&ContentNode::Str(list.into()), role);
         assert!(fast.is_none() || withheld == reader.withheld && finish == reader.finish, "{list}");
         (fast, whole)
     }
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn growing_history_reads_the_same_with_and_without_cache() {
-        let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
+        let (mut cache, mut texts) = (MessageCache::default(), TextInterner::new());
         for n in 1..=6 {
             let list = format!(" [{}] ", ELEMENTS[..n].join(" ,\n"));
             let (fast, whole) = both(&list, &mut cache, &mut texts);
@@ -175,7 +180,7 @@ mod tests {
 
     #[test]
     fn list_with_an_element_without_role_is_not_read_by_the_cache() {
-        let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
+        let (mut cache, mut texts) = (MessageCache::default(), TextInterner::new());
         for element in &ELEMENTS[6..] {
             let list = format!("[{},{element}]", ELEMENTS[0]);
             assert_eq!(both(&list, &mut cache, &mut texts).0, None, "{list}");
@@ -191,7 +196,7 @@ mod tests {
             cut in 0usize..400,
             end in "[\\]}, \"]{0,3}",
         ) {
-            let (mut cache, mut texts) = (MessageCache::default(), Texts::new());
+            let (mut cache, mut texts) = (MessageCache::default(), TextInterner::new());
             let usual = picks.iter().map(|(any, good)| ELEMENTS[if cut % 4 == 0 { *any } else { *good }]);
             let mut list = format!("[{}]", usual.collect::<Vec<_>>().join(","));
             if cut % 3 == 0 && list.is_char_boundary(cut.min(list.len())) {

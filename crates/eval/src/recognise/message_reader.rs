@@ -1,4 +1,4 @@
-//! Converts a [`Node`] in any message format to [`Message`]s: OpenTelemetry's parts, OpenAI chat and
+//! Converts a [`ContentNode`] in any message format to [`Message`]s: OpenTelemetry's parts, OpenAI chat and
 //! Responses, Anthropic and Bedrock blocks, Gemini contents, LangChain's serialised classes, pairs,
 //! and the wrappers around them.
 
@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use foldhash::{HashSet, HashSetExt};
 
 use super::message::{Message, Part, Role, Text, ToolRequest};
-use super::node::Node;
+use super::node::ContentNode;
 use super::part;
-use super::texts::Texts;
+use super::texts::TextInterner;
 
 /// Maximum number of messages in one field. No conversation is longer.
 pub(crate) const MAX_MESSAGES: usize = 5_000;
@@ -78,7 +78,7 @@ const TEXT_KEYS: [&str; 22] = [
 
 /// Reads messages and interns their texts.
 pub(crate) struct MessageReader<'t> {
-    pub(crate) texts: &'t mut Texts,
+    pub(crate) texts: &'t mut TextInterner,
     /// The finish reasons of the messages read so far.
     pub(crate) finish: Vec<Text>,
     /// A block was read that names its type but was recorded without its content.
@@ -86,38 +86,38 @@ pub(crate) struct MessageReader<'t> {
 }
 
 impl<'t> MessageReader<'t> {
-    pub(crate) fn new(texts: &'t mut Texts) -> MessageReader<'t> {
+    pub(crate) fn new(texts: &'t mut TextInterner) -> MessageReader<'t> {
         MessageReader { texts, finish: Vec::new(), withheld: false }
     }
 }
 
 impl MessageReader<'_> {
     /// The messages in `node`. `role` applies to content that names no role.
-    pub(crate) fn messages(&mut self, node: &Node<'_>, role: Role) -> Vec<Message> {
+    pub(crate) fn messages(&mut self, node: &ContentNode<'_>, role: Role) -> Vec<Message> {
         let mut out = Vec::new();
         self.read(node, role, &mut out, MAX_DEPTH);
         out
     }
 
     /// The message that `node` is, if it is a map that names its role.
-    pub(crate) fn single(&mut self, node: &Node<'_>) -> Option<Message> {
+    pub(crate) fn single(&mut self, node: &ContentNode<'_>) -> Option<Message> {
         role_of(node).map(|(role, body)| self.message(role, node, body))
     }
 
-    fn read(&mut self, node: &Node<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
+    fn read(&mut self, node: &ContentNode<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
         let Some(depth) = depth.checked_sub(1) else { return };
         if out.len() >= MAX_MESSAGES {
             return;
         }
         match node {
-            Node::Null => {}
-            Node::Str(s) => match Node::Str(Cow::Borrowed(s.as_ref())).unfold() {
-                Node::Str(s) if s.is_empty() => {}
-                Node::Str(s) => self.push_text(&s, role, out),
+            ContentNode::Null => {}
+            ContentNode::Str(s) => match ContentNode::Str(Cow::Borrowed(s.as_ref())).unfold() {
+                ContentNode::Str(s) if s.is_empty() => {}
+                ContentNode::Str(s) => self.push_text(&s, role, out),
                 inner => self.read(&inner, role, out, depth),
             },
-            Node::List(items) => self.list(items, role, out, depth),
-            Node::Map(_) => self.map(node, role, out, depth),
+            ContentNode::List(items) => self.list(items, role, out, depth),
+            ContentNode::Map(_) => self.map(node, role, out, depth),
             scalar => self.push_text(&scalar.text(), role, out),
         }
     }
@@ -126,8 +126,8 @@ impl MessageReader<'_> {
         out.push(Message { role, parts: vec![Part::Text(self.texts.intern(text))].into() });
     }
 
-    fn list(&mut self, items: &[Node<'_>], role: Role, out: &mut Vec<Message>, depth: usize) {
-        if let [Node::Str(role), content] = items
+    fn list(&mut self, items: &[ContentNode<'_>], role: Role, out: &mut Vec<Message>, depth: usize) {
+        if let [ContentNode::Str(role), content] = items
             && let Some(role) = role_word(role)
         {
             let parts = self.parts(content).into();
@@ -136,7 +136,7 @@ impl MessageReader<'_> {
         // Consecutive parts without a role are one message.
         let mut open: Option<Role> = None;
         for item in items {
-            if let Node::Map(_) = item
+            if let ContentNode::Map(_) = item
                 && role_of(item).is_none()
                 && let Some(part) = part::read(item, self.texts)
             {
@@ -157,7 +157,7 @@ impl MessageReader<'_> {
         }
     }
 
-    fn map(&mut self, node: &Node<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
+    fn map(&mut self, node: &ContentNode<'_>, role: Role, out: &mut Vec<Message>, depth: usize) {
         if let Some(message) = self.single(node) {
             return out.push(message);
         }
@@ -183,8 +183,8 @@ impl MessageReader<'_> {
     /// there is none. Members of lower precedence repeat or describe the conversation.
     fn nested_messages(
         &mut self,
-        node: &Node<'_>,
-        system: Option<&Node<'_>>,
+        node: &ContentNode<'_>,
+        system: Option<&ContentNode<'_>>,
         role: Role,
         out: &mut Vec<Message>,
         depth: usize,
@@ -203,20 +203,20 @@ impl MessageReader<'_> {
         false
     }
 
-    fn system(&mut self, node: Option<&Node<'_>>, out: &mut Vec<Message>) {
+    fn system(&mut self, node: Option<&ContentNode<'_>>, out: &mut Vec<Message>) {
         let parts = node.map(|node| self.parts(node)).unwrap_or_default();
         if !parts.is_empty() {
             out.push(Message { role: Role::System, parts: parts.into() });
         }
     }
 
-    fn finish_of(&mut self, node: &Node<'_>) {
+    fn finish_of(&mut self, node: &ContentNode<'_>) {
         let reason = node.str_at("finish_reason").or_else(|| node.str_at("finishReason"));
         self.finish.extend(self.texts.option(reason.or_else(|| node.str_at("stop_reason"))));
     }
 
     /// One message. `body` is the map with its content: `outer` itself or a member of it.
-    fn message(&mut self, role: Role, outer: &Node<'_>, body: &Node<'_>) -> Message {
+    fn message(&mut self, role: Role, outer: &ContentNode<'_>, body: &ContentNode<'_>) -> Message {
         self.finish_of(outer);
         let mut parts = Vec::new();
         for key in ["reasoning_content", "reasoning", "thinking"] {
@@ -241,64 +241,64 @@ impl MessageReader<'_> {
         message_of(role, parts)
     }
 
-    fn calls(&mut self, body: &Node<'_>, parts: &mut Vec<Part>) {
+    fn calls(&mut self, body: &ContentNode<'_>, parts: &mut Vec<Part>) {
         let extra = body.get("additional_kwargs");
         let calls = [
             body.any(&["tool_calls", "toolCalls"]).or_else(|| extra.and_then(|e| e.get("tool_calls"))),
             body.get("invalid_tool_calls"),
         ];
         let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
-        let mut calls = calls.into_iter().flatten().flat_map(Node::items).chain(single).peekable();
+        let mut calls = calls.into_iter().flatten().flat_map(ContentNode::items).chain(single).peekable();
         if calls.peek().is_none() {
             return;
         }
         // A call repeats another one of its id, or without an id another one of its arguments.
         let by_id = |call: &ToolRequest| (true, call.name.clone(), call.id.clone());
         let by_arguments = |call: &ToolRequest| (false, call.name.clone(), call.arguments.clone());
-        let mut known: HashSet<_> = HashSet::new();
+        let mut known_calls: HashSet<_> = HashSet::new();
         for part in &*parts {
             if let Part::Call(call) = part {
-                known.extend([by_id(call), by_arguments(call)]);
+                known_calls.extend([by_id(call), by_arguments(call)]);
             }
         }
         for call in calls {
             let Some(new) = part::call(call, self.texts) else { continue };
             let key = if new.id.is_some() { by_id(&new) } else { by_arguments(&new) };
-            if !known.contains(&key) {
-                known.extend([by_id(&new), by_arguments(&new)]);
+            if !known_calls.contains(&key) {
+                known_calls.extend([by_id(&new), by_arguments(&new)]);
                 parts.push(Part::Call(new));
             }
         }
     }
 
     /// The parts of content in any format.
-    pub(crate) fn parts(&mut self, content: &Node<'_>) -> Vec<Part> {
+    pub(crate) fn parts(&mut self, content: &ContentNode<'_>) -> Vec<Part> {
         let mut parts = Vec::new();
         self.add_parts(content, &mut parts);
         parts
     }
 
-    fn add_parts(&mut self, content: &Node<'_>, out: &mut Vec<Part>) {
+    fn add_parts(&mut self, content: &ContentNode<'_>, out: &mut Vec<Part>) {
         match content {
-            Node::Null => {}
-            Node::Str(text) => self.text_parts(text, out),
-            Node::List(items) => items.iter().for_each(|item| self.block_parts(item, out)),
-            Node::Map(_) => self.map_parts(content, out),
+            ContentNode::Null => {}
+            ContentNode::Str(text) => self.text_parts(text, out),
+            ContentNode::List(items) => items.iter().for_each(|item| self.block_parts(item, out)),
+            ContentNode::Map(_) => self.map_parts(content, out),
             scalar => out.push(Part::Text(self.texts.intern(&scalar.text()))),
         }
     }
 
     /// A list of blocks may be recorded as JSON. Any other text is kept, even if it is JSON.
     fn text_parts(&mut self, text: &str, out: &mut Vec<Part>) {
-        match Node::Str(Cow::Borrowed(text)).unfold() {
-            Node::List(items) if !items.is_empty() && items.iter().all(part::is_block) => {
+        match ContentNode::Str(Cow::Borrowed(text)).unfold() {
+            ContentNode::List(items) if !items.is_empty() && items.iter().all(part::is_block) => {
                 items.iter().for_each(|item| self.block_parts(item, out));
             }
             _ => out.extend(self.texts.some(text).map(Part::Text)),
         }
     }
 
-    fn block_parts(&mut self, block: &Node<'_>, out: &mut Vec<Part>) {
+    fn block_parts(&mut self, block: &ContentNode<'_>, out: &mut Vec<Part>) {
         let withheld = part::withheld(block);
         self.withheld |= withheld;
         match part::read(block, self.texts) {
@@ -308,23 +308,23 @@ impl MessageReader<'_> {
         }
     }
 
-    fn map_parts(&mut self, map: &Node<'_>, out: &mut Vec<Part>) {
+    fn map_parts(&mut self, map: &ContentNode<'_>, out: &mut Vec<Part>) {
         match (part::read(map, self.texts), map.any(&["parts", "content", "text"])) {
             (Some(part), _) => out.push(part),
-            (None, Some(inner @ (Node::List(_) | Node::Str(_)))) => self.add_parts(inner, out),
+            (None, Some(inner @ (ContentNode::List(_) | ContentNode::Str(_)))) => self.add_parts(inner, out),
             (None, _) => out.push(Part::Text(self.texts.intern(&map.to_json()))),
         }
     }
 }
 
 /// The instructions in a map, or in its configuration (Gemini).
-fn system_of<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
+fn system_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
     let config = || node.any(&["config", "generationConfig"])?.any(&SYSTEM_KEYS);
     node.any(&SYSTEM_KEYS).or_else(config)
 }
 
 /// The question or answer in a map, or its only member.
-fn text_of<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
+fn text_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
     let only = match node.entries() {
         [(_, only)] => Some(only),
         _ => None,
@@ -333,10 +333,10 @@ fn text_of<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
 }
 
 /// Whether a member may contain messages: a list or map, or a text that begins like one.
-fn is_nested(member: &Node<'_>) -> bool {
+fn is_nested(member: &ContentNode<'_>) -> bool {
     match member {
-        Node::List(_) | Node::Map(_) => !member.is_empty(),
-        Node::Str(s) => matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'[')),
+        ContentNode::List(_) | ContentNode::Map(_) => !member.is_empty(),
+        ContentNode::Str(s) => matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'[')),
         _ => false,
     }
 }
@@ -368,13 +368,13 @@ pub(crate) fn role_word(word: &str) -> Option<Role> {
 }
 
 /// The role of a map that is a message, and the map with its content.
-fn role_of<'n, 'a>(node: &'n Node<'a>) -> Option<(Role, &'n Node<'a>)> {
+fn role_of<'n, 'a>(node: &'n ContentNode<'a>) -> Option<(Role, &'n ContentNode<'a>)> {
     if let Some(role) = node.str_at("role") {
         return Some((role_named(role), node));
     }
     // LangChain's constructor form: the class is the role.
     if let (Some(kwargs), Some(id)) = (node.get("kwargs"), node.get("id")) {
-        let class = id.items().last().and_then(Node::as_str)?;
+        let class = id.items().last().and_then(ContentNode::as_str)?;
         return role_word(class).map(|role| (role, kwargs));
     }
     let kind = node.str_at("type")?;

@@ -76,7 +76,7 @@ use agent_trace::Phase;
 pub(crate) use agent_trace::{Agent, AgentTrace, Call};
 pub(crate) use control_tools::ControlTools;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
-pub(crate) use node::Node;
+pub(crate) use node::ContentNode;
 pub(crate) use overrides::Overrides;
 pub(crate) use plans::lines as plan_steps;
 pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};
@@ -89,7 +89,7 @@ use verdict_otlp::trace::{Envelope, Kind, Tree};
 /// The compiled conventions. Compilation is expensive: create one per configuration and share it.
 #[derive(Debug)]
 pub struct Recogniser {
-    table: table::Table,
+    table: table::ConventionTable,
 }
 
 impl Recogniser {
@@ -98,7 +98,7 @@ impl Recogniser {
     /// # Errors
     /// The configuration names an unknown convention, or a flattened list without leaves.
     pub fn new(overrides: &Overrides) -> Result<Recogniser, TableError> {
-        Ok(Recogniser { table: table::Table::new(overrides)? })
+        Ok(Recogniser { table: table::ConventionTable::new(overrides)? })
     }
 
     /// The kind of an encoded span, without reading its content.

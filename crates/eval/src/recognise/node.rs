@@ -1,4 +1,4 @@
-//! [`Node`]: content as a tree, whether it was recorded as an `AnyValue`, as JSON in a string, as
+//! [`ContentNode`]: content as a tree, whether it was recorded as an `AnyValue`, as JSON in a string, as
 //! JSON in JSON, or as a Python `repr` in JSON. Strings are borrowed where they have no escapes. Content is
 //! untrusted: every parse bounds depth and number of nodes.
 
@@ -23,7 +23,7 @@ const MAX_JSON_DEPTH: usize = 128;
 /// One value of content.
 #[derive(Clone, Debug, PartialEq, Default, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Node<'a> {
+pub(crate) enum ContentNode<'a> {
     #[default]
     Null,
     Bool(bool),
@@ -31,52 +31,57 @@ pub(crate) enum Node<'a> {
     Uint(u64),
     Float(f64),
     Str(Cow<'a, str>),
-    List(Vec<Node<'a>>),
+    List(Vec<ContentNode<'a>>),
     #[serde(serialize_with = "serialize_map")]
-    Map(Vec<(Cow<'a, str>, Node<'a>)>),
+    Map(Vec<(Cow<'a, str>, ContentNode<'a>)>),
 }
 
-impl<'a> Node<'a> {
+impl<'a> ContentNode<'a> {
     /// Parses JSON. `None` if it is invalid or has more than [`MAX_NODES`] nodes.
-    pub(crate) fn json(text: &'a str) -> Option<Node<'a>> {
+    pub(crate) fn json(text: &'a str) -> Option<ContentNode<'a>> {
         let mut de = serde_json::Deserializer::from_str(text);
-        let node = Node::deserialize(&mut de, MAX_JSON_DEPTH).ok()?;
+        let node = ContentNode::deserialize(&mut de, MAX_JSON_DEPTH).ok()?;
         de.end().ok()?;
         Some(node)
     }
 
     /// Parses the JSON value at the beginning of `text`, of at most so many levels, and returns its length.
-    pub(crate) fn first_json(text: &'a str, depth: usize) -> Option<(Node<'a>, usize)> {
+    pub(crate) fn first_json(text: &'a str, depth: usize) -> Option<(ContentNode<'a>, usize)> {
         let mut de = serde_json::Deserializer::from_str(text);
-        let node = Node::deserialize(&mut de, depth).ok()?;
+        let node = ContentNode::deserialize(&mut de, depth).ok()?;
         Some((node, de.into_iter::<IgnoredAny>().byte_offset()))
     }
 
     /// Reads a value of at most so many levels.
-    pub(crate) fn deserialize<D: Deserializer<'a>>(from: D, depth: usize) -> Result<Node<'a>, D::Error> {
-        let (mut node, budget) = (Node::Null, Cell::new(MAX_NODES));
-        Seed { out: &mut node, budget: &budget, depth }.deserialize(from)?;
+    pub(crate) fn deserialize<D: Deserializer<'a>>(
+        from: D,
+        depth: usize,
+    ) -> Result<ContentNode<'a>, D::Error> {
+        let (mut node, budget) = (ContentNode::Null, Cell::new(MAX_NODES));
+        NodeSeed { out: &mut node, budget: &budget, depth }.deserialize(from)?;
         Ok(node)
     }
 
     /// Converts an `AnyValue`; strings are not parsed.
-    pub(crate) fn of(value: Value<'a>) -> Node<'a> {
+    pub(crate) fn from_value(value: Value<'a>) -> ContentNode<'a> {
         from_value(value, MAX_DEPTH, &Cell::new(MAX_NODES))
     }
 
     /// Converts an `AnyValue`; a string that contains a JSON object, array or string is parsed.
-    pub(crate) fn decoded(value: Value<'a>) -> Node<'a> {
-        Node::of(value).unfold()
+    pub(crate) fn decoded(value: Value<'a>) -> ContentNode<'a> {
+        ContentNode::from_value(value).unfold()
     }
 
     /// Parses a string that contains JSON, and once more if the result is such a string. Any other
     /// node is returned unchanged.
-    pub(crate) fn unfold(self) -> Node<'a> {
+    pub(crate) fn unfold(self) -> ContentNode<'a> {
         let mut node = self;
         for _ in 0..2 {
             let inner = match &node {
-                Node::Str(Cow::Borrowed(s)) if contains_json(s) => Node::json(s),
-                Node::Str(Cow::Owned(s)) if contains_json(s) => Node::json(s).map(Node::into_owned),
+                ContentNode::Str(Cow::Borrowed(s)) if contains_json(s) => ContentNode::json(s),
+                ContentNode::Str(Cow::Owned(s)) if contains_json(s) => {
+                    ContentNode::json(s).map(ContentNode::into_owned)
+                }
                 _ => None,
             };
             match inner {
@@ -87,61 +92,61 @@ impl<'a> Node<'a> {
         node
     }
 
-    pub(crate) fn into_owned<'b>(self) -> Node<'b> {
+    pub(crate) fn into_owned<'b>(self) -> ContentNode<'b> {
         match self {
-            Node::Null => Node::Null,
-            Node::Bool(b) => Node::Bool(b),
-            Node::Int(n) => Node::Int(n),
-            Node::Uint(n) => Node::Uint(n),
-            Node::Float(n) => Node::Float(n),
-            Node::Str(s) => Node::Str(Cow::Owned(s.into_owned())),
-            Node::List(l) => Node::List(l.into_iter().map(Node::into_owned).collect()),
-            Node::Map(m) => {
-                Node::Map(m.into_iter().map(|(k, v)| (Cow::Owned(k.into_owned()), v.into_owned())).collect())
-            }
+            ContentNode::Null => ContentNode::Null,
+            ContentNode::Bool(b) => ContentNode::Bool(b),
+            ContentNode::Int(n) => ContentNode::Int(n),
+            ContentNode::Uint(n) => ContentNode::Uint(n),
+            ContentNode::Float(n) => ContentNode::Float(n),
+            ContentNode::Str(s) => ContentNode::Str(Cow::Owned(s.into_owned())),
+            ContentNode::List(l) => ContentNode::List(l.into_iter().map(ContentNode::into_owned).collect()),
+            ContentNode::Map(m) => ContentNode::Map(
+                m.into_iter().map(|(k, v)| (Cow::Owned(k.into_owned()), v.into_owned())).collect(),
+            ),
         }
     }
 
     /// The member `key` of a map, unless it is null.
-    pub(crate) fn get(&self, key: &str) -> Option<&Node<'a>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&ContentNode<'a>> {
         match self {
-            Node::Map(m) => {
-                m.iter().find(|(k, _)| k == key).map(|(_, v)| v).filter(|v| !matches!(v, Node::Null))
+            ContentNode::Map(m) => {
+                m.iter().find(|(k, _)| k == key).map(|(_, v)| v).filter(|v| !matches!(v, ContentNode::Null))
             }
             _ => None,
         }
     }
 
     /// The first member among `keys` that is not null.
-    pub(crate) fn any(&self, keys: &[&str]) -> Option<&Node<'a>> {
+    pub(crate) fn any(&self, keys: &[&str]) -> Option<&ContentNode<'a>> {
         keys.iter().find_map(|k| self.get(k))
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
-        matches!(self, Node::Map(m) if m.iter().any(|(k, _)| k == key))
+        matches!(self, ContentNode::Map(m) if m.iter().any(|(k, _)| k == key))
     }
 
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
-            Node::Str(s) => Some(s),
+            ContentNode::Str(s) => Some(s),
             _ => None,
         }
     }
 
     pub(crate) fn str_at(&self, key: &str) -> Option<&str> {
-        self.get(key).and_then(Node::as_str)
+        self.get(key).and_then(ContentNode::as_str)
     }
 
-    pub(crate) fn items(&self) -> &[Node<'a>] {
+    pub(crate) fn items(&self) -> &[ContentNode<'a>] {
         match self {
-            Node::List(l) => l,
+            ContentNode::List(l) => l,
             _ => &[],
         }
     }
 
-    pub(crate) fn entries(&self) -> &[(Cow<'a, str>, Node<'a>)] {
+    pub(crate) fn entries(&self) -> &[(Cow<'a, str>, ContentNode<'a>)] {
         match self {
-            Node::Map(m) => m,
+            ContentNode::Map(m) => m,
             _ => &[],
         }
     }
@@ -149,10 +154,10 @@ impl<'a> Node<'a> {
     /// Null, an empty text, list or map.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Node::Null => true,
-            Node::Str(s) => s.is_empty(),
-            Node::List(l) => l.is_empty(),
-            Node::Map(m) => m.is_empty(),
+            ContentNode::Null => true,
+            ContentNode::Str(s) => s.is_empty(),
+            ContentNode::List(l) => l.is_empty(),
+            ContentNode::Map(m) => m.is_empty(),
             _ => false,
         }
     }
@@ -160,10 +165,10 @@ impl<'a> Node<'a> {
     /// A finite number, or a string that contains one.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
-            Node::Int(n) => Some(*n as f64),
-            Node::Uint(n) => Some(*n as f64),
-            Node::Float(n) => Some(*n),
-            Node::Str(s) => s.trim().parse().ok(),
+            ContentNode::Int(n) => Some(*n as f64),
+            ContentNode::Uint(n) => Some(*n as f64),
+            ContentNode::Float(n) => Some(*n),
+            ContentNode::Str(s) => s.trim().parse().ok(),
             _ => None,
         }
         .filter(|n: &f64| n.is_finite())
@@ -177,7 +182,7 @@ impl<'a> Node<'a> {
     /// The text of a string; compact JSON of any other node.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
-            Node::Str(s) => Cow::Borrowed(s),
+            ContentNode::Str(s) => Cow::Borrowed(s),
             other => Cow::Owned(other.to_json()),
         }
     }
@@ -191,26 +196,28 @@ fn contains_json(s: &str) -> bool {
     matches!(s.trim_ascii_start().as_bytes().first(), Some(b'{' | b'[' | b'"'))
 }
 
-fn from_value<'a>(value: Value<'a>, depth: usize, budget: &Cell<usize>) -> Node<'a> {
+fn from_value<'a>(value: Value<'a>, depth: usize, budget: &Cell<usize>) -> ContentNode<'a> {
     if depth == 0 || budget.get() == 0 {
-        return Node::Null;
+        return ContentNode::Null;
     }
     budget.set(budget.get() - 1);
     match value {
-        Value::Empty | Value::Bytes(_) => Node::Null,
-        Value::Str(s) => Node::Str(Cow::Borrowed(s)),
-        Value::Bool(b) => Node::Bool(b),
-        Value::Int(n) => Node::Int(n),
-        Value::Double(n) => Node::Float(n),
-        Value::Array(_) => Node::List(value.items().map(|v| from_value(v, depth - 1, budget)).collect()),
-        Value::Map(_) => Node::Map(
+        Value::Empty | Value::Bytes(_) => ContentNode::Null,
+        Value::Str(s) => ContentNode::Str(Cow::Borrowed(s)),
+        Value::Bool(b) => ContentNode::Bool(b),
+        Value::Int(n) => ContentNode::Int(n),
+        Value::Double(n) => ContentNode::Float(n),
+        Value::Array(_) => {
+            ContentNode::List(value.items().map(|v| from_value(v, depth - 1, budget)).collect())
+        }
+        Value::Map(_) => ContentNode::Map(
             value.entries().map(|(k, v)| (Cow::Borrowed(k), from_value(v, depth - 1, budget))).collect(),
         ),
     }
 }
 
 fn serialize_map<S: Serializer>(
-    entries: &[(Cow<'_, str>, Node<'_>)],
+    entries: &[(Cow<'_, str>, ContentNode<'_>)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
@@ -218,8 +225,8 @@ fn serialize_map<S: Serializer>(
 
 /// Deserializes one value within a budget of nodes. The value is written in its place: a result is copied at each
 /// level of the parser.
-struct Seed<'p, 'a> {
-    out: &'p mut Node<'a>,
+struct NodeSeed<'p, 'a> {
+    out: &'p mut ContentNode<'a>,
     budget: &'p Cell<usize>,
     /// Levels of lists and maps that are left.
     depth: usize,
@@ -233,15 +240,15 @@ fn too_deep<E: serde::de::Error>() -> E {
 }
 
 /// A part of a text of which the size is bounded.
-impl<'de> Deserialize<'de> for Node<'de> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Node<'de>, D::Error> {
-        let (mut node, budget) = (Node::Null, Cell::new(MAX_NODES));
-        Seed { out: &mut node, budget: &budget, depth: MAX_JSON_DEPTH }.deserialize(d)?;
+impl<'de> Deserialize<'de> for ContentNode<'de> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<ContentNode<'de>, D::Error> {
+        let (mut node, budget) = (ContentNode::Null, Cell::new(MAX_NODES));
+        NodeSeed { out: &mut node, budget: &budget, depth: MAX_JSON_DEPTH }.deserialize(d)?;
         Ok(node)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_, 'de> {
+impl<'de> DeserializeSeed<'de> for NodeSeed<'_, 'de> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
         match self.budget.get().checked_sub(1) {
@@ -252,64 +259,64 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, 'de> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_, 'de> {
+impl<'de> Visitor<'de> for NodeSeed<'_, 'de> {
     type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
     fn visit_unit<E>(self) -> Result<(), E> {
-        *self.out = Node::Null;
+        *self.out = ContentNode::Null;
         Ok(())
     }
     fn visit_bool<E>(self, v: bool) -> Result<(), E> {
-        *self.out = Node::Bool(v);
+        *self.out = ContentNode::Bool(v);
         Ok(())
     }
     fn visit_i64<E>(self, v: i64) -> Result<(), E> {
-        *self.out = Node::Int(v);
+        *self.out = ContentNode::Int(v);
         Ok(())
     }
     fn visit_u64<E>(self, v: u64) -> Result<(), E> {
-        *self.out = i64::try_from(v).map_or(Node::Uint(v), Node::Int);
+        *self.out = i64::try_from(v).map_or(ContentNode::Uint(v), ContentNode::Int);
         Ok(())
     }
     fn visit_f64<E>(self, v: f64) -> Result<(), E> {
-        *self.out = Node::Float(v);
+        *self.out = ContentNode::Float(v);
         Ok(())
     }
     fn visit_borrowed_str<E>(self, v: &'de str) -> Result<(), E> {
-        *self.out = Node::Str(Cow::Borrowed(v));
+        *self.out = ContentNode::Str(Cow::Borrowed(v));
         Ok(())
     }
     fn visit_str<E>(self, v: &str) -> Result<(), E> {
-        *self.out = Node::Str(Cow::Owned(v.to_owned()));
+        *self.out = ContentNode::Str(Cow::Owned(v.to_owned()));
         Ok(())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let depth = self.depth.checked_sub(1).ok_or_else(too_deep)?;
         let mut list = Vec::new();
-        let mut item = Node::Null;
-        while seq.next_element_seed(Seed { out: &mut item, budget: self.budget, depth })?.is_some() {
+        let mut item = ContentNode::Null;
+        while seq.next_element_seed(NodeSeed { out: &mut item, budget: self.budget, depth })?.is_some() {
             if list.is_empty() {
                 list = Vec::with_capacity(FEW);
             }
             list.push(std::mem::take(&mut item));
         }
-        *self.out = Node::List(list);
+        *self.out = ContentNode::List(list);
         Ok(())
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let depth = self.depth.checked_sub(1).ok_or_else(too_deep)?;
         let mut entries = Vec::new();
-        let mut value = Node::Null;
+        let mut value = ContentNode::Null;
         while let Some(JsonStr(key)) = map.next_key()? {
-            map.next_value_seed(Seed { out: &mut value, budget: self.budget, depth })?;
+            map.next_value_seed(NodeSeed { out: &mut value, budget: self.budget, depth })?;
             if entries.is_empty() {
                 entries = Vec::with_capacity(FEW);
             }
             entries.push((key, std::mem::take(&mut value)));
         }
-        *self.out = Node::Map(entries);
+        *self.out = ContentNode::Map(entries);
         Ok(())
     }
 }
@@ -344,26 +351,26 @@ mod tests {
 
     #[test]
     fn doubly_encoded_json_unfolds_and_plain_text_stays() {
-        let node = Node::Str(Cow::Borrowed(r#""{\"a\": 1}""#)).unfold();
-        assert_eq!(node.get("a"), Some(&Node::Int(1)));
-        let node = Node::Str(Cow::Borrowed("{not json")).unfold();
+        let node = ContentNode::Str(Cow::Borrowed(r#""{\"a\": 1}""#)).unfold();
+        assert_eq!(node.get("a"), Some(&ContentNode::Int(1)));
+        let node = ContentNode::Str(Cow::Borrowed("{not json")).unfold();
         assert_eq!(node.as_str(), Some("{not json"));
-        assert_eq!(Node::Str(Cow::Borrowed("42")).unfold().as_str(), Some("42"));
+        assert_eq!(ContentNode::Str(Cow::Borrowed("42")).unfold().as_str(), Some("42"));
     }
 
     #[test]
     fn nesting_and_size_are_bounded() {
         let deep = "[".repeat(100_000);
-        assert_eq!(Node::json(&deep), None);
+        assert_eq!(ContentNode::json(&deep), None);
         let wide = format!("[{}1]", "1,".repeat(MAX_NODES));
-        assert_eq!(Node::json(&wide), None);
+        assert_eq!(ContentNode::json(&wide), None);
     }
 
     #[test]
     fn strings_without_escapes_are_borrowed() {
-        let node = Node::json(r#"{"a": "plain", "b": "esc\n"}"#);
+        let node = ContentNode::json(r#"{"a": "plain", "b": "esc\n"}"#);
         let node = node.as_ref();
-        assert!(matches!(node.and_then(|n| n.get("a")), Some(Node::Str(Cow::Borrowed("plain")))));
-        assert!(matches!(node.and_then(|n| n.get("b")), Some(Node::Str(Cow::Owned(_)))));
+        assert!(matches!(node.and_then(|n| n.get("a")), Some(ContentNode::Str(Cow::Borrowed("plain")))));
+        assert!(matches!(node.and_then(|n| n.get("b")), Some(ContentNode::Str(Cow::Owned(_)))));
     }
 }

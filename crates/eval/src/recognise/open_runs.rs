@@ -13,12 +13,12 @@ use super::message::{Part, Role, Text};
 use super::span_view::SpanView;
 
 /// Service, agent and first request of a run.
-type RunKey = (Option<Text>, Option<Text>, Option<Text>);
+type OpenRunKey = (Option<Text>, Option<Text>, Option<Text>);
 
 /// Joins the groups of one run. `groups` are in order of their first span.
 pub(super) fn join(tree: &Tree, views: &[SpanView], groups: Vec<Vec<Idx>>) -> Vec<Vec<Idx>> {
     let mut runs: Vec<Vec<Idx>> = Vec::new();
-    let mut by_key: HashMap<RunKey, usize> = HashMap::default();
+    let mut by_key: HashMap<OpenRunKey, usize> = HashMap::default();
     let mut requested: HashMap<Text, usize> = HashMap::default();
     let mut without_model: Vec<Vec<Idx>> = Vec::new();
     for group in groups {
@@ -60,7 +60,7 @@ fn spans<'a>(tree: &'a Tree, tops: &'a [Idx]) -> impl Iterator<Item = Idx> + 'a 
 }
 
 /// The key of a model call; `None` for other spans.
-fn run_key(view: &SpanView) -> Option<RunKey> {
+fn run_key(view: &SpanView) -> Option<OpenRunKey> {
     if view.kind != Kind::Llm || view.wrapper {
         return None;
     }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::message::{Part, ToolRequest};
-use super::node::Node;
-use super::texts::Texts;
+use super::node::ContentNode;
+use super::texts::TextInterner;
 
 const CALL_IDS: [&str; 6] = ["id", "call_id", "tool_call_id", "toolCallId", "toolUseId", "tool_use_id"];
 // `id` comes last: it may be the id of the result and not of the call.
@@ -14,8 +14,8 @@ const ARGUMENTS: [&str; 5] = ["arguments", "args", "input", "parameters", "actio
 const RESULTS: [&str; 6] = ["response", "result", "content", "output", "results", "outputs"];
 
 /// The part that `node` is; `None` for a map that is no known block.
-pub(crate) fn read(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
-    if let Node::Str(s) = node {
+pub(crate) fn read(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
+    if let ContentNode::Str(s) = node {
         return texts.some(s).map(Part::Text);
     }
     match node.str_at("type").or_else(|| node.str_at("part_kind")) {
@@ -24,7 +24,7 @@ pub(crate) fn read(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
     }
 }
 
-fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
+fn typed(kind: &str, node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
     match kind {
         "text" | "input_text" | "output_text" | "summary_text" | "refusal" => {
             let text = node.any(&["content", "text", "refusal", "value"])?;
@@ -42,7 +42,8 @@ fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
         | "server_tool_use" | "mcp_call" | "mcp_tool_use" | "toolCall" => call(node, texts).map(Part::Call),
         // Server-side tools of the Responses API: `web_search_call`, `code_interpreter_call`, ...
         _ if kind.ends_with("_call") => {
-            let name = node.any(&NAMES).and_then(Node::as_str).unwrap_or(kind.trim_end_matches("_call"));
+            let name =
+                node.any(&NAMES).and_then(ContentNode::as_str).unwrap_or(kind.trim_end_matches("_call"));
             Some(Part::Call(request(node, name, node.any(&ARGUMENTS), texts)))
         }
         "image" | "image_url" | "input_image" | "image-data" | "blob" | "uri" | "file" | "input_file"
@@ -51,8 +52,8 @@ fn typed(kind: &str, node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
     }
 }
 
-fn untyped(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
-    let Node::Map(entries) = node else { return None };
+fn untyped(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
+    let ContentNode::Map(entries) = node else { return None };
     if let Some(tool_use) = node.any(&["toolUse", "functionCall", "function_call"]) {
         return call(tool_use, texts).map(Part::Call);
     }
@@ -71,7 +72,7 @@ fn untyped(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
         && entries.len() <= 3
     {
         let text = texts.intern(text);
-        let is_thought = node.get("thought") == Some(&Node::Bool(true));
+        let is_thought = node.get("thought") == Some(&ContentNode::Bool(true));
         return Some(if is_thought { Part::Reasoning(text) } else { Part::Text(text) });
     }
     let media = ["image", "inlineData", "inline_data", "fileData", "file_data", "document", "video"];
@@ -79,16 +80,16 @@ fn untyped(node: &Node<'_>, texts: &mut Texts) -> Option<Part> {
 }
 
 /// Whether a map is a block of a content list.
-pub(crate) fn is_block(node: &Node<'_>) -> bool {
+pub(crate) fn is_block(node: &ContentNode<'_>) -> bool {
     const TYPES: [&str; 5] = ["text", "tool", "function_call", "thinking", "image"];
     node.str_at("type").is_some_and(|t| t == "reasoning" || TYPES.iter().any(|word| t.contains(word)))
         || ["toolUse", "toolResult", "functionCall", "reasoningContent"].iter().any(|k| node.has(k))
-        || matches!(node.entries(), [(k, Node::Str(_))] if k == "text")
+        || matches!(node.entries(), [(k, ContentNode::Str(_))] if k == "text")
 }
 
 /// Whether a block was recorded without its content: with a type and perhaps a call's id and name
 /// only (`include_content=False` of Pydantic AI and similar settings), or with the reason.
-pub(crate) fn withheld(node: &Node<'_>) -> bool {
+pub(crate) fn withheld(node: &ContentNode<'_>) -> bool {
     if node.has("stripped_reason") && !node.has("content") {
         return true;
     }
@@ -110,7 +111,7 @@ pub(crate) fn withheld(node: &Node<'_>) -> bool {
 }
 
 /// Whether a block is a tool result.
-pub(crate) fn is_result(node: &Node<'_>) -> bool {
+pub(crate) fn is_result(node: &ContentNode<'_>) -> bool {
     node.has("toolResult")
         || node.has("functionResponse")
         || node.has("function_response")
@@ -120,33 +121,38 @@ pub(crate) fn is_result(node: &Node<'_>) -> bool {
 }
 
 /// A tool call in any provider's format.
-pub(crate) fn call(node: &Node<'_>, texts: &mut Texts) -> Option<ToolRequest> {
-    let function = node.get("function").filter(|f| matches!(f, Node::Map(_))).unwrap_or(node);
-    let name = function.any(&NAMES).or_else(|| node.any(&NAMES)).and_then(Node::as_str)?;
+pub(crate) fn call(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<ToolRequest> {
+    let function = node.get("function").filter(|f| matches!(f, ContentNode::Map(_))).unwrap_or(node);
+    let name = function.any(&NAMES).or_else(|| node.any(&NAMES)).and_then(ContentNode::as_str)?;
     Some(request(node, name, function.any(&ARGUMENTS).or_else(|| node.any(&ARGUMENTS)), texts))
 }
 
-fn request(node: &Node<'_>, name: &str, arguments: Option<&Node<'_>>, texts: &mut Texts) -> ToolRequest {
+fn request(
+    node: &ContentNode<'_>,
+    name: &str,
+    arguments: Option<&ContentNode<'_>>,
+    texts: &mut TextInterner,
+) -> ToolRequest {
     ToolRequest {
-        id: texts.option(node.any(&CALL_IDS).and_then(Node::as_str)),
+        id: texts.option(node.any(&CALL_IDS).and_then(ContentNode::as_str)),
         name: texts.intern(name),
         arguments: arguments.and_then(|a| texts.some(&a.text())),
     }
 }
 
-fn result(node: &Node<'_>, texts: &mut Texts) -> Part {
+fn result(node: &ContentNode<'_>, texts: &mut TextInterner) -> Part {
     let value = node.any(&RESULTS);
     Part::Result {
-        id: texts.option(node.any(&RESULT_IDS).and_then(Node::as_str)),
-        name: texts.option(node.any(&NAMES).and_then(Node::as_str)),
+        id: texts.option(node.any(&RESULT_IDS).and_then(ContentNode::as_str)),
+        name: texts.option(node.any(&NAMES).and_then(ContentNode::as_str)),
         content: texts.intern(&value.or(node.get("error")).map(plain).unwrap_or_default()),
         failed: failed(node) || value.map_or(node.has("error"), failed),
     }
 }
 
 /// Whether a result carries its convention's flag for a failed tool.
-pub(crate) fn failed(node: &Node<'_>) -> bool {
-    node.any(&["is_error", "isError", "failed"]) == Some(&Node::Bool(true))
+pub(crate) fn failed(node: &ContentNode<'_>) -> bool {
+    node.any(&["is_error", "isError", "failed"]) == Some(&ContentNode::Bool(true))
         || node.str_at("status").is_some_and(|s| matches!(s, "error" | "failed" | "failure"))
         || node.str_at("type").is_some_and(|t| {
             matches!(t, "error-text" | "error-json" | "execution-denied" | "tool_result_error")
@@ -155,22 +161,22 @@ pub(crate) fn failed(node: &Node<'_>) -> bool {
 
 /// The text of a result or a content list: blocks joined by newlines, wrappers removed, anything
 /// else as JSON.
-pub(crate) fn plain<'n>(node: &'n Node<'_>) -> Cow<'n, str> {
+pub(crate) fn plain<'n>(node: &'n ContentNode<'_>) -> Cow<'n, str> {
     plain_within(node, 8)
 }
 
-fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
+fn plain_within<'n>(node: &'n ContentNode<'_>, depth: usize) -> Cow<'n, str> {
     let Some(depth) = depth.checked_sub(1) else { return node.text() };
     match node {
-        Node::Null => Cow::Borrowed(""),
-        Node::Str(s) => Cow::Borrowed(s),
-        Node::List(items)
-            if !items.is_empty() && items.iter().all(|i| is_block(i) || matches!(i, Node::Str(_))) =>
+        ContentNode::Null => Cow::Borrowed(""),
+        ContentNode::Str(s) => Cow::Borrowed(s),
+        ContentNode::List(items)
+            if !items.is_empty() && items.iter().all(|i| is_block(i) || matches!(i, ContentNode::Str(_))) =>
         {
             let mut texts: Vec<_> = items.iter().map(|item| plain_within(item, depth)).collect();
             if texts.len() == 1 { texts.remove(0) } else { Cow::Owned(texts.join("\n")) }
         }
-        Node::Map(_) => match wrapped(node) {
+        ContentNode::Map(_) => match wrapped(node) {
             Some(inner) => plain_within(inner, depth),
             None => node.text(),
         },
@@ -179,7 +185,7 @@ fn plain_within<'n>(node: &'n Node<'_>, depth: usize) -> Cow<'n, str> {
 }
 
 /// The value that the map `node` wraps; `None` if it is no wrapper.
-pub(crate) fn wrapped<'n, 'a>(node: &'n Node<'a>) -> Option<&'n Node<'a>> {
+pub(crate) fn wrapped<'n, 'a>(node: &'n ContentNode<'a>) -> Option<&'n ContentNode<'a>> {
     match node.entries() {
         [(k, v)]
             if matches!(

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use verdict_otlp::trace::Kind;
 
 use super::message::{Part, Text};
-use super::node::Node;
+use super::node::ContentNode;
 use super::overrides::Field;
 use super::scan::SpanScan;
 use super::span_view::{RecordedPlan, SpanView};
-use super::table::Table;
-use super::texts::Texts;
+use super::table::ConventionTable;
+use super::texts::TextInterner;
 
 /// Maximum number of steps of one plan.
 const MAX_STEPS: usize = 200;
@@ -51,7 +51,7 @@ const STEP_TEXT_KEYS: [&str; 13] = [
 const PLAN_KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
 
 /// The plan that `text` is. `None` for an empty text.
-pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<RecordedPlan> {
+pub(crate) fn plan(text: &str, replan: bool, texts: &mut TextInterner) -> Option<RecordedPlan> {
     let text = text.trim();
     if text.is_empty() {
         return None;
@@ -61,8 +61,10 @@ pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Record
 }
 
 /// Reads plans and declared graphs in attributes.
-pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut SpanView) {
-    let value = |field| scan.candidates(field).iter().map(|(_, _, v)| Node::of(*v)).find(|n| !n.is_empty());
+pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, view: &mut SpanView) {
+    let value = |field| {
+        scan.candidates(field).iter().map(|(_, _, v)| ContentNode::from_value(*v)).find(|n| !n.is_empty())
+    };
     if let Some(node) = value(Field::Plan) {
         view.plans.extend(plan(&node.text(), false, texts));
     } else if matches!(view.kind, Kind::Agent | Kind::Chain | Kind::Plan) {
@@ -72,7 +74,7 @@ pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut S
             if value.as_str().is_some_and(|s| !s.contains("plan")) {
                 continue;
             }
-            let node = Node::decoded(*value);
+            let node = ContentNode::decoded(*value);
             let inner = node.any(&["outputs", "inputs", "update"]).unwrap_or(&node);
             let member = node.any(&PLAN_KEYS).or_else(|| inner.any(&PLAN_KEYS));
             if let Some(value) = member.filter(|member| !member.is_empty()) {
@@ -87,7 +89,7 @@ pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut Texts, view: &mut S
 }
 
 /// Reads the plans in a model's output: arguments of planning tools, and plans in its text.
-pub(crate) fn of_output(table: &Table, texts: &mut Texts, view: &mut SpanView) {
+pub(crate) fn of_output(table: &ConventionTable, texts: &mut TextInterner, view: &mut SpanView) {
     let mut found = Vec::new();
     let prompted = plan_prompt(table, view);
     for part in view.output.iter().flat_map(|m| &m.parts) {
@@ -119,13 +121,13 @@ fn is_structured(text: &str) -> bool {
     if inner.len() == text.len() {
         return false;
     }
-    let node = Node::Str(Cow::Borrowed(text)).unfold();
-    if let Node::Str(_) = node {
+    let node = ContentNode::Str(Cow::Borrowed(text)).unfold();
+    if let ContentNode::Str(_) = node {
         let digits = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
         return digits.starts_with('1');
     }
     let list = STEP_LIST_KEYS.iter().find_map(|key| node.get(key)).unwrap_or(&node);
-    let depends = |step: &Node<'_>| step.has(DEPENDS_ON);
+    let depends = |step: &ContentNode<'_>| step.has(DEPENDS_ON);
     is_numbered(list) && list.entries().iter().any(|(_, step)| depends(step))
         || list.items().iter().any(depends)
 }
@@ -140,14 +142,14 @@ fn unfenced(text: &str) -> &str {
 }
 
 /// Whether all keys of an object are step numbers.
-fn is_numbered(node: &Node<'_>) -> bool {
+fn is_numbered(node: &ContentNode<'_>) -> bool {
     let number = |key: &str| !key.is_empty() && key.len() < 4 && key.bytes().all(|b| b.is_ascii_digit());
     let entries = node.entries();
     !entries.is_empty() && entries.iter().all(|(key, _)| number(key))
 }
 
 /// The phrase in the last message of the prompt that asks for a plan.
-fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
+fn plan_prompt<'t>(table: &'t ConventionTable, view: &SpanView) -> Option<&'t str> {
     let last = view.input.last()?;
     let asks = |phrase: &&String| {
         last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(phrase.as_str())))
@@ -156,7 +158,7 @@ fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
 }
 
 /// The plan after the first marker in `text` that steps follow.
-fn marked_plan(table: &Table, text: &Text, texts: &mut Texts) -> Option<RecordedPlan> {
+fn marked_plan(table: &ConventionTable, text: &Text, texts: &mut TextInterner) -> Option<RecordedPlan> {
     if !table.may_contain_plan(text) {
         return None;
     }
@@ -199,15 +201,15 @@ fn after_heading(lower: &str, word: &str) -> Option<usize> {
 }
 
 /// The plan that a list of steps is, without a marker (the heuristic of section 4.6).
-pub(crate) fn unmarked_plan(text: &str, texts: &mut Texts) -> Option<RecordedPlan> {
+pub(crate) fn unmarked_plan(text: &str, texts: &mut TextInterner) -> Option<RecordedPlan> {
     let read = plan(text, false, texts)?;
     (read.steps.len() >= MIN_STEPS).then_some(read)
 }
 
 /// The steps of a plan in JSON, else of the list in a text.
 fn steps(text: &str) -> Vec<String> {
-    let node = Node::Str(Cow::Borrowed(text)).unfold();
-    if let Node::Str(_) = node {
+    let node = ContentNode::Str(Cow::Borrowed(text)).unfold();
+    if let ContentNode::Str(_) = node {
         return lines(text);
     }
     let steps = json_steps(&node, 4);
@@ -215,23 +217,23 @@ fn steps(text: &str) -> Vec<String> {
         return steps;
     }
     // The only argument of a planning tool may be the plan as text.
-    let text = node.any(&PLAN_KEYS).or_else(|| node.any(&STEP_TEXT_KEYS)).and_then(Node::as_str);
+    let text = node.any(&PLAN_KEYS).or_else(|| node.any(&STEP_TEXT_KEYS)).and_then(ContentNode::as_str);
     text.map(lines).unwrap_or_default()
 }
 
-fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
+fn json_steps(node: &ContentNode<'_>, depth: usize) -> Vec<String> {
     let Some(depth) = depth.checked_sub(1) else { return Vec::new() };
     match node {
-        Node::List(items) => step_texts(items.iter(), None),
+        ContentNode::List(items) => step_texts(items.iter(), None),
         // In plans of this form the instruction may be called a query.
-        Node::Map(steps) if is_numbered(node) => {
+        ContentNode::Map(steps) if is_numbered(node) => {
             step_texts(steps.iter().map(|(_, step)| step), Some("query"))
         }
-        Node::Map(_) => STEP_LIST_KEYS
+        ContentNode::Map(_) => STEP_LIST_KEYS
             .iter()
             .filter_map(|key| node.get(key))
             .map(|inner| match inner {
-                Node::Str(s) => lines(s),
+                ContentNode::Str(s) => lines(s),
                 inner => json_steps(inner, depth),
             })
             .find(|s| !s.is_empty())
@@ -241,9 +243,14 @@ fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
 }
 
 /// The texts of the steps that have one. `other_key` may contain it too.
-fn step_texts<'n, 'a: 'n>(steps: impl Iterator<Item = &'n Node<'a>>, other_key: Option<&str>) -> Vec<String> {
-    let text = |step: &'n Node<'a>| match step {
-        Node::Map(_) => step.any(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(Node::text),
+fn step_texts<'n, 'a: 'n>(
+    steps: impl Iterator<Item = &'n ContentNode<'a>>,
+    other_key: Option<&str>,
+) -> Vec<String> {
+    let text = |step: &'n ContentNode<'a>| match step {
+        ContentNode::Map(_) => {
+            step.any(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(ContentNode::text)
+        }
         _ => step.as_str().map(Cow::Borrowed),
     };
     let texts = steps.take(MAX_STEPS).filter_map(text).map(|text| text.trim().to_owned());
@@ -343,10 +350,10 @@ mod tests {
 
     #[test]
     fn plan_follows_a_heading_but_not_prose_about_plans() {
-        let table = Table::new(&Default::default()).unwrap();
-        let mut texts = Texts::new();
-        let with = Text::from("I will help.\n## Plan:\n1. Search\n2. Read\n");
-        let plan = marked_plan(&table, &with, &mut texts).unwrap();
+        let table = ConventionTable::new(&Default::default()).unwrap();
+        let mut texts = TextInterner::new();
+        let headed_text = Text::from("I will help.\n## Plan:\n1. Search\n2. Read\n");
+        let plan = marked_plan(&table, &headed_text, &mut texts).unwrap();
         assert_eq!(plan.steps.len(), 2);
         let prose = Text::from("The plan is simple and short.\n1. Search\n2. Read");
         assert_eq!(marked_plan(&table, &prose, &mut texts), None);

@@ -4,7 +4,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::node::Node;
+use super::node::ContentNode;
 
 /// Longer texts are not read: tool arguments are short.
 const MAX_LEN: usize = 256 * 1024;
@@ -13,11 +13,11 @@ const MAX_DEPTH: usize = 32;
 
 /// Reads dicts, lists, tuples, strings, numbers, `True`, `False` and `None`. `None` if the text
 /// contains anything else; nothing is repaired.
-pub(crate) fn parse(text: &str) -> Option<Node<'static>> {
+pub(crate) fn parse(text: &str) -> Option<ContentNode<'static>> {
     if text.len() > MAX_LEN {
         return None;
     }
-    Node::json(&to_json(text)?).map(Node::into_owned)
+    ContentNode::json(&to_json(text)?).map(ContentNode::into_owned)
 }
 
 /// Translates token by token. The JSON parser checks the rest of the grammar.

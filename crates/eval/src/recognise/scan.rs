@@ -7,10 +7,10 @@ use verdict_otlp::{Attributes, ByteFields, Fields, Payload, Value, byte_fields};
 
 use super::earlier_spans::{EarlierSpans, KnownAttribute, ListAttribute};
 use super::flat_attribute::FlatAttribute;
-use super::kind_rules::{KindStatement, Order};
+use super::kind_rules::{FieldPrecedence, KindStatement};
 use super::overrides::{EventRule, Field, Meaning, Rank};
-use super::statement::{Statement, keyword};
-use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, Table};
+use super::statement::{AttributeStatement, keyword};
+use super::table::{ConventionTable, EVENT_ORDER, FlattenedList, KeyMeaning};
 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.
@@ -29,16 +29,16 @@ enum Recognised<'a> {
     /// A flattened list, and the part of the key before the index.
     List((&'a FlattenedList, &'a [u8])),
     /// A flattened map, and the part of the key after its prefix.
-    Map((Field, Order, &'a [u8])),
+    Map((Field, FieldPrecedence, &'a [u8])),
     Unknown,
 }
 
 impl<'a> Recognised<'a> {
-    fn of(table: &'a Table, key: &'a [u8]) -> Recognised<'a> {
-        let own = || table.exact(key).map(Recognised::Field);
+    fn lookup(table: &'a ConventionTable, key: &'a [u8]) -> Recognised<'a> {
+        let exact = || table.exact(key).map(Recognised::Field);
         let in_list = || table.list(key).map(Recognised::List);
         let in_map = || table.open(key).map(Recognised::Map);
-        own().or_else(in_list).or_else(in_map).unwrap_or(Recognised::Unknown)
+        exact().or_else(in_list).or_else(in_map).unwrap_or(Recognised::Unknown)
     }
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct SpanScan<'a> {
     pub(crate) name: &'a str,
     pub(crate) status: Status,
     pub(crate) status_message: &'a str,
-    pub(crate) fields: Vec<(Field, Order, Value<'a>)>,
+    pub(crate) fields: Vec<(Field, FieldPrecedence, Value<'a>)>,
     pub(crate) flat: Vec<FlatAttribute<'a>>,
-    pub(crate) open: Vec<(Field, Order, &'a str, Value<'a>)>,
+    pub(crate) open: Vec<(Field, FieldPrecedence, &'a str, Value<'a>)>,
     pub(crate) events: Vec<EventMessage<'a>>,
     pub(crate) flags: Vec<(Meaning, &'a str, Value<'a>)>,
     /// The addresses of the long texts of `fields` that an earlier span has, too.
@@ -79,7 +79,7 @@ pub(crate) struct SpanScan<'a> {
     /// The span that this one is another attempt of, as a link says.
     pub(crate) retry_of: Option<SpanId>,
     /// The strongest of the statements of its attributes.
-    stated: Statement,
+    stated: AttributeStatement,
     /// Bit sets of the fields that have candidates and leaves. Some forty fields are looked up, of
     /// which a span has about ten. See [`bit`].
     has_field: u64,
@@ -91,7 +91,7 @@ pub(crate) struct SpanScan<'a> {
 
 impl<'a> SpanScan<'a> {
     /// Reads an encoded `Span`.
-    pub(crate) fn span(table: &'a Table, bytes: &'a [u8]) -> SpanScan<'a> {
+    pub(crate) fn span(table: &'a ConventionTable, bytes: &'a [u8]) -> SpanScan<'a> {
         let mut scan = SpanScan::default();
         scan.read_after(&mut EarlierSpans::none(), table, bytes);
         scan
@@ -99,7 +99,12 @@ impl<'a> SpanScan<'a> {
 
     /// Replaces the scan by that of an encoded `Span` which comes after others. A value of a flattened list that the
     /// previous span has at the same place is returned at its address.
-    pub(crate) fn read_after(&mut self, earlier: &mut EarlierSpans<'a>, table: &'a Table, bytes: &'a [u8]) {
+    pub(crate) fn read_after(
+        &mut self,
+        earlier: &mut EarlierSpans<'a>,
+        table: &'a ConventionTable,
+        bytes: &'a [u8],
+    ) {
         self.clear();
         earlier.begin_span();
         let mut fields = byte_fields(bytes);
@@ -136,7 +141,7 @@ impl<'a> SpanScan<'a> {
     fn span_attribute(
         &mut self,
         earlier: &mut EarlierSpans<'a>,
-        table: &'a Table,
+        table: &'a ConventionTable,
         encoded: &'a [u8],
         (before, fields): (&'a [u8], &mut ByteFields<'a>),
     ) {
@@ -147,14 +152,14 @@ impl<'a> SpanScan<'a> {
             }
             self.leaf(same, true, 0);
             earlier.extend_run(before, fields.rest(), self.sorted_leaves());
-            if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), self.room()) {
+            if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), self.remaining()) {
                 self.flat.extend(leaves.iter().map(|leaf| FlatAttribute { is_repeated: true, ..*leaf }));
                 self.last_place = self.flat.last().map_or(0, FlatAttribute::place);
                 fields.continue_at(rest);
             }
             return;
         }
-        if let Some(same) = earlier.known(encoded) {
+        if let Some(same) = earlier.known_attribute(encoded) {
             self.repeated.extend(same.value.as_str().filter(|text| text.len() >= LONG).map(str::as_ptr));
             if same.entry.is_statement {
                 self.stated.add(&same.statement);
@@ -169,7 +174,7 @@ impl<'a> SpanScan<'a> {
             // The attributes of a flattened list mostly follow each other.
             None => match earlier.last.filter(|(_, head)| table.is_in_list(key, head)) {
                 Some(list) => Recognised::List(list),
-                None => Recognised::of(table, key),
+                None => Recognised::lookup(table, key),
             },
         };
         match recognised {
@@ -186,15 +191,15 @@ impl<'a> SpanScan<'a> {
                 earlier.add_to_list(read);
                 earlier.extend_run(before, fields.rest(), self.sorted_leaves());
             }
-            Recognised::Map((field, order, own)) => {
-                self.open.push((field, order, text(own), Value::read(value)));
+            Recognised::Map((field, order, suffix)) => {
+                self.open.push((field, order, text(suffix), Value::read(value)));
             }
             Recognised::Unknown => earlier.add_key(key, None),
         }
     }
 
     /// Adds an encoded `LogRecord` that belongs to the span.
-    pub(crate) fn log(&mut self, table: &'a Table, bytes: &'a [u8]) {
+    pub(crate) fn log(&mut self, table: &'a ConventionTable, bytes: &'a [u8]) {
         let mut name = "";
         let mut body = Value::Empty;
         for field in Fields::new(bytes).map_while(Result::ok) {
@@ -211,7 +216,7 @@ impl<'a> SpanScan<'a> {
         self.add_event(table, name, bytes, LOG_ATTRIBUTES, body);
     }
 
-    fn event(&mut self, table: &'a Table, bytes: &'a [u8]) {
+    fn event(&mut self, table: &'a ConventionTable, bytes: &'a [u8]) {
         let name = Fields::new(bytes).map_while(Result::ok).find_map(|f| match (f.number, f.payload) {
             (2, Payload::Bytes(b)) => Some(text(b)),
             _ => None,
@@ -221,7 +226,7 @@ impl<'a> SpanScan<'a> {
 
     fn add_event(
         &mut self,
-        table: &'a Table,
+        table: &'a ConventionTable,
         name: &str,
         message: &'a [u8],
         attributes: u32,
@@ -233,14 +238,14 @@ impl<'a> SpanScan<'a> {
                 if self.is_full() {
                     return;
                 }
-                match Recognised::of(table, key.as_bytes()) {
+                match Recognised::lookup(table, key.as_bytes()) {
                     Recognised::Field(entry) => _ = self.field(entry, key.as_bytes(), value, EVENT_ORDER),
                     Recognised::List(list) => {
                         let read = ListAttribute::new(&[], list, key.as_bytes(), value, FlattenedList::leaf);
                         self.leaf(&read, false, EVENT_ORDER);
                     }
-                    Recognised::Map((field, order, own)) => {
-                        self.open.push((field, order + EVENT_ORDER, text(own), value));
+                    Recognised::Map((field, order, suffix)) => {
+                        self.open.push((field, order + EVENT_ORDER, text(suffix), value));
                     }
                     Recognised::Unknown => {}
                 }
@@ -262,14 +267,20 @@ impl<'a> SpanScan<'a> {
     }
 
     /// Collects an attribute with a meaning of its own.
-    fn field(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>, later: Order) -> Statement {
+    fn field(
+        &mut self,
+        entry: &KeyMeaning,
+        key: &'a [u8],
+        value: Value<'a>,
+        later: FieldPrecedence,
+    ) -> AttributeStatement {
         let statement = self.statement(entry, key, value);
         self.add_candidates(entry, value, later);
         statement
     }
 
     #[inline]
-    fn add_candidates(&mut self, entry: &KeyMeaning, value: Value<'a>, later: Order) {
+    fn add_candidates(&mut self, entry: &KeyMeaning, value: Value<'a>, later: FieldPrecedence) {
         if self.fields.is_empty() {
             self.fields.reserve(USUAL);
         }
@@ -280,11 +291,11 @@ impl<'a> SpanScan<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.room() == 0
+        self.remaining() == 0
     }
 
     /// The number of attributes that may still be collected.
-    fn room(&self) -> usize {
+    fn remaining(&self) -> usize {
         MAX_FOUND.saturating_sub(self.fields.len() + self.flat.len() + self.open.len())
     }
 
@@ -294,7 +305,7 @@ impl<'a> SpanScan<'a> {
     }
 
     /// Collects an attribute of a flattened list.
-    fn leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, later: Order) {
+    fn leaf(&mut self, read: &ListAttribute<'a>, is_repeated: bool, later: FieldPrecedence) {
         let ListAttribute { list, key, leaf, value, .. } = *read;
         self.statement(&list.entry, key, value);
         if let Some(leaf) = leaf {
@@ -313,12 +324,12 @@ impl<'a> SpanScan<'a> {
 
     /// Collects what an attribute states about the span as a whole.
     #[inline]
-    fn statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) -> Statement {
+    fn statement(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) -> AttributeStatement {
         // This runs for every attribute; most keys are only those of fields.
         if !entry.is_statement {
-            return Statement::default();
+            return AttributeStatement::default();
         }
-        let statement = Statement::of(entry, value);
+        let statement = AttributeStatement::read(entry, value);
         self.stated.add(&statement);
         self.add_flags(entry, key, value);
         statement
@@ -331,7 +342,7 @@ impl<'a> SpanScan<'a> {
     }
 
     /// The kind of the span.
-    pub(crate) fn kind(&self, table: &Table, scope: &str) -> KindDecision {
+    pub(crate) fn kind(&self, table: &ConventionTable, scope: &str) -> KindDecision {
         if self.has(Meaning::Placeholder) {
             return KindDecision::default();
         }
@@ -363,7 +374,8 @@ impl<'a> SpanScan<'a> {
 
     /// Sorts candidates by field and precedence.
     pub(crate) fn sort(&mut self) {
-        self.fields.sort_by_key(|(field, order, _)| (*field as u32) << Order::BITS | u32::from(*order));
+        self.fields
+            .sort_by_key(|(field, order, _)| (*field as u32) << FieldPrecedence::BITS | u32::from(*order));
         if self.is_unsorted {
             self.flat.sort_by_key(FlatAttribute::place);
         }
@@ -377,7 +389,7 @@ impl<'a> SpanScan<'a> {
 
     /// The candidates of a field in order of precedence.
     #[inline]
-    pub(crate) fn candidates(&self, field: Field) -> &[(Field, Order, Value<'a>)] {
+    pub(crate) fn candidates(&self, field: Field) -> &[(Field, FieldPrecedence, Value<'a>)] {
         if !self.has_field(field) {
             return &[];
         }

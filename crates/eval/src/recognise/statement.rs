@@ -8,15 +8,15 @@ use super::table::KeyMeaning;
 
 /// What the value of an attribute states about its span, apart from flags.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Statement {
+pub(super) struct AttributeStatement {
     pub(super) kind: Option<KindStatement>,
     pub(super) model_key: Option<KindStatement>,
     pub(super) used_tokens: bool,
 }
 
-impl Statement {
-    pub(super) fn of(entry: &KeyMeaning, value: Value<'_>) -> Statement {
-        let mut stated = Statement::default();
+impl AttributeStatement {
+    pub(super) fn read(entry: &KeyMeaning, value: Value<'_>) -> AttributeStatement {
+        let mut stated = AttributeStatement::default();
         if !entry.kinds.is_empty() {
             entry.kinds(keyword(value)).for_each(|statement| stated.add_kind(statement));
         }
@@ -31,7 +31,7 @@ impl Statement {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, other: &Statement) {
+    pub(super) fn add(&mut self, other: &AttributeStatement) {
         other.kind.into_iter().chain(other.model_key).for_each(|statement| self.add_kind(statement));
         self.used_tokens |= other.used_tokens;
     }

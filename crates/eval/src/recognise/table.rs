@@ -1,6 +1,6 @@
 //! The conventions, compiled so that one hash lookup of a key yields all of its meanings.
 //!
-//! In: the built-in tables (`convention/*.yaml`) and the user's [`Overrides`]. Out: [`Table`].
+//! In: the built-in tables (`convention/*.yaml`) and the user's [`Overrides`]. Out: [`ConventionTable`].
 
 mod markers;
 
@@ -15,7 +15,7 @@ use memchr::memmem::Finder;
 use verdict_otlp::work::{self, BYTES_PER_STEP};
 
 use super::control_tools::ControlTools;
-use super::kind_rules::{KindRule, KindStatement, Order, SpanNameRule};
+use super::kind_rules::{FieldPrecedence, KindRule, KindStatement, SpanNameRule};
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Overrides, PlanMarker};
 use super::tool;
 use crate::pattern::contains_ignoring_case;
@@ -72,7 +72,7 @@ type ByKey<V> = Map<Box<[u8]>, V>;
 /// Every meaning of one key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyMeaning {
-    pub(crate) fields: Vec<(Field, Order)>,
+    pub(crate) fields: Vec<(Field, FieldPrecedence)>,
     pub(super) kinds: Vec<KindRule>,
     pub(super) flags: Vec<(Meaning, Vec<String>)>,
     /// A value says something about the span as a whole: its kind, a flag, or that tokens were used.
@@ -99,12 +99,12 @@ pub(crate) struct Leaf {
 
 /// The compiled conventions. Keys are looked up as bytes, without UTF-8 validation.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct ConventionTable {
     exact: ByKey<KeyMeaning>,
     lists: ByKey<FlattenedList>,
     /// A key of `exact` could be one of a list.
     has_exact_leaves: bool,
-    open: Vec<(Box<str>, Field, Order)>,
+    open: Vec<(Box<str>, Field, FieldPrecedence)>,
     /// By precedence.
     names: Vec<SpanNameRule>,
     /// By the first byte of a name, the rules that can match it, in order; the last list is for empty names.
@@ -136,10 +136,10 @@ pub(crate) struct Table {
 }
 
 /// Number of candidates that one convention may have for one field.
-const PER_CONVENTION: Order = 64;
+const PER_CONVENTION: FieldPrecedence = 64;
 
-impl Table {
-    pub(crate) fn new(user: &Overrides) -> Result<Table, TableError> {
+impl ConventionTable {
+    pub(crate) fn new(user: &Overrides) -> Result<ConventionTable, TableError> {
         let mut built_in = Vec::with_capacity(BUILT_IN.len());
         for (name, text) in BUILT_IN {
             let file: ConventionFile = serde_saphyr::from_str(text)
@@ -152,9 +152,9 @@ impl Table {
         }
         let place = |name: &str| user.precedence.iter().position(|p| p == name).unwrap_or(usize::MAX);
         built_in.sort_by_key(|(name, _)| place(name));
-        let mut table = Table { plan_heuristic: user.plan_heuristic, ..Table::default() };
+        let mut table = ConventionTable { plan_heuristic: user.plan_heuristic, ..ConventionTable::default() };
         for (i, convention) in std::iter::once(user).chain(built_in.iter().map(|(_, c)| c)).enumerate() {
-            table.add(convention, i as Order * PER_CONVENTION);
+            table.add(convention, i as FieldPrecedence * PER_CONVENTION);
         }
         table.check()?;
         let lists = table.lists.values_mut().map(|list| &mut list.entry);
@@ -174,7 +174,8 @@ impl Table {
             table.plan_markers.iter().any(|marker| !contains_ignoring_case(&marker.begins, PLAN));
         table.names.sort_by_key(|rule| (rule.statement.rank, rule.statement.order));
         let may_match = |first: Option<u8>| {
-            let begins = |rule: &SpanNameRule| rule.begins.bytes().next().is_none_or(|of| Some(of) == first);
+            let begins =
+                |rule: &SpanNameRule| rule.begins.bytes().next().is_none_or(|byte| Some(byte) == first);
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
         };
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
@@ -198,7 +199,7 @@ impl Table {
     }
 
     /// Adds a convention whose candidates rank from `base`.
-    fn add(&mut self, from: &Overrides, base: Order) {
+    fn add(&mut self, from: &Overrides, base: FieldPrecedence) {
         for (list, leaves) in &from.flattened {
             self.add_list(list, leaves);
         }
@@ -242,7 +243,7 @@ impl Table {
     }
 
     /// Adds the keys of a field in order of precedence.
-    fn add_field(&mut self, field: Field, keys: &[String], base: Order) {
+    fn add_field(&mut self, field: Field, keys: &[String], base: FieldPrecedence) {
         for (key, order) in keys.iter().zip((0..PER_CONVENTION).chain(repeat(PER_CONVENTION - 1))) {
             match key.strip_suffix('*') {
                 Some(prefix) => self.open.push((prefix.into(), field, base + order)),
@@ -286,7 +287,7 @@ impl Table {
     }
 
     /// The flattened map that `key` belongs to: field, order, and the key of the entry.
-    pub(crate) fn open<'k>(&self, key: &'k [u8]) -> Option<(Field, Order, &'k [u8])> {
+    pub(crate) fn open<'k>(&self, key: &'k [u8]) -> Option<(Field, FieldPrecedence, &'k [u8])> {
         let mut maps = self.open.iter();
         maps.find_map(|(prefix, field, order)| Some((*field, *order, key.strip_prefix(prefix.as_bytes())?)))
     }
@@ -296,22 +297,22 @@ impl Table {
         &self,
         scope: &str,
         name: &str,
-        known: Option<KindStatement>,
+        statement: Option<KindStatement>,
     ) -> Option<KindStatement> {
         let first = name.bytes().next().map_or(usize::from(u8::MAX) + 1, usize::from);
         let rules = self.names_by_first.get(first).into_iter().flatten();
         let rules = rules.filter_map(|nth| self.names.get(*nth));
-        let mut outranking = rules.take_while(|rule| rule.statement.outranks(known));
-        outranking.find(|rule| rule.matches(scope, name)).map(|rule| rule.statement).or(known)
+        let mut outranking = rules.take_while(|rule| rule.statement.outranks(statement));
+        outranking.find(|rule| rule.matches(scope, name)).map(|rule| rule.statement).or(statement)
     }
 
     /// Whether the value is empty or means "not recorded" in its convention.
-    pub(crate) fn is_absent(&self, order: Order, value: &str) -> bool {
+    pub(crate) fn is_absent(&self, order: FieldPrecedence, value: &str) -> bool {
         let Some(first) = value.bytes().next() else { return true };
         self.absent_begins.contains(first) && self.is_word_for_absent(order, value)
     }
 
-    fn is_word_for_absent(&self, order: Order, value: &str) -> bool {
+    fn is_word_for_absent(&self, order: FieldPrecedence, value: &str) -> bool {
         let convention = usize::from(order % EVENT_ORDER / PER_CONVENTION);
         // Those of the configuration come first and apply to every convention.
         let mut words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
@@ -320,7 +321,7 @@ impl Table {
 }
 
 /// Added to the order of an event's attributes, so that they rank after those of the span.
-pub(crate) const EVENT_ORDER: Order = 1 << 14;
+pub(crate) const EVENT_ORDER: FieldPrecedence = 1 << 14;
 
 impl KeyMeaning {
     /// The kind that `value` implies.

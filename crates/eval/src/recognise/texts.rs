@@ -14,7 +14,7 @@ const CAPACITY: usize = 64;
 
 /// The texts of a trace under construction.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct TextInterner {
     /// By hash, so that each text is hashed once. If two texts have the same hash, the second one is
     /// not interned.
     by_hash: HashMap<u64, Arc<str>>,
@@ -25,29 +25,29 @@ pub(crate) struct Texts {
 
 const SLOTS: usize = 64;
 
-/// The place of a text in [`Texts::last`].
+/// The place of a text in [`TextInterner::last`].
 fn slot(text: &str) -> usize {
     let bytes = text.as_bytes();
     let byte = |at: usize| bytes.get(at).copied().map_or(0, usize::from);
     (bytes.len() + byte(bytes.len() / 2) + 3 * byte(bytes.len().wrapping_sub(1))) % SLOTS
 }
 
-impl Texts {
-    pub(crate) fn new() -> Texts {
+impl TextInterner {
+    pub(crate) fn new() -> TextInterner {
         let by_hash = HashMap::with_capacity(CAPACITY);
-        Texts { by_hash, hasher: RandomState::default(), last: vec![None; SLOTS] }
+        TextInterner { by_hash, hasher: RandomState::default(), last: vec![None; SLOTS] }
     }
 
     /// The trace's only allocation of `text`.
     pub(crate) fn intern(&mut self, text: &str) -> Text {
         let last = &mut self.last[slot(text)];
-        if let Some(known) = last
-            && **known == *text
+        if let Some(cached) = last
+            && **cached == *text
         {
-            return known.clone();
+            return cached.clone();
         }
         let text = Text(match self.by_hash.entry(self.hasher.hash_one(text)) {
-            Entry::Occupied(known) if **known.get() == *text => known.get().clone(),
+            Entry::Occupied(entry) if **entry.get() == *text => entry.get().clone(),
             Entry::Occupied(_) => return Text(Arc::from(text)),
             Entry::Vacant(place) => place.insert(Arc::from(text)).clone(),
         });
@@ -55,12 +55,12 @@ impl Texts {
         text
     }
 
-    /// As [`Texts::intern`]; `None` for an empty text.
+    /// As [`TextInterner::intern`]; `None` for an empty text.
     pub(crate) fn some(&mut self, text: &str) -> Option<Text> {
         (!text.is_empty()).then(|| self.intern(text))
     }
 
-    /// As [`Texts::some`], of a text that may be missing.
+    /// As [`TextInterner::some`], of a text that may be missing.
     pub(crate) fn option(&mut self, text: Option<&str>) -> Option<Text> {
         self.some(text?)
     }

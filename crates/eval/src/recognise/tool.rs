@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::message::{Text, ToolDefinition};
-use super::node::Node;
-use super::texts::Texts;
+use super::node::ContentNode;
+use super::texts::TextInterner;
 use super::{json_keys, part, python_repr};
 
 /// Maximum number of tools in one list of definitions, and of one agent.
@@ -17,7 +17,7 @@ const MAX_SCHEMA: usize = 1 << 20;
 /// The arguments of a call as JSON, or unchanged if they are not an object.
 ///
 /// `names` are the tool's parameters in order, for positional arguments.
-pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> {
+pub(crate) fn arguments<'n>(node: &'n ContentNode<'_>, names: &[&str]) -> Cow<'n, str> {
     match unwrap_arguments(node, names) {
         Some(node) => Cow::Owned(node.to_json()),
         None => node.text(),
@@ -32,7 +32,7 @@ pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, 
     if text.starts_with('{') && !json_keys::may_have(text, is_wrapper) {
         return Cow::Borrowed(text);
     }
-    let node = Node::Str(Cow::Borrowed(text)).unfold();
+    let node = ContentNode::Str(Cow::Borrowed(text)).unfold();
     match unwrap_arguments(&node, names) {
         Some(node) => Cow::Owned(node.to_json()),
         None if text.trim_start().starts_with('"') => Cow::Owned(node.text().into_owned()),
@@ -40,36 +40,39 @@ pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, 
     }
 }
 
-fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
-    let Node::Map(entries) = node else { return None };
+fn unwrap_arguments<'a>(node: &ContentNode<'a>, names: &[&str]) -> Option<ContentNode<'a>> {
+    let ContentNode::Map(entries) = node else { return None };
     // OpenLLMetry's LangChain handler records the arguments among the run's settings.
     if let Some(text) = node.get("input_str") {
-        if let Some(inputs @ Node::Map(_)) = node.get("inputs").filter(|inputs| !inputs.is_empty()) {
+        if let Some(inputs @ ContentNode::Map(_)) = node.get("inputs").filter(|inputs| !inputs.is_empty()) {
             return Some(inputs.clone());
         }
         let text = text.as_str()?;
-        return match python_repr::parse(text).or_else(|| Node::json(text).map(Node::into_owned)) {
-            Some(map @ Node::Map(_)) => Some(map),
-            _ => Some(name_positional(vec![Node::Str(Cow::Owned(text.to_owned()))], names)),
+        return match python_repr::parse(text).or_else(|| ContentNode::json(text).map(ContentNode::into_owned))
+        {
+            Some(map @ ContentNode::Map(_)) => Some(map),
+            _ => Some(name_positional(vec![ContentNode::Str(Cow::Owned(text.to_owned()))], names)),
         };
     }
     // A decorated function: `{"args": [], "kwargs": {}}`, with or without settings of the decorator.
-    if let (Some(Node::List(args)), Some(Node::Map(kwargs))) = (node.get("args"), node.get("kwargs")) {
-        let Node::Map(mut all) = name_positional(args.clone(), names) else {
-            return Some(Node::List(args.clone()));
+    if let (Some(ContentNode::List(args)), Some(ContentNode::Map(kwargs))) =
+        (node.get("args"), node.get("kwargs"))
+    {
+        let ContentNode::Map(mut all) = name_positional(args.clone(), names) else {
+            return Some(ContentNode::List(args.clone()));
         };
         all.extend(kwargs.iter().cloned());
-        return Some(Node::Map(all));
+        return Some(ContentNode::Map(all));
     }
     // LangChain's tool node records the whole tool call as its arguments.
-    if let Some(args @ Node::Map(_)) = node.get("args")
+    if let Some(args @ ContentNode::Map(_)) = node.get("args")
         && node.has("name")
         && entries.len() <= 4
     {
         return Some(args.clone());
     }
     match entries.as_slice() {
-        [(key, inner @ Node::Map(_))] if matches!(key.as_ref(), "inputs" | "kwargs" | "arguments") => {
+        [(key, inner @ ContentNode::Map(_))] if matches!(key.as_ref(), "inputs" | "kwargs" | "arguments") => {
             Some(inner.clone())
         }
         _ => None,
@@ -77,20 +80,20 @@ fn unwrap_arguments<'a>(node: &Node<'a>, names: &[&str]) -> Option<Node<'a>> {
 }
 
 /// Positional arguments under the names of the parameters, or a list if there are too few names.
-fn name_positional<'a>(args: Vec<Node<'a>>, names: &[&str]) -> Node<'a> {
+fn name_positional<'a>(args: Vec<ContentNode<'a>>, names: &[&str]) -> ContentNode<'a> {
     if args.len() > names.len() {
-        return Node::List(args);
+        return ContentNode::List(args);
     }
-    Node::Map(names.iter().map(|n| Cow::Owned((*n).to_owned())).zip(args).collect())
+    ContentNode::Map(names.iter().map(|n| Cow::Owned((*n).to_owned())).zip(args).collect())
 }
 
 /// The text of a tool's result, and whether the result has a flag for failure. `source` is the JSON
 /// that `node` was parsed from, if it was.
-pub(crate) fn result(node: &Node<'_>, source: Option<&str>) -> (String, bool) {
+pub(crate) fn result(node: &ContentNode<'_>, source: Option<&str>) -> (String, bool) {
     result_within(node, source, 6)
 }
 
-fn result_within(node: &Node<'_>, source: Option<&str>, depth: usize) -> (String, bool) {
+fn result_within(node: &ContentNode<'_>, source: Option<&str>, depth: usize) -> (String, bool) {
     let Some(depth) = depth.checked_sub(1) else { return (node.text().into_owned(), false) };
     let failed = part::failed(node);
     // LangChain records a message as the result, or the output of a run among its settings.
@@ -108,7 +111,7 @@ fn result_within(node: &Node<'_>, source: Option<&str>, depth: usize) -> (String
         let (text, inner_failed) = result_within(inner, None, depth);
         return (text, failed || inner_failed);
     }
-    let unwrapped = matches!(node, Node::Map(_)) && part::wrapped(node).is_none();
+    let unwrapped = matches!(node, ContentNode::Map(_)) && part::wrapped(node).is_none();
     let text = match source.filter(|source| unwrapped && is_compact(source, |_| false)) {
         Some(source) => source.to_owned(),
         None => part::plain(node).into_owned(),
@@ -229,7 +232,7 @@ fn is_needed_escape(escape: u8) -> bool {
     matches!(escape, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
-fn message_result(message: &Node<'_>, failed: bool) -> (String, bool) {
+fn message_result(message: &ContentNode<'_>, failed: bool) -> (String, bool) {
     let text = message.get("content").map(part::plain).unwrap_or_default();
     (text.into_owned(), failed || part::failed(message))
 }
@@ -246,24 +249,24 @@ const TOOL_LISTS: [&str; 7] = [
 ];
 
 /// The tools in a list of definitions in any provider's format, or in a list of names.
-pub(crate) fn definitions(node: &Node<'_>, texts: &mut Texts) -> Vec<ToolDefinition> {
+pub(crate) fn definitions(node: &ContentNode<'_>, texts: &mut TextInterner) -> Vec<ToolDefinition> {
     let mut out = Vec::new();
     collect(node, texts, &mut out, 8);
     out
 }
 
-fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, depth: usize) {
+fn collect(node: &ContentNode<'_>, texts: &mut TextInterner, out: &mut Vec<ToolDefinition>, depth: usize) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match node {
-        Node::Str(s) if s.trim_start().starts_with(['{', '[']) => {
-            if let Some(inner) = Node::json(s) {
+        ContentNode::Str(s) if s.trim_start().starts_with(['{', '[']) => {
+            if let Some(inner) = ContentNode::json(s) {
                 collect(&inner, texts, out, depth);
             }
         }
-        Node::Str(s) if !s.is_empty() && s.len() <= 200 && out.len() < MAX_TOOLS => {
+        ContentNode::Str(s) if !s.is_empty() && s.len() <= 200 && out.len() < MAX_TOOLS => {
             out.push(ToolDefinition { name: texts.intern(s), description: None, parameters: None });
         }
-        Node::List(items) => {
+        ContentNode::List(items) => {
             for item in items {
                 if out.len() >= MAX_TOOLS {
                     return;
@@ -271,7 +274,7 @@ fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, de
                 collect(item, texts, out, depth);
             }
         }
-        Node::Map(_) => match definition(node, texts) {
+        ContentNode::Map(_) => match definition(node, texts) {
             Some(definition) => out.push(definition),
             None => {
                 for inner in TOOL_LISTS.iter().filter_map(|key| node.get(key)) {
@@ -283,8 +286,9 @@ fn collect(node: &Node<'_>, texts: &mut Texts, out: &mut Vec<ToolDefinition>, de
     }
 }
 
-fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
-    let body = node.any(&["function", "toolSpec"]).filter(|f| matches!(f, Node::Map(_))).unwrap_or(node);
+fn definition(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<ToolDefinition> {
+    let body =
+        node.any(&["function", "toolSpec"]).filter(|f| matches!(f, ContentNode::Map(_))).unwrap_or(node);
     let name = body.str_at("name").or_else(|| node.str_at("name"))?;
     let schema = body.any(&[
         "parameters",
@@ -304,12 +308,12 @@ fn definition(node: &Node<'_>, texts: &mut Texts) -> Option<ToolDefinition> {
 }
 
 /// The JSON schema of a tool's parameters, also from a map of parameters (smolagents).
-pub(crate) fn parameters(node: &Node<'_>) -> Option<Arc<serde_json::Value>> {
+pub(crate) fn parameters(node: &ContentNode<'_>) -> Option<Arc<serde_json::Value>> {
     let node = match node {
-        Node::Str(s) if s.len() <= MAX_SCHEMA => &Node::json(s)?,
+        ContentNode::Str(s) if s.len() <= MAX_SCHEMA => &ContentNode::json(s)?,
         other => other,
     };
-    let Node::Map(entries) = node else { return None };
+    let ContentNode::Map(entries) = node else { return None };
     let text = node.to_json();
     if text.len() > MAX_SCHEMA {
         return None;
@@ -354,19 +358,19 @@ impl DefinitionCache {
     /// The definitions of a text, and the text.
     pub(crate) fn read(&self, raw: &str) -> (Arc<str>, Arc<[ToolDefinition]>) {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((text, known)) = lock().lists.get_key_value(raw) {
-            return (Arc::clone(text), Arc::clone(known));
+        if let Some((text, tools)) = lock().lists.get_key_value(raw) {
+            return (Arc::clone(text), Arc::clone(tools));
         }
         let text: Arc<str> = raw.into();
         let read: Arc<[ToolDefinition]> =
-            definitions(&Node::Str(Cow::Borrowed(raw)), &mut Texts::new()).into();
+            definitions(&ContentNode::Str(Cow::Borrowed(raw)), &mut TextInterner::new()).into();
         if raw.len() <= Self::MAX_TEXT {
-            let mut known = lock();
-            if known.bytes + raw.len() > Self::MAX_BYTES {
-                *known = CachedLists::default();
+            let mut cache = lock();
+            if cache.bytes + raw.len() > Self::MAX_BYTES {
+                *cache = CachedLists::default();
             }
-            if known.lists.insert(Arc::clone(&text), Arc::clone(&read)).is_none() {
-                known.bytes += raw.len();
+            if cache.lists.insert(Arc::clone(&text), Arc::clone(&read)).is_none() {
+                cache.bytes += raw.len();
             }
         }
         (text, read)
@@ -416,7 +420,7 @@ mod tests {
     fn compact_json_equals_its_serialization() {
         for json in COMPACT {
             assert!(is_compact(json, |_| false), "{json}");
-            assert_eq!(Node::json(json).map(|n| n.to_json()).as_deref(), Some(json));
+            assert_eq!(ContentNode::json(json).map(|n| n.to_json()).as_deref(), Some(json));
         }
         for json in NOT_COMPACT {
             assert!(!is_compact(json, |_| false), "{json}");
@@ -434,7 +438,7 @@ mod tests {
             ),
         ) {
             let json = format!("{{\"x\":{}}}", pieces.concat());
-            if let Some(node) = Node::json(&json).filter(|_| is_compact(&json, |_| false)) {
+            if let Some(node) = ContentNode::json(&json).filter(|_| is_compact(&json, |_| false)) {
                 prop_assert_eq!(node.to_json(), json);
             }
         }
@@ -451,7 +455,7 @@ mod tests {
             let members: Vec<String> = keys.iter().zip(&values).map(|(k, v)| format!("\"{k}\":{v}")).collect();
             let json = format!("{{{}}}", members.join(","));
             if is_unwrapped(&json, |_| ()) {
-                let read = result(&Node::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
+                let read = result(&ContentNode::Str(Cow::Borrowed(&json)).unfold(), Some(&json));
                 prop_assert_eq!(read, (json, false));
             }
         }

@@ -34,18 +34,18 @@ impl<'t> ToolLookup<'t> {
         if tools.len() <= SHORT {
             return tools.iter().find(|tool| tool.name == *name);
         }
-        let known = self.0.entry(list).or_default();
-        known.searches = known.searches.saturating_add(1);
-        if known.searches <= SEARCHES {
+        let index = self.0.entry(list).or_default();
+        index.searches = index.searches.saturating_add(1);
+        if index.searches <= SEARCHES {
             return tools.iter().find(|tool| tool.name == *name);
         }
-        if known.by_name.is_empty() {
-            known.by_name = HashMap::with_capacity(tools.len());
+        if index.by_name.is_empty() {
+            index.by_name = HashMap::with_capacity(tools.len());
             for (i, tool) in tools.iter().enumerate() {
-                known.by_name.entry(&tool.name).or_insert(i);
+                index.by_name.entry(&tool.name).or_insert(i);
             }
         }
-        tools.get(*known.by_name.get(&**name)?)
+        tools.get(*index.by_name.get(&**name)?)
     }
 }
 

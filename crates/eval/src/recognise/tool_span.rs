@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
-use super::interpret::{Interpreter, Lookup};
+use super::interpret::{FieldLookup, Interpreter};
 use super::message::{Text, ToolDefinition, ToolRequest};
-use super::node::Node;
+use super::node::ContentNode;
 use super::overrides::{EventRule, Field, LeafKind};
 use super::scan::SpanScan;
 use super::span_view::{Content, SpanView};
@@ -21,7 +21,7 @@ impl Interpreter<'_> {
             None => self.texts.intern(tool_of_name(scan.name)),
         };
         let schema = match self.value(scan, Field::ToolSchema) {
-            Lookup::Found((_, value)) => tool::parameters(&Node::decoded(value)),
+            FieldLookup::Found((_, value)) => tool::parameters(&ContentNode::decoded(value)),
             _ => None,
         };
         let description = self.text(scan, Field::ToolDescription);
@@ -42,13 +42,15 @@ impl Interpreter<'_> {
         let mut cut = None;
         for field in [Field::Arguments, Field::Input] {
             match self.value(scan, field) {
-                Lookup::Found((_, Value::Str(s))) => {
+                FieldLookup::Found((_, Value::Str(s))) => {
                     return self.present(&tool::arguments_from_text(s, names));
                 }
-                Lookup::Found((_, value)) => return self.present_arguments(&Node::of(value), names),
-                Lookup::Cut((_, value)) => cut = cut.or(value.as_str()),
-                Lookup::Redacted => redacted = true,
-                Lookup::Absent => {}
+                FieldLookup::Found((_, value)) => {
+                    return self.present_arguments(&ContentNode::from_value(value), names);
+                }
+                FieldLookup::Cut((_, value)) => cut = cut.or(value.as_str()),
+                FieldLookup::Redacted => redacted = true,
+                FieldLookup::Absent => {}
             }
         }
         if let Some(text) = cut {
@@ -56,7 +58,9 @@ impl Interpreter<'_> {
         }
         let named: Vec<_> = scan.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
         if !named.is_empty() {
-            let map = Node::Map(named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), Node::of(*v))).collect());
+            let map = ContentNode::Map(
+                named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), ContentNode::from_value(*v))).collect(),
+            );
             return self.present(&map.to_json());
         }
         // Strands records the call as a tool message on the tool's own span.
@@ -66,13 +70,13 @@ impl Interpreter<'_> {
                 {
                     return (Some(self.texts.intern(text)), Content::Truncated);
                 }
-                return self.present_arguments(&Node::decoded(content), names);
+                return self.present_arguments(&ContentNode::decoded(content), names);
             }
         }
         (None, if redacted { Content::Redacted } else { Content::Absent })
     }
 
-    fn present_arguments(&mut self, node: &Node<'_>, names: &[&str]) -> (Option<Text>, Content) {
+    fn present_arguments(&mut self, node: &ContentNode<'_>, names: &[&str]) -> (Option<Text>, Content) {
         self.present(&tool::arguments(node, names))
     }
 
@@ -89,10 +93,10 @@ impl Interpreter<'_> {
         let mut cut = None;
         for field in [Field::Result, Field::Output] {
             match self.value(scan, field) {
-                Lookup::Found((_, value)) => return self.set_result(value, view),
-                Lookup::Cut((_, value)) => cut = cut.or(Some(value)),
-                Lookup::Redacted => redacted = true,
-                Lookup::Absent => {}
+                FieldLookup::Found((_, value)) => return self.set_result(value, view),
+                FieldLookup::Cut((_, value)) => cut = cut.or(Some(value)),
+                FieldLookup::Redacted => redacted = true,
+                FieldLookup::Absent => {}
             }
         }
         if let Some(value) = cut {
@@ -130,7 +134,7 @@ impl Interpreter<'_> {
             }
             Some(text) => (self.texts.intern(text), false),
             None => {
-                let (text, failed) = tool::result(&Node::decoded(value), source);
+                let (text, failed) = tool::result(&ContentNode::decoded(value), source);
                 (self.texts.intern(&text), failed)
             }
         };

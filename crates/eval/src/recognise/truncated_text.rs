@@ -13,7 +13,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    pub(super) fn of(text: &str) -> Ending {
+    pub(super) fn detect(text: &str) -> Ending {
         let bytes = text.trim_ascii_start().as_bytes();
         let inner = bytes.get(1..).and_then(|rest| rest.iter().find(|b| !b.is_ascii_whitespace()));
         let close = match (bytes.first(), inner) {
@@ -52,7 +52,7 @@ pub(super) fn ellipsis(text: &str) -> Option<usize> {
 
 /// Whether a text begins like JSON and is none.
 pub(crate) fn is_broken_json(text: &str) -> bool {
-    match Ending::of(text) {
+    match Ending::detect(text) {
         Ending::InJson => true,
         Ending::ClosedJson => !is_json(text),
         Ending::InText | Ending::Closed => false,

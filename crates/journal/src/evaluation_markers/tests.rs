@@ -138,19 +138,20 @@ async fn a_suspect_is_evaluated_alone() {
 #[tokio::test]
 async fn of_damaged_files_the_intact_entries_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    let list = List { generation: 7, boot: 0, traces: [(trace(1), 1), (trace(2), 2), (trace(3), 1)].into() };
+    let list =
+        SuspectList { generation: 7, boot: 0, traces: [(trace(1), 1), (trace(2), 2), (trace(3), 1)].into() };
     list.write(folder.path()).unwrap();
-    assert_eq!(List::read(folder.path()), list);
+    assert_eq!(SuspectList::read(folder.path()), list);
     let bytes = list.encode();
     for len in 0..bytes.len() {
-        let cut = List::decode(&bytes[..len]).unwrap_or_default();
+        let cut = SuspectList::decode(&bytes[..len]).unwrap_or_default();
         assert!(cut.traces.iter().all(|entry| list.traces.iter().any(|one| one == entry)), "{len}");
         assert_eq!(cut.traces.len(), len.saturating_sub(HEADER) / ENTRY, "{len}");
     }
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
-        let read = List::decode(&flipped).unwrap_or_default();
+        let read = SuspectList::decode(&flipped).unwrap_or_default();
         assert_eq!(read.traces.len(), if at < HEADER { 0 } else { 2 }, "{at}");
     }
     // One slot is truncated, another overwritten. The next file is intact.
@@ -182,7 +183,7 @@ async fn the_list_is_bounded_and_so_are_the_slots() {
     let folder = tempfile::tempdir().unwrap();
     let id = |n: usize| TraceId(((n + 1) as u128).to_be_bytes());
     let traces = (0..MAX_TRACES * 2).map(|n| (id(n), 2)).collect();
-    let bytes = List { generation: 1, boot: 0, traces }.encode();
+    let bytes = SuspectList { generation: 1, boot: 0, traces }.encode();
     fs::write(folder.path().join("suspects"), bytes).unwrap();
     assert_eq!(open(folder.path()).quarantined.len(), MAX_TRACES);
     let markers = open(folder.path());
@@ -216,9 +217,9 @@ fn nothing_is_recorded_without_a_journal() {
 fn an_announced_section_counts_only_after_a_power_cut() {
     let entries = [SlotEntry { trace: trace(1), generation: 7, state: ANNOUNCED }];
     for (now, deaths) in [(3, 1), (4, 2)] {
-        let list = List { generation: 7, boot: 3, traces: [(trace(1), 1)].into() };
+        let list = SuspectList { generation: 7, boot: 3, traces: [(trace(1), 1)].into() };
         let next = list.counted(&entries, now, |_| true);
-        assert_eq!(next, List { generation: 8, boot: now, traces: [(trace(1), deaths)].into() });
+        assert_eq!(next, SuspectList { generation: 8, boot: now, traces: [(trace(1), deaths)].into() });
     }
 }
 

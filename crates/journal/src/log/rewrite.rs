@@ -9,7 +9,7 @@ use std::io;
 use bytes::Bytes;
 use verdict_otlp::Signal;
 use verdict_otlp::request::{self, Interner};
-use verdict_otlp::write::{self, Item};
+use verdict_otlp::write::{self, TelemetryItem};
 
 use super::{Log, RecordPosition};
 use crate::disk::Disk;
@@ -85,7 +85,8 @@ fn needed_spans(reasons: &[RetainReason], body: &[u8]) -> Option<Bytes> {
     let needed: HashSet<&RetainReason> = reasons.iter().collect();
     split.groups.retain(|group| needed.contains(&RetainReason::Trace(group.trace)));
     let spans = split.groups.iter().flat_map(|group| &group.spans);
-    let items: Vec<Item<'_>> =
-        spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
+    let items: Vec<TelemetryItem<'_>> = spans
+        .map(|span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
+        .collect();
     Some(write::requests(&items, usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default())
 }

@@ -160,7 +160,7 @@ fn space_for_a_segment_is_preallocated_and_returned() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let open =
-        || Log::open(Directory::open(folder).unwrap(), Limits { segment: SEGMENT, ..limits() }).unwrap();
+        || Log::open(Directory::open(folder).unwrap(), LogLimits { segment: SEGMENT, ..limits() }).unwrap();
     let frame = Frame::acked(1, "x");
     let (mut log, ..) = open();
     log.append(std::iter::once(&frame)).unwrap();

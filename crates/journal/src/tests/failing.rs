@@ -9,7 +9,7 @@ use super::*;
 /// A disk with limited space: a write that exceeds it is partial and fails.
 pub(super) struct Small {
     folder: Directory,
-    room: Arc<AtomicU64>,
+    remaining: Arc<AtomicU64>,
     sync: fn() -> io::Result<()>,
     /// Neither reads nor deletes while this is set.
     broken: Arc<AtomicBool>,
@@ -21,12 +21,12 @@ pub(super) struct Small {
 
 impl Small {
     /// With unlimited room.
-    pub(crate) fn on(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
-        let room = Arc::new(AtomicU64::new(u64::MAX));
+    pub(crate) fn new(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
+        let remaining = Arc::new(AtomicU64::new(u64::MAX));
         let folder = Directory::open(folder).unwrap();
         Small {
             folder,
-            room,
+            remaining,
             sync,
             broken: Arc::default(),
             delay: std::time::Duration::ZERO,
@@ -69,11 +69,11 @@ impl Disk for Small {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let room = self.room.load(Ordering::SeqCst);
-        let fits = (bytes.len() as u64).min(room);
-        self.room.fetch_sub(fits, Ordering::SeqCst);
-        self.folder.append(segment, &mut [IoSlice::new(&bytes[..fits as usize])])?;
-        if fits == bytes.len() as u64 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        let remaining = self.remaining.load(Ordering::SeqCst);
+        let accepted = (bytes.len() as u64).min(remaining);
+        self.remaining.fetch_sub(accepted, Ordering::SeqCst);
+        self.folder.append(segment, &mut [IoSlice::new(&bytes[..accepted as usize])])?;
+        if accepted == bytes.len() as u64 { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
     fn truncate(&mut self, segment: u64, len: u64) -> io::Result<()> {
         self.folder.truncate(segment, len)
@@ -113,10 +113,10 @@ pub(super) async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
 async fn a_full_disk_refuses_and_requests_acknowledged_before_and_after_are_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
-    let disk = Small::on(folder.path(), || Ok(()));
-    let room = Arc::clone(&disk.room);
-    room.store(5000, Ordering::SeqCst);
-    let (journal, _) = Journal::on(disk, &storage(Durability::Sync), 0, &metrics).unwrap();
+    let disk = Small::new(folder.path(), || Ok(()));
+    let remaining = Arc::clone(&disk.remaining);
+    remaining.store(5000, Ordering::SeqCst);
+    let (journal, _) = Journal::with_disk(disk, &storage(Durability::Sync), 0, &metrics).unwrap();
     let mut stored = Vec::new();
     while let Some(seq) = admit(&journal, 1).await {
         stored.push(seq);
@@ -124,7 +124,7 @@ async fn a_full_disk_refuses_and_requests_acknowledged_before_and_after_are_reco
     assert!(stored.len() > 3 && journal.pressure() && metrics.errors.get() > 0);
     // A release is applied although it cannot be written.
     journal.release(vec![(stored[0], RetainReason::Trace(trace(1)))]);
-    room.store(1 << 20, Ordering::SeqCst);
+    remaining.store(1 << 20, Ordering::SeqCst);
     until_calm(&journal).await;
     assert!(!journal.pressure(), "pressure remains after the disk has room");
     stored.push(admit(&journal, 2).await.unwrap());
@@ -184,10 +184,10 @@ async fn a_cancelled_request_is_discarded() {
 async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
-    let disk = Small::on(folder.path(), || Ok(()));
+    let disk = Small::new(folder.path(), || Ok(()));
     let broken = Arc::clone(&disk.broken);
     let storage = Storage { max_bytes: Size(1 << 20), ..storage(Durability::None) };
-    let (journal, _) = Journal::on(disk, &storage, 0, &metrics).unwrap();
+    let (journal, _) = Journal::with_disk(disk, &storage, 0, &metrics).unwrap();
     let open = admit(&journal, 1).await.unwrap();
     let other = async || {
         let seq = admit(&journal, 2).await.unwrap();
@@ -253,12 +253,12 @@ pub(super) async fn until(folder: &Path, found: fn(&Recovered) -> bool) {
 async fn a_slow_disk_blocks_only_callers_that_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
-    let mut disk = Small::on(folder.path(), || Ok(()));
+    let mut disk = Small::new(folder.path(), || Ok(()));
     disk.delay = std::time::Duration::from_millis(50);
     let stuck = Arc::clone(&disk.stuck);
     let storage =
         Storage { segment_bytes: Size(1 << 20), max_bytes: Size(8 << 20), ..storage(Durability::None) };
-    let (journal, _) = Journal::on(disk, &storage, 0, &metrics).unwrap();
+    let (journal, _) = Journal::with_disk(disk, &storage, 0, &metrics).unwrap();
     // A task executes the first slow write. This runtime has one thread.
     assert!(admit(&journal, 1).await.is_some());
     stuck.store(true, Ordering::SeqCst);
@@ -280,10 +280,10 @@ async fn a_slow_disk_blocks_only_callers_that_wait_for_it() {
 #[tokio::test]
 async fn panic_in_the_writer_or_the_sync_thread_is_reported_and_leaves_no_caller_waiting() {
     let folder = tempfile::tempdir().unwrap();
-    let writing = Small { delay: std::time::Duration::MAX, ..Small::on(folder.path(), || Ok(())) };
-    let syncing = Small::on(&folder.path().join("syncing"), || panic!("as the test requires"));
+    let writing = Small { delay: std::time::Duration::MAX, ..Small::new(folder.path(), || Ok(())) };
+    let syncing = Small::new(&folder.path().join("syncing"), || panic!("as the test requires"));
     for disk in [writing, syncing] {
-        let journal = Journal::on(disk, &storage(Durability::Sync), 10, &metrics()).unwrap().0;
+        let journal = Journal::with_disk(disk, &storage(Durability::Sync), 10, &metrics()).unwrap().0;
         assert!(!journal.has_failed());
         // A sync thread that still unwinds is noticed at a later request.
         for _ in 0..18_000 {

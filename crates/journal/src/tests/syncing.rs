@@ -8,7 +8,7 @@ use super::*;
 /// A journal whose every fsync calls `sync` first.
 fn syncing(folder: &Path, durability: Durability, sync: fn() -> io::Result<()>) -> Arc<Journal> {
     let storage = Storage { segment_bytes: Size(1 << 20), max_bytes: Size(8 << 20), ..storage(durability) };
-    Journal::on(Small::on(folder, sync), &storage, 10, &metrics()).unwrap().0
+    Journal::with_disk(Small::new(folder, sync), &storage, 10, &metrics()).unwrap().0
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,11 +223,11 @@ fn fill_segments(log: &mut Log<Small>) {
 fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     static WORKS: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
-    let disk = Small::on(folder.path(), || match WORKS.load(Ordering::SeqCst) {
+    let disk = Small::new(folder.path(), || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
         false => Err(io::Error::other("injected fsync error")),
     });
-    let limits = Limits { sync: true, ..limits() };
+    let limits = LogLimits { sync: true, ..limits() };
     let (mut log, ..) = Log::open(disk, limits).unwrap();
     fill_segments(&mut log);
     WORKS.store(false, Ordering::SeqCst);
@@ -252,11 +252,11 @@ fn after_a_failed_fsync_an_inline_fsync_of_the_same_file_fails_as_well() {
     static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
     // Linux reports a failed write to the disk once.
-    let disk = Small::on(folder.path(), || match FAILS_ONCE.swap(false, Ordering::SeqCst) {
+    let disk = Small::new(folder.path(), || match FAILS_ONCE.swap(false, Ordering::SeqCst) {
         true => Err(io::Error::other("injected fsync error")),
         false => Ok(()),
     });
-    let (mut log, ..) = Log::open(disk, Limits { sync: true, ..limits() }).unwrap();
+    let (mut log, ..) = Log::open(disk, LogLimits { sync: true, ..limits() }).unwrap();
     fill_segments(&mut log);
     log.append(std::iter::once(&Frame::acked(1, "a"))).unwrap();
     // The sync thread fails, and the log has not received the result when it rewrites the segment.

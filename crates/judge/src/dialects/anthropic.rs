@@ -38,19 +38,19 @@ impl Dialect for Anthropic {
         let turns = request.turns().into_iter();
         let messages = turns.map(|(role, content)| json!({ "role": role, "content": content }));
         let mut body = Map::new();
-        let mut put = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
-        put("model", json!(config.model));
-        put("max_tokens", json!(request.token_limit()));
+        let mut insert = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
+        insert("model", json!(config.model));
+        insert("max_tokens", json!(request.token_limit()));
         if shape.temperature && !thinks {
-            put("temperature", json!(config.temperature()));
+            insert("temperature", json!(config.temperature()));
         }
         match shape.reasoning {
             Reasoning::Effort(effort) if thinks => {
-                put("thinking", json!({ "type": "adaptive" }));
-                put("output_config", json!({ "effort": adaptive_effort(effort) }));
+                insert("thinking", json!({ "type": "adaptive" }));
+                insert("output_config", json!({ "effort": adaptive_effort(effort) }));
             }
             Reasoning::Budget(effort) if thinks => {
-                put("thinking", json!({ "type": "enabled", "budget_tokens": effort.tokens() }));
+                insert("thinking", json!({ "type": "enabled", "budget_tokens": effort.tokens() }));
             }
             _ => {}
         }
@@ -60,19 +60,22 @@ impl Dialect for Anthropic {
                 format!("{}\n\nGive your answer only by calling the tool `{}`.", prompt.system, form.name)
             }
         };
-        put("system", json!([{ "type": "text", "text": system, "cache_control": { "type": "ephemeral" } }]));
-        put("messages", messages.collect());
+        insert(
+            "system",
+            json!([{ "type": "text", "text": system, "cache_control": { "type": "ephemeral" } }]),
+        );
+        insert("messages", messages.collect());
         let tool = json!({
             "name": form.name,
             "description": "Gives the judgement. The only way to answer.",
             "input_schema": form.schema,
         });
-        put("tools", json!([tool]));
+        insert("tools", json!([tool]));
         let choice = match forced {
             true => json!({ "type": "tool", "name": form.name }),
             false => json!({ "type": "auto" }),
         };
-        put("tool_choice", choice);
+        insert("tool_choice", choice);
         body
     }
 
@@ -103,11 +106,11 @@ fn adaptive_effort(effort: ReasoningEffort) -> &'static str {
 
 /// `input_tokens` excludes tokens that were read from or written to the cache.
 fn usage(usage: &Value) -> Option<TokenCount> {
-    let of = |key: &str| usage[key].as_u64().unwrap_or(0);
+    let token_count = |key: &str| usage[key].as_u64().unwrap_or(0);
     Some(TokenCount {
         input: usage["input_tokens"].as_u64()?,
-        cached: of("cache_read_input_tokens"),
-        cache_write: of("cache_creation_input_tokens"),
-        output: of("output_tokens"),
+        cached: token_count("cache_read_input_tokens"),
+        cache_write: token_count("cache_creation_input_tokens"),
+        output: token_count("output_tokens"),
     })
 }

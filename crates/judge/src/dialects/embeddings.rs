@@ -59,8 +59,8 @@ fn cosine(a: &[f64], b: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn vector(index: u64, of: &[f64]) -> Value {
-        json!({ "index": index, "embedding": of })
+    fn vector(index: u64, values: &[f64]) -> Value {
+        json!({ "index": index, "embedding": values })
     }
 
     #[test]

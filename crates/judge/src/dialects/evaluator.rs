@@ -13,9 +13,9 @@ use crate::provider::{JudgeRequest, Reply, TokenCount};
 pub const EVALUATOR: &str = "evaluator";
 
 #[derive(Debug)]
-pub(super) struct Evaluator;
+pub(super) struct EvaluatorDialect;
 
-impl Dialect for Evaluator {
+impl Dialect for EvaluatorDialect {
     fn name(&self) -> &str {
         EVALUATOR
     }
@@ -55,14 +55,14 @@ mod tests {
     #[test]
     fn an_answer_is_an_object_whose_usage_has_both_counts() {
         let reply =
-            Evaluator.read(&json!({ "score": 3, "usage": { "input_tokens": 7, "output_tokens": 1 } }));
+            EvaluatorDialect.read(&json!({ "score": 3, "usage": { "input_tokens": 7, "output_tokens": 1 } }));
         let reply = reply.unwrap();
         assert_eq!((reply.text.as_str(), reply.usage.map(TokenCount::total)), (r#"{"score":3}"#, Some(8)));
-        assert_eq!(Evaluator.read(&json!({ "score": 3 })).unwrap().usage, None);
+        assert_eq!(EvaluatorDialect.read(&json!({ "score": 3 })).unwrap().usage, None);
         for body in
             [json!([1]), json!("score: 3"), json!({ "usage": { "input_tokens": -1, "output_tokens": 0 } })]
         {
-            assert_eq!(Evaluator.read(&body), None, "{body}");
+            assert_eq!(EvaluatorDialect.read(&body), None, "{body}");
         }
     }
 }

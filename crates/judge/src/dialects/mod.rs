@@ -18,6 +18,6 @@ pub(crate) fn built_in() -> [Arc<dyn Dialect>; 5] {
         Arc::new(anthropic::Anthropic),
         Arc::new(rerank::Rerank),
         Arc::new(embeddings::Embeddings),
-        Arc::new(evaluator::Evaluator),
+        Arc::new(evaluator::EvaluatorDialect),
     ]
 }

@@ -26,34 +26,34 @@ impl Dialect for OpenAi {
     fn write(&self, request: &JudgeRequest<'_>) -> Map<String, Value> {
         let JudgeRequest { config, form, shape, .. } = request;
         let mut body = Map::new();
-        let mut put = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
-        put("model", json!(config.model));
-        put("messages", messages(request));
+        let mut insert = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
+        insert("model", json!(config.model));
+        insert("messages", messages(request));
         let limit = match shape.token_limit {
             TokenLimit::MaxTokens => "max_tokens",
             TokenLimit::MaxCompletionTokens => "max_completion_tokens",
         };
-        put(limit, json!(request.token_limit()));
+        insert(limit, json!(request.token_limit()));
         if shape.temperature {
-            put("temperature", json!(config.temperature()));
+            insert("temperature", json!(config.temperature()));
         }
         if let Reasoning::Effort(effort) | Reasoning::Budget(effort) = shape.reasoning {
-            put("reasoning_effort", json!(effort.as_str()));
+            insert("reasoning_effort", json!(effort.as_str()));
         }
         match shape.format {
-            Format::Schema => put(
+            Format::Schema => insert(
                 "response_format",
                 json!({
                     "type": "json_schema",
                     "json_schema": { "name": form.name, "strict": shape.strict, "schema": form.schema },
                 }),
             ),
-            Format::Object => put("response_format", json!({ "type": "json_object" })),
+            Format::Object => insert("response_format", json!({ "type": "json_object" })),
             Format::Text => {}
         }
         if shape.logprobs && form.score.is_some() {
-            put("logprobs", json!(true));
-            put("top_logprobs", json!(ALTERNATIVES));
+            insert("logprobs", json!(true));
+            insert("top_logprobs", json!(ALTERNATIVES));
         }
         body
     }

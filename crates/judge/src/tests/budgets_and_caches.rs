@@ -4,8 +4,8 @@ use super::*;
 use crate::JudgeError;
 use crate::config::{BudgetConfig, CacheConfig, Limit, Price};
 
-fn tokens(most: u64) -> Limit {
-    Limit { tokens: Some(most), usd: None }
+fn tokens(limit: u64) -> Limit {
+    Limit { tokens: Some(limit), usd: None }
 }
 
 async fn requests(server: &MockServer) -> usize {
@@ -22,7 +22,7 @@ async fn no_question_is_sent_beyond_the_budget_of_a_trace() {
     let server = server(in_turn([good(4)])).await;
     let budget = BudgetConfig { per_trace: tokens(600), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
-    let bench = Bench::of(&[("main", frugal(&server.uri()))], &judging);
+    let bench = Bench::new(&[("main", frugal(&server.uri()))], &judging);
     let mut answered = 0;
     for n in 0..10 {
         match scores(&bench.ask(&format!("Q{n}")).await) {
@@ -42,7 +42,7 @@ async fn concurrency_does_not_change_the_number_of_questions_within_a_budget() {
     let server = server(in_turn([good(4).set_delay(Duration::from_millis(20))])).await;
     let budget = BudgetConfig { per_trace: tokens(1000), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
-    let bench = Bench::of(&[("main", frugal(&server.uri()))], &judging);
+    let bench = Bench::new(&[("main", frugal(&server.uri()))], &judging);
     let questions: Vec<String> = (0..30).map(|n| format!("Q{n}")).collect();
     let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
     let answered = answers.iter().filter(|a| a.opinions.is_ok()).count();
@@ -55,12 +55,12 @@ async fn spending_in_usd_is_bounded_and_counted() {
     let server = server(in_turn([good(4)])).await;
     let price = Price { input: 10.0, output: 100.0, cached: Some(1.0), cache_write: None };
     let per_day = Limit { tokens: None, usd: Some(0.010) };
-    let own = JudgeConfig {
+    let judge_config = JudgeConfig {
         price,
         budget: BudgetConfig { per_day, ..BudgetConfig::default() },
         ..frugal(&server.uri())
     };
-    let bench = Bench::of(&[("main", own)], &JudgingConfig::default());
+    let bench = Bench::new(&[("main", judge_config)], &JudgingConfig::default());
     // 60 x 10 + 40 x 1 + 20 x 100 = 2640 millionths a question; more than twice that is reserved.
     let mut spent = 0.0;
     while let answer = bench.ask(&format!("Q{spent}")).await
@@ -102,7 +102,7 @@ async fn cached_answers_survive_a_restart_and_are_not_used_for_another_schema() 
     let cache = CacheConfig { directory: Some(folder.path().join("cache")), ..CacheConfig::default() };
     let judging = JudgingConfig { cache, ..JudgingConfig::default() };
     let configs = [("main", config(&server.uri()))];
-    let bench = Bench::of(&configs, &judging);
+    let bench = Bench::new(&configs, &judging);
     bench.ask("Same.").await;
     // The answer is written in the background.
     for _ in 0..18_000 {
@@ -114,12 +114,12 @@ async fn cached_answers_survive_a_restart_and_are_not_used_for_another_schema() 
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let taken =
+    let result =
         Judges::new(&JudgeConfigs::default(), &judging, &bench.telemetry.judge, &JudgeExtensions::default());
-    assert!(matches!(taken, Err(JudgeError::Cache(_))), "one process per folder");
+    assert!(matches!(result, Err(JudgeError::Cache(_))), "one process per folder");
     drop(bench);
     until_unlocked(&judging).await;
-    let bench = Bench::of(&configs, &judging);
+    let bench = Bench::new(&configs, &judging);
     let answer = bench.ask("Same.").await;
     assert_eq!((scores(&answer), answer.usage.tokens, requests(&server).await), (Ok(vec![4]), 0, 1));
     let mut other = ask("Same.", &["main"]);
@@ -172,7 +172,7 @@ async fn content_of_a_service_is_withheld_from_external_judges_or_from_one() {
         ("far", JudgeConfig { external: Some(true), ..config(&server.uri()) }),
         ("picky", JudgeConfig { exclude_services: vec!["shop".to_owned()], ..config(&server.uri()) }),
     ];
-    let bench = Bench::of(&configs, &judging);
+    let bench = Bench::new(&configs, &judging);
     let all = &["near", "far", "picky"];
     assert_eq!(scores(&bench.judges.ask(trace(1), &ask("Q", all)).await).unwrap().len(), 1);
     let withheld = bench.judges.ask(trace(1), &ask("Q", &["far", "picky"])).await;
@@ -181,13 +181,17 @@ async fn content_of_a_service_is_withheld_from_external_judges_or_from_one() {
     let mut early = ask("Q", &["far"]);
     (early.services, early.context.is_early) = ([Text::from("billing")].into(), true);
     scores(&bench.judges.ask(trace(1), &early).await).unwrap_err();
-    let of = |services: &[&str]| Ask {
+    let ask_for_services = |services: &[&str]| Ask {
         services: services.iter().map(|name| Text::from(*name)).collect(),
         ..ask("Q", all)
     };
-    assert_eq!(scores(&bench.judges.ask(trace(1), &of(&["billing"])).await).unwrap().len(), 3);
+    assert_eq!(scores(&bench.judges.ask(trace(1), &ask_for_services(&["billing"])).await).unwrap().len(), 3);
     for mixed in [["billing", "shop"], ["shop", "billing"], ["", "shop"]] {
-        assert_eq!(scores(&bench.judges.ask(trace(1), &of(&mixed)).await).unwrap().len(), 1, "{mixed:?}");
+        assert_eq!(
+            scores(&bench.judges.ask(trace(1), &ask_for_services(&mixed)).await).unwrap().len(),
+            1,
+            "{mixed:?}"
+        );
     }
 }
 
@@ -197,7 +201,7 @@ async fn a_reload_keeps_spending_and_cached_answers() {
     let budget = BudgetConfig { per_hour: tokens(350), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
     let configs: JudgeConfigs = [("main".to_owned(), frugal(&server.uri()))].into();
-    let bench = Bench::of(&[("main", frugal(&server.uri()))], &judging);
+    let bench = Bench::new(&[("main", frugal(&server.uri()))], &judging);
     let under_way = bench.ask("A");
     let renewed = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -207,12 +211,12 @@ async fn a_reload_keeps_spending_and_cached_answers() {
     };
     let (under_way, renewed) = tokio::join!(under_way, renewed);
     assert_eq!(scores(&under_way), Ok(vec![4]), "questions under way are answered");
-    let of = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
-    assert_eq!(of("B").await, Ok(vec![4]));
-    assert_eq!(of("C").await, Err(Unmeasured::Budget), "the hour's tokens are spent");
+    let score_for = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
+    assert_eq!(score_for("B").await, Ok(vec![4]));
+    assert_eq!(score_for("C").await, Err(Unmeasured::Budget), "the hour's tokens are spent");
     let again = renewed.renewed(&configs, &judging).unwrap();
-    let known = again.ask(trace(9), &ask("B", &["main"])).await;
-    assert_eq!((scores(&known), known.usage.tokens), (Ok(vec![4]), 0));
+    let cached = again.ask(trace(9), &ask("B", &["main"])).await;
+    assert_eq!((scores(&cached), cached.usage.tokens), (Ok(vec![4]), 0));
 }
 
 #[tokio::test]
@@ -225,7 +229,7 @@ async fn refused_reload_leaves_the_bound_of_the_disk_cache() {
         ..CacheConfig::default()
     };
     let judging = JudgingConfig { cache: cache(1 << 20), ..JudgingConfig::default() };
-    let bench = Bench::of(&[("main", config(&server.uri()))], &judging);
+    let bench = Bench::new(&[("main", config(&server.uri()))], &judging);
     let broken = JudgeConfig { dialect: "unknown".to_owned(), ..config(&server.uri()) };
     let smaller = JudgingConfig { cache: cache(1), ..JudgingConfig::default() };
     bench.judges.renewed(&[("main".to_owned(), broken)].into(), &smaller).unwrap_err();
@@ -248,7 +252,8 @@ async fn a_dropped_question_releases_its_permit_and_its_budget() {
     let server = server(in_turn([good(4).set_delay(Duration::from_secs(300)), good(4)])).await;
     let budget = BudgetConfig { per_trace: tokens(700), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
-    let bench = Bench::of(&[("main", JudgeConfig { max_concurrency: 1, ..frugal(&server.uri()) })], &judging);
+    let bench =
+        Bench::new(&[("main", JudgeConfig { max_concurrency: 1, ..frugal(&server.uri()) })], &judging);
     let received = async {
         while requests(&server).await == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

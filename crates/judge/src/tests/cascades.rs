@@ -61,7 +61,7 @@ async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
         let small = server(stated(score, percent)).await;
         let strong = server(good(2)).await;
         let judges = [("small", priced(&small, 1.0)), ("strong", priced(&strong, 100.0))];
-        let bench = Bench::of(&judges, &cascade(|_| {}));
+        let bench = Bench::new(&judges, &cascade(|_| {}));
         let answer = bench.judges.ask(trace(1), &question_of(name, context)).await;
         assert_eq!(scores(&answer), Ok(vec![applies]), "{name}");
         let opinion = &answer.opinions.as_ref().unwrap()[0];
@@ -75,8 +75,11 @@ async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
         // What was spent on either counts for the trace.
         let spent = f64::from(u8::from(first)) * 20e-6 + f64::from(u8::from(then)) * 20e-4;
         assert!((answer.usage.cost_usd - spent).abs() < 1e-12, "{name}: {:?}", answer.usage);
-        let of = format!("cascade=\"careful\",result=\"{result}\"}}");
-        assert!((bench.count(&format!("judge_cascade_questions_total{{{of}")) - 1.0).abs() < 1e-9, "{name}");
+        let labels = format!("cascade=\"careful\",result=\"{result}\"}}");
+        assert!(
+            (bench.count(&format!("judge_cascade_questions_total{{{labels}")) - 1.0).abs() < 1e-9,
+            "{name}"
+        );
     }
 }
 
@@ -85,7 +88,7 @@ async fn agreement_and_savings_are_counted() {
     let answers = [stated(5, 90), stated(4, 90), stated(3, 90)];
     let (small, strong) = (server(in_turn(answers)).await, server(in_turn([good(5), good(4)])).await);
     let judges = [("small", priced(&small, 1.0)), ("strong", priced(&strong, 100.0))];
-    let bench = Bench::of(&judges, &cascade(|_| {}));
+    let bench = Bench::new(&judges, &cascade(|_| {}));
     for user in ["sure", "unsure and confirmed", "unsure and refuted"] {
         bench.judges.ask(trace(1), &question_of(user, of_span())).await;
     }
@@ -114,7 +117,7 @@ async fn either_judge_answers_for_one_that_does_not() {
     ] {
         let (small, strong) = (server(first).await, server(then).await);
         let judges = [("small", priced(&small, 0.0)), ("strong", priced(&strong, 0.0))];
-        let bench = Bench::of(&judges, &cascade(|_| {}));
+        let bench = Bench::new(&judges, &cascade(|_| {}));
         let answer = bench.judges.ask(trace(1), &question_of("Q", of_span())).await;
         assert_eq!(scores(&answer), expected);
         assert_eq!(asked(&strong).await, 1);
@@ -124,7 +127,7 @@ async fn either_judge_answers_for_one_that_does_not() {
 #[tokio::test]
 async fn content_reaches_no_member_that_must_not_see_it() {
     let (small, strong) = (server(stated(4, 10)).await, server(good(2)).await);
-    let far = |server: &MockServer| JudgeConfig { external: Some(true), ..priced(server, 0.0) };
+    let external_judge = |server: &MockServer| JudgeConfig { external: Some(true), ..priced(server, 0.0) };
     let picky =
         |server: &MockServer| JudgeConfig { exclude_services: vec!["sh*".into()], ..priced(server, 0.0) };
     let internal = |mut judging: JudgingConfig| {
@@ -133,27 +136,27 @@ async fn content_reaches_no_member_that_must_not_see_it() {
     };
     for (judges, judging, seen, expected) in [
         (
-            [("small", far(&small)), ("strong", priced(&strong, 0.0))],
+            [("small", external_judge(&small)), ("strong", priced(&strong, 0.0))],
             internal(cascade(|_| {})),
             (0, 1),
             Ok(vec![2]),
         ),
         (
-            [("small", priced(&small, 0.0)), ("strong", far(&strong))],
+            [("small", priced(&small, 0.0)), ("strong", external_judge(&strong))],
             internal(cascade(|_| {})),
             (1, 0),
             Ok(vec![4]),
         ),
         ([("small", priced(&small, 0.0)), ("strong", picky(&strong))], cascade(|_| {}), (1, 0), Ok(vec![4])),
         (
-            [("small", far(&small)), ("strong", far(&strong))],
+            [("small", external_judge(&small)), ("strong", external_judge(&strong))],
             internal(cascade(|_| {})),
             (0, 0),
             Err(Unmeasured::NotApplicable),
         ),
     ] {
         let before = (asked(&small).await, asked(&strong).await);
-        let bench = Bench::of(&judges, &judging);
+        let bench = Bench::new(&judges, &judging);
         let answer = bench.judges.ask(trace(1), &question_of("of the shop", of_span())).await;
         assert_eq!(scores(&answer), expected);
         let after = (asked(&small).await, asked(&strong).await);
@@ -167,7 +170,7 @@ async fn a_spent_budget_stops_the_second_judge_too() {
     let judges = [("small", priced(&small, 0.0)), ("strong", priced(&strong, 100.0))];
     let mut judging = cascade(|_| {});
     judging.budget.per_trace.usd = Some(0.001);
-    let bench = Bench::of(&judges, &judging);
+    let bench = Bench::new(&judges, &judging);
     let answer = bench.judges.ask(trace(1), &question_of("Q", of_span())).await;
     assert_eq!((scores(&answer), asked(&strong).await), (Ok(vec![4]), 0), "the first judge's answer remains");
 }
@@ -179,7 +182,7 @@ async fn confidence_is_not_asked_where_it_is_off_or_probabilities_say_more() {
             (server(if is_asked { stated(5, 90) } else { good(5) }).await, server(good(2)).await);
         let first = JudgeConfig { logprobs, ..priced(&small, 0.0) };
         let judges = [("small", first), ("strong", priced(&strong, 0.0))];
-        let bench = Bench::of(&judges, &cascade(|pair| pair.confidence = confidence));
+        let bench = Bench::new(&judges, &cascade(|pair| pair.confidence = confidence));
         assert_eq!(scores(&bench.judges.ask(trace(1), &question_of("Q", of_span())).await), Ok(vec![5]));
         let request = &small.received_requests().await.unwrap()[0];
         let body = String::from_utf8_lossy(&request.body).into_owned();
@@ -196,7 +199,7 @@ async fn a_cascade_may_be_the_second_member_of_another() {
     let mut judging = cascade(|pair| pair.then = "rest".into());
     let rest = CascadeConfig { first: "middle".into(), then: "strong".into(), ..CascadeConfig::default() };
     judging.cascades.insert("rest".to_owned(), rest);
-    let bench = Bench::of(&judges, &judging);
+    let bench = Bench::new(&judges, &judging);
     let answer = bench.judges.ask(trace(1), &question_of("Q", of_span())).await;
     assert_eq!(scores(&answer), Ok(vec![5]));
     assert_eq!((asked(&small).await, asked(&middle).await, asked(&strong).await), (1, 1, 1));

@@ -16,10 +16,10 @@ use crate::provider::{JudgeRequest, Provider, Reply, ReplyFuture};
 /// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
 /// while all tasks wait for the network.
 fn stop_clock() -> std::sync::mpsc::Sender<()> {
-    let (held, hold) = std::sync::mpsc::channel();
-    tokio::task::spawn_blocking(move || hold.recv());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || receiver.recv());
     tokio::time::pause();
-    held
+    sender
 }
 
 fn status(code: u16) -> ResponseTemplate {

@@ -177,7 +177,7 @@ async fn learned_shapes_do_not_change_what_is_cached() {
     let server = MockServer::start().await;
     Mock::given(method("POST")).respond_with(Vendor(deepseek)).mount(&server).await;
     for expected in [3, 3] {
-        let bench = Bench::of(&[("main", config(&server.uri()))], &judging);
+        let bench = Bench::new(&[("main", config(&server.uri()))], &judging);
         for question in ["One.", "Two."] {
             assert_eq!(scores(&bench.ask(question).await), Ok(vec![4]));
         }

@@ -137,7 +137,7 @@ async fn opinions_keep_the_order_of_judges_and_samples() {
     let down = server(in_turn([ResponseTemplate::new(401)])).await;
     let slow = JudgeConfig { samples: 3, model: "slow".into(), ..config(&two.uri()) };
     let configs = [("b", config(&one.uri())), ("a", slow), ("down", config(&down.uri()))];
-    let bench = Bench::of(&configs, &JudgingConfig::default());
+    let bench = Bench::new(&configs, &JudgingConfig::default());
     let answer = bench.judges.ask(trace(1), &ask("Rate this.", &["a", "down", "b"])).await;
     assert_eq!(scores(&answer), Ok(vec![2, 2, 2, 1]), "as asked for, the failing one left out");
     assert_eq!(two.received_requests().await.unwrap().len(), 3, "each sample is asked for");

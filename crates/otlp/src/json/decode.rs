@@ -7,13 +7,13 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 
 use super::error::JsonError;
 use super::scalar::{JsonScalar, expected, write_scalar};
-use super::table::{Field, Kind, Message};
+use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use crate::write;
 
 /// Largest number of characters of an unknown name that an error quotes.
 const QUOTED: usize = 40;
 
-pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, JsonError> {
+pub(super) fn decode(message: &'static MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let mut target = DecodeState { out: Vec::with_capacity(json.len() / 2), path: Vec::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let read = Body { target: &mut target, message }.deserialize(&mut deserializer);
@@ -48,7 +48,7 @@ impl DecodeState {
         path
     }
 
-    fn tag(&mut self, field: &Field) {
+    fn tag(&mut self, field: &FieldDescriptor) {
         write::varint(&mut self.out, u64::from(field.number) << 3 | u64::from(field.kind.wire_type()));
     }
 
@@ -80,7 +80,7 @@ impl DecodeState {
 /// Reads an object as a message's fields.
 struct Body<'t> {
     target: &'t mut DecodeState,
-    message: &'static Message,
+    message: &'static MessageDescriptor,
 }
 
 impl<'de> DeserializeSeed<'de> for Body<'_> {
@@ -104,12 +104,16 @@ impl<'de> Visitor<'de> for Body<'_> {
         // Whether the content field was found; for messages without one, any known field.
         let content = content(self.message);
         let mut recognised = content.is_none() && !requires_content(self.message);
-        while let Some(name) = map.next_key_seed(Name(self.message))? {
+        while let Some(name) = map.next_key_seed(FieldNameSeed(self.message))? {
             match name {
                 Ok(field) => {
                     recognised |= content.is_none_or(|number| number == field.number);
                     self.target.path.push(JsonStep::Name(field.json));
-                    map.next_value_seed(Seed { target: self.target, field, place: ValuePosition::Field })?;
+                    map.next_value_seed(FieldValueSeed {
+                        target: self.target,
+                        field,
+                        place: ValuePosition::Field,
+                    })?;
                     self.target.path.pop();
                 }
                 Err(name) => {
@@ -126,7 +130,7 @@ impl<'de> Visitor<'de> for Body<'_> {
 }
 
 /// Number of the content field: the one that contains the spans, log records or metrics of a request.
-fn content(message: &Message) -> Option<u32> {
+fn content(message: &MessageDescriptor) -> Option<u32> {
     match message.name {
         "ExportTraceServiceRequest" | "ExportLogsServiceRequest" | "ExportMetricsServiceRequest" => Some(1),
         "ResourceSpans" | "ResourceLogs" | "ResourceMetrics" => Some(2),
@@ -137,29 +141,30 @@ fn content(message: &Message) -> Option<u32> {
 
 /// Whether a message with only unknown fields is an error, because its content would be lost. Other
 /// messages may have only unknown fields, such as a status of OTLP before 1.0.
-fn requires_content(message: &Message) -> bool {
+fn requires_content(message: &MessageDescriptor) -> bool {
     matches!(message.name, "Span" | "LogRecord" | "Metric" | "AnyValue")
 }
 
-fn not_recognised(message: &Message, unknown: &str) -> String {
-    let known = message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
-    let known: Vec<String> = known.map(|field| format!("`{}`", field.json)).collect();
-    format!("found `{unknown}` but no {} ({})", known.join(" or "), message.name)
+fn not_recognised(message: &MessageDescriptor, unknown: &str) -> String {
+    let known_fields =
+        message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
+    let known_names: Vec<String> = known_fields.map(|field| format!("`{}`", field.json)).collect();
+    format!("found `{unknown}` but no {} ({})", known_names.join(" or "), message.name)
 }
 
 /// Looks up a field by its name; returns the name if there is no such field.
-struct Name(&'static Message);
+struct FieldNameSeed(&'static MessageDescriptor);
 
-impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Result<&'static Field, String>;
+impl<'de> DeserializeSeed<'de> for FieldNameSeed {
+    type Value = Result<&'static FieldDescriptor, String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Name {
-    type Value = Result<&'static Field, String>;
+impl Visitor<'_> for FieldNameSeed {
+    type Value = Result<&'static FieldDescriptor, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field's name")
@@ -181,13 +186,13 @@ enum ValuePosition {
 }
 
 /// Parses a value and encodes it as a field or as an element of a field.
-struct Seed<'t> {
+struct FieldValueSeed<'t> {
     target: &'t mut DecodeState,
-    field: &'static Field,
+    field: &'static FieldDescriptor,
     place: ValuePosition,
 }
 
-impl<'de> DeserializeSeed<'de> for Seed<'_> {
+impl<'de> DeserializeSeed<'de> for FieldValueSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -195,7 +200,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seed<'_> {
+impl<'de> Visitor<'de> for FieldValueSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -210,7 +215,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         match (self.place, &self.field.kind) {
             (ValuePosition::Field, _) => Ok(()),
             // `null` in an array of values is an empty message.
-            (_, Kind::Message(_)) => {
+            (_, FieldKind::Message(_)) => {
                 write::bytes(&mut self.target.out, self.field.number, &[]);
                 Ok(())
             }
@@ -220,7 +225,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         match self.field.kind {
-            Kind::Message(message) if !self.field.repeated || self.place == ValuePosition::Element => {
+            FieldKind::Message(message) if !self.field.repeated || self.place == ValuePosition::Element => {
                 let start = self.target.open(self.field.number);
                 Body { target: self.target, message }.visit_map(map)?;
                 self.target.close(start);
@@ -240,8 +245,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let place = if packed { ValuePosition::Packed } else { ValuePosition::Element };
         for index in 0.. {
             self.target.path.push(JsonStep::Index(index));
-            let put = Seed { target: &mut *self.target, field: self.field, place };
-            let more = seq.next_element_seed(put)?.is_some();
+            let seed = FieldValueSeed { target: &mut *self.target, field: self.field, place };
+            let more = seq.next_element_seed(seed)?.is_some();
             self.target.path.pop();
             if !more {
                 break;
@@ -276,7 +281,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-impl Seed<'_> {
+impl FieldValueSeed<'_> {
     fn refuse<E: Error>(self, found: &str) -> Result<(), E> {
         Err(E::custom(format_args!("expected {}, found {found}", &self as &dyn serde::de::Expected)))
     }

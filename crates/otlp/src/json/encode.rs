@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::table::{Field, Kind, Message};
+use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use crate::fields::{Fields, Payload};
 use crate::malformed::Malformed;
 use crate::scan::Scan;
@@ -13,7 +13,7 @@ use crate::trace::hex;
 /// messages deep, and the levels above them.
 const MAX_DEPTH: usize = 256;
 
-pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
+pub(super) fn encode(message: &'static MessageDescriptor, encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
     // Names and quotes take as much again as the encoded bytes; strings, most of a trace, keep their length.
     let mut out = Vec::with_capacity(encoded.len() * 2);
     write_message(&mut out, message, encoded, MAX_DEPTH)?;
@@ -25,13 +25,13 @@ pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8
 struct EncodedField<'a> {
     /// The index of the field in the table of its message.
     index: usize,
-    field: &'static Field,
+    field: &'static FieldDescriptor,
     payload: Payload<'a>,
 }
 
 fn write_message(
     out: &mut Vec<u8>,
-    message: &'static Message,
+    message: &'static MessageDescriptor,
     encoded: &[u8],
     depth: usize,
 ) -> Result<(), Malformed> {
@@ -83,7 +83,7 @@ fn keep_last_of_oneofs(all: &mut Vec<EncodedField<'_>>) {
 
 fn write_array(
     out: &mut Vec<u8>,
-    kind: &'static Kind,
+    kind: &'static FieldKind,
     all: &[EncodedField<'_>],
     depth: usize,
 ) -> Result<(), Malformed> {
@@ -122,12 +122,12 @@ fn comma(out: &mut Vec<u8>, open: u8) {
 /// The last occurrence of a scalar field counts; occurrences of a message are merged.
 fn write_single(
     out: &mut Vec<u8>,
-    kind: &'static Kind,
+    kind: &'static FieldKind,
     all: &[EncodedField<'_>],
     depth: usize,
 ) -> Result<(), Malformed> {
     match (kind, all) {
-        (Kind::Message(message), [_, _, ..]) => {
+        (FieldKind::Message(message), [_, _, ..]) => {
             let mut merged = Vec::new();
             for met in all {
                 let Payload::Bytes(part) = met.payload else { return Err(Malformed::Type) };
@@ -142,34 +142,34 @@ fn write_single(
 
 fn write_value(
     out: &mut Vec<u8>,
-    kind: &'static Kind,
+    kind: &'static FieldKind,
     payload: Payload<'_>,
     depth: usize,
 ) -> Result<(), Malformed> {
     match (kind, payload) {
-        (Kind::Message(message), Payload::Bytes(b)) => write_message(out, message, b, depth)?,
-        (Kind::String, Payload::Bytes(b)) => {
+        (FieldKind::Message(message), Payload::Bytes(b)) => write_message(out, message, b, depth)?,
+        (FieldKind::String, Payload::Bytes(b)) => {
             let text = simdutf8::basic::from_utf8(b).map_err(|_| Malformed::Utf8)?;
             json(out, &text);
         }
-        (Kind::Bytes, Payload::Bytes(b)) => json(out, &STANDARD.encode(b)),
-        (Kind::Id(_), Payload::Bytes(b)) => {
+        (FieldKind::Bytes, Payload::Bytes(b)) => json(out, &STANDARD.encode(b)),
+        (FieldKind::Id(_), Payload::Bytes(b)) => {
             out.push(b'"');
             out.extend(hex(b));
             out.push(b'"');
         }
-        (Kind::Bool, Payload::Varint(v)) => json(out, &(v != 0)),
-        (Kind::Int32 | Kind::Enum(_), Payload::Varint(v)) => json(out, &(v as i32)),
-        (Kind::Uint32, Payload::Varint(v)) => json(out, &(v as u32)),
-        (Kind::Sint32, Payload::Varint(v)) => json(out, &((v as u32 >> 1) as i32 ^ -((v & 1) as i32))),
-        (Kind::Fixed32, Payload::Fixed32(v)) => json(out, &v),
-        (Kind::Int64, Payload::Varint(v)) | (Kind::Sfixed64, Payload::Fixed64(v)) => {
+        (FieldKind::Bool, Payload::Varint(v)) => json(out, &(v != 0)),
+        (FieldKind::Int32 | FieldKind::Enum(_), Payload::Varint(v)) => json(out, &(v as i32)),
+        (FieldKind::Uint32, Payload::Varint(v)) => json(out, &(v as u32)),
+        (FieldKind::Sint32, Payload::Varint(v)) => json(out, &((v as u32 >> 1) as i32 ^ -((v & 1) as i32))),
+        (FieldKind::Fixed32, Payload::Fixed32(v)) => json(out, &v),
+        (FieldKind::Int64, Payload::Varint(v)) | (FieldKind::Sfixed64, Payload::Fixed64(v)) => {
             json(out, &(v as i64).to_string());
         }
-        (Kind::Uint64, Payload::Varint(v)) | (Kind::Fixed64, Payload::Fixed64(v)) => {
+        (FieldKind::Uint64, Payload::Varint(v)) | (FieldKind::Fixed64, Payload::Fixed64(v)) => {
             json(out, &v.to_string())
         }
-        (Kind::Double, Payload::Fixed64(v)) => match f64::from_bits(v) {
+        (FieldKind::Double, Payload::Fixed64(v)) => match f64::from_bits(v) {
             d if d.is_nan() => json(out, "NaN"),
             f64::INFINITY => json(out, "Infinity"),
             f64::NEG_INFINITY => json(out, "-Infinity"),

@@ -14,7 +14,7 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, Fi
 
 const HEADER: &str = "//! OTLP's messages as data. @generated from proto/otlp.proto; generate.rs says how.
 
-use super::table::{Field, Kind, Message};
+use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 ";
 
 const TAGS_HEADER: &str =
@@ -91,7 +91,7 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
             messages.push((name, message));
         }
         for (name, message) in &messages {
-            writeln!(out, "\npub(crate) static {}: Message = Message {{", ident(name))?;
+            writeln!(out, "\npub(crate) static {}: MessageDescriptor = MessageDescriptor {{", ident(name))?;
             writeln!(out, "    name: {:?},\n    fields: &[", name.trim_start_matches(".otlp."))?;
             for field in &message.field {
                 let enum_type = enums.iter().find(|(name, _)| name == field.type_name()).map(|(_, e)| *e);
@@ -105,14 +105,14 @@ fn table(descriptors: &FileDescriptorSet) -> Result<String, Box<dyn error::Error
 
 fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) -> Result<String, String> {
     let kind = match field.r#type() {
-        Type::Bytes if field.name() == "trace_id" => "Kind::Id(16)".to_owned(),
-        Type::Bytes if field.name().ends_with("span_id") => "Kind::Id(8)".to_owned(),
-        Type::Message => format!("Kind::Message(&{})", ident(field.type_name())),
+        Type::Bytes if field.name() == "trace_id" => "FieldKind::Id(16)".to_owned(),
+        Type::Bytes if field.name().ends_with("span_id") => "FieldKind::Id(8)".to_owned(),
+        Type::Message => format!("FieldKind::Message(&{})", ident(field.type_name())),
         Type::Enum => {
             let values = enum_type.ok_or_else(|| format!("no enum {}", field.type_name()))?;
             let values: Vec<_> =
                 values.value.iter().map(|v| format!("({:?}, {})", v.name(), v.number())).collect();
-            format!("Kind::Enum(&[{}])", values.join(", "))
+            format!("FieldKind::Enum(&[{}])", values.join(", "))
         }
         scalar @ (Type::String
         | Type::Bytes
@@ -125,13 +125,13 @@ fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) ->
         | Type::Sint32
         | Type::Fixed32
         | Type::Fixed64
-        | Type::Sfixed64) => format!("Kind::{scalar:?}"),
+        | Type::Sfixed64) => format!("FieldKind::{scalar:?}"),
         other => return Err(format!("{}: type {other:?} is not supported", field.name())),
     };
     // A proto3 `optional` is a oneof with one member, which needs no handling.
     let oneof = field.oneof_index.is_some() && !field.proto3_optional();
     Ok(format!(
-        "Field {{ number: {}, json: {:?}, snake: {:?}, repeated: {}, oneof: {oneof}, kind: {kind} }}",
+        "FieldDescriptor {{ number: {}, json: {:?}, snake: {:?}, repeated: {}, oneof: {oneof}, kind: {kind} }}",
         field.number(),
         field.json_name(),
         field.name(),

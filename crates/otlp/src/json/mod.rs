@@ -27,7 +27,7 @@ pub(crate) mod table;
 
 pub use error::JsonError;
 
-fn request_of(signal: Signal) -> &'static table::Message {
+fn request_of(signal: Signal) -> &'static table::MessageDescriptor {
     match signal {
         Signal::Traces => &messages::EXPORT_TRACE_SERVICE_REQUEST,
         Signal::Logs => &messages::EXPORT_LOGS_SERVICE_REQUEST,

@@ -3,7 +3,7 @@
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
 
-use super::table::Kind;
+use super::table::FieldKind;
 use crate::write;
 
 /// Padding is optional in protobuf's JSON mapping.
@@ -22,43 +22,43 @@ pub(super) enum JsonScalar<'a> {
 }
 
 /// The expected form of a value, for error messages.
-pub(super) fn expected(kind: &Kind) -> &'static str {
+pub(super) fn expected(kind: &FieldKind) -> &'static str {
     match kind {
-        Kind::String => "a string",
-        Kind::Bytes => "a string in base64",
-        Kind::Id(16) => "a trace id as 32 hex digits",
-        Kind::Id(_) => "a span id as 16 hex digits",
-        Kind::Bool => "true or false",
-        Kind::Double => "a number",
-        Kind::Int32 | Kind::Sint32 => "a 32-bit integer",
-        Kind::Uint32 | Kind::Fixed32 => "an unsigned 32-bit integer",
-        Kind::Int64 | Kind::Sfixed64 => "a 64-bit integer",
-        Kind::Uint64 | Kind::Fixed64 => "an unsigned 64-bit integer",
-        Kind::Enum(_) => "an enum's number or name",
-        Kind::Message(_) => "an object",
+        FieldKind::String => "a string",
+        FieldKind::Bytes => "a string in base64",
+        FieldKind::Id(16) => "a trace id as 32 hex digits",
+        FieldKind::Id(_) => "a span id as 16 hex digits",
+        FieldKind::Bool => "true or false",
+        FieldKind::Double => "a number",
+        FieldKind::Int32 | FieldKind::Sint32 => "a 32-bit integer",
+        FieldKind::Uint32 | FieldKind::Fixed32 => "an unsigned 32-bit integer",
+        FieldKind::Int64 | FieldKind::Sfixed64 => "a 64-bit integer",
+        FieldKind::Uint64 | FieldKind::Fixed64 => "an unsigned 64-bit integer",
+        FieldKind::Enum(_) => "an enum's number or name",
+        FieldKind::Message(_) => "an object",
     }
 }
 
 /// Appends the value without its tag; `None` if it does not fit the field's type.
-pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &Kind, scalar: JsonScalar<'_>) -> Option<()> {
+pub(super) fn write_scalar(out: &mut Vec<u8>, kind: &FieldKind, scalar: JsonScalar<'_>) -> Option<()> {
     match (kind, scalar) {
-        (Kind::String, JsonScalar::Text(s)) => sized(out, s.as_bytes()),
-        (Kind::Bytes, JsonScalar::Text(s)) => sized(out, &base64(s)?),
-        (Kind::Id(len), JsonScalar::Text(s)) => sized(out, &id(s, *len)?),
-        (Kind::Bool, JsonScalar::Bool(b)) => out.push(u8::from(b)),
-        (Kind::Double, scalar) => out.extend_from_slice(&double(scalar)?.to_le_bytes()),
-        (Kind::Int32, scalar) => write::varint(out, i64::from(integer::<i32>(scalar)?) as u64),
-        (Kind::Int64, scalar) => write::varint(out, integer::<i64>(scalar)? as u64),
-        (Kind::Uint32, scalar) => write::varint(out, integer::<u32>(scalar)?.into()),
-        (Kind::Uint64, scalar) => write::varint(out, integer(scalar)?),
-        (Kind::Sint32, scalar) => {
+        (FieldKind::String, JsonScalar::Text(s)) => sized(out, s.as_bytes()),
+        (FieldKind::Bytes, JsonScalar::Text(s)) => sized(out, &base64(s)?),
+        (FieldKind::Id(len), JsonScalar::Text(s)) => sized(out, &id(s, *len)?),
+        (FieldKind::Bool, JsonScalar::Bool(b)) => out.push(u8::from(b)),
+        (FieldKind::Double, scalar) => out.extend_from_slice(&double(scalar)?.to_le_bytes()),
+        (FieldKind::Int32, scalar) => write::varint(out, i64::from(integer::<i32>(scalar)?) as u64),
+        (FieldKind::Int64, scalar) => write::varint(out, integer::<i64>(scalar)? as u64),
+        (FieldKind::Uint32, scalar) => write::varint(out, integer::<u32>(scalar)?.into()),
+        (FieldKind::Uint64, scalar) => write::varint(out, integer(scalar)?),
+        (FieldKind::Sint32, scalar) => {
             let value: i32 = integer(scalar)?;
             write::varint(out, ((value << 1 ^ value >> 31) as u32).into());
         }
-        (Kind::Fixed32, scalar) => out.extend_from_slice(&integer::<u32>(scalar)?.to_le_bytes()),
-        (Kind::Fixed64, scalar) => out.extend_from_slice(&integer::<u64>(scalar)?.to_le_bytes()),
-        (Kind::Sfixed64, scalar) => out.extend_from_slice(&integer::<i64>(scalar)?.to_le_bytes()),
-        (Kind::Enum(values), scalar) => {
+        (FieldKind::Fixed32, scalar) => out.extend_from_slice(&integer::<u32>(scalar)?.to_le_bytes()),
+        (FieldKind::Fixed64, scalar) => out.extend_from_slice(&integer::<u64>(scalar)?.to_le_bytes()),
+        (FieldKind::Sfixed64, scalar) => out.extend_from_slice(&integer::<i64>(scalar)?.to_le_bytes()),
+        (FieldKind::Enum(values), scalar) => {
             let number = match scalar {
                 JsonScalar::Text(s) => values.iter().find(|(name, _)| *name == s).map(|(_, number)| *number),
                 _ => None,

@@ -1,13 +1,13 @@
 //! The types of the table in `messages`.
 
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct MessageDescriptor {
     pub(crate) name: &'static str,
-    pub(crate) fields: &'static [Field],
+    pub(crate) fields: &'static [FieldDescriptor],
 }
 
 #[derive(Debug)]
-pub(crate) struct Field {
+pub(crate) struct FieldDescriptor {
     pub(crate) number: u32,
     pub(crate) json: &'static str,
     /// The name in the `.proto` file, which parsers must accept as well.
@@ -15,10 +15,10 @@ pub(crate) struct Field {
     pub(crate) repeated: bool,
     /// Whether the field is a member of the message's only oneof.
     pub(crate) oneof: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FieldKind,
 }
 
-impl Field {
+impl FieldDescriptor {
     /// Number and wire type as they are encoded.
     pub(crate) fn tag(&self) -> u32 {
         self.number << 3 | if self.repeated && self.kind.packed() { 2 } else { self.kind.wire_type() }
@@ -26,7 +26,7 @@ impl Field {
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     String,
     Bytes,
     /// Bytes of this length, or none; hex in JSON.
@@ -43,21 +43,21 @@ pub(crate) enum Kind {
     Sfixed64,
     /// Names and numbers of its values.
     Enum(&'static [(&'static str, i32)]),
-    Message(&'static Message),
+    Message(&'static MessageDescriptor),
 }
 
-impl Kind {
+impl FieldKind {
     /// Repeated values are encoded in one length-delimited field.
     pub(crate) fn packed(&self) -> bool {
-        !matches!(self, Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_))
+        !matches!(self, FieldKind::String | FieldKind::Bytes | FieldKind::Id(_) | FieldKind::Message(_))
     }
 
     /// The wire type when not packed.
     pub(crate) fn wire_type(&self) -> u32 {
         match self {
-            Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => 1,
-            Kind::String | Kind::Bytes | Kind::Id(_) | Kind::Message(_) => 2,
-            Kind::Fixed32 => 5,
+            FieldKind::Double | FieldKind::Fixed64 | FieldKind::Sfixed64 => 1,
+            FieldKind::String | FieldKind::Bytes | FieldKind::Id(_) | FieldKind::Message(_) => 2,
+            FieldKind::Fixed32 => 5,
             _ => 0,
         }
     }

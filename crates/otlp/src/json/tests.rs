@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use proptest::prelude::*;
 use prost::Message as _;
 
-use super::table::{Field, Kind, Message};
+use super::table::{FieldDescriptor, FieldKind, MessageDescriptor};
 use super::*;
 use crate::arbitrary::{Dice, fixed32, request};
 use crate::write;
@@ -278,39 +278,41 @@ fn appended_attributes_are_written_in_one_array() {
 }
 
 /// A message with any of its fields, in any order, written with the table alone.
-fn arbitrary(message: &Message, depth: u32, dice: &mut Dice) -> Vec<u8> {
+fn arbitrary(message: &MessageDescriptor, depth: u32, dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..dice.roll(2 * message.fields.len() as u64 + 1) {
         let field = &message.fields[dice.roll(message.fields.len() as u64) as usize];
-        if depth > 0 || !matches!(field.kind, Kind::Message(_)) {
+        if depth > 0 || !matches!(field.kind, FieldKind::Message(_)) {
             arbitrary_field(field, depth, dice, &mut out);
         }
     }
     out
 }
 
-fn arbitrary_field(field: &Field, depth: u32, dice: &mut Dice, out: &mut Vec<u8>) {
+fn arbitrary_field(field: &FieldDescriptor, depth: u32, dice: &mut Dice, out: &mut Vec<u8>) {
     let big = dice.roll(u64::MAX) >> dice.roll(64);
     let double = [0.0, -0.0, 1.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, big as f64];
     let double = double[dice.roll(8) as usize].to_bits();
     let bytes: Vec<u8> = (0..dice.roll(200)).map(|_| dice.roll(256) as u8).collect();
     match field.kind {
-        Kind::Message(message) => write::bytes(out, field.number, &arbitrary(message, depth - 1, dice)),
-        Kind::String => {
+        FieldKind::Message(message) => write::bytes(out, field.number, &arbitrary(message, depth - 1, dice)),
+        FieldKind::String => {
             let text: String = bytes.iter().map(|&b| char::from(b)).collect();
             write::bytes(out, field.number, text.as_bytes());
         }
-        Kind::Bytes => write::bytes(out, field.number, &bytes),
-        Kind::Id(len) => {
+        FieldKind::Bytes => write::bytes(out, field.number, &bytes),
+        FieldKind::Id(len) => {
             write::bytes(out, field.number, &vec![big as u8; if dice.roll(5) == 0 { 0 } else { len }])
         }
-        Kind::Bool => write::integer(out, field.number, big & 1),
-        Kind::Double => write::fixed64(out, field.number, double),
-        Kind::Fixed64 | Kind::Sfixed64 => write::fixed64(out, field.number, big),
-        Kind::Fixed32 => fixed32(out, field.number, big as u32),
-        Kind::Int64 | Kind::Uint64 => write::integer(out, field.number, big),
-        Kind::Int32 | Kind::Enum(_) => write::integer(out, field.number, i64::from(big as i32) as u64),
-        Kind::Uint32 | Kind::Sint32 => write::integer(out, field.number, u64::from(big as u32)),
+        FieldKind::Bool => write::integer(out, field.number, big & 1),
+        FieldKind::Double => write::fixed64(out, field.number, double),
+        FieldKind::Fixed64 | FieldKind::Sfixed64 => write::fixed64(out, field.number, big),
+        FieldKind::Fixed32 => fixed32(out, field.number, big as u32),
+        FieldKind::Int64 | FieldKind::Uint64 => write::integer(out, field.number, big),
+        FieldKind::Int32 | FieldKind::Enum(_) => {
+            write::integer(out, field.number, i64::from(big as i32) as u64)
+        }
+        FieldKind::Uint32 | FieldKind::Sint32 => write::integer(out, field.number, u64::from(big as u32)),
     }
 }
 

@@ -45,7 +45,7 @@ fn request(service: &str, spans: Vec<otlp::Span>) -> ExportTraceServiceRequest {
     }
 }
 
-fn split_request(request: &ExportTraceServiceRequest) -> Split {
+fn split_request(request: &ExportTraceServiceRequest) -> SplitRequest {
     split(&request.encode_to_vec(), "verdict.", &Interner::default()).unwrap()
 }
 
@@ -120,16 +120,16 @@ fn large_spans_share_allocations_with_little_waste() {
     let sizes = [300, 12_900, 1_100, 4_700, 9_300, 1_050, 290, 15_700, 5_200, 130_000, 6_100, 310, 1_020];
     let sources: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(n, &size)| vec![n as u8; size]).collect();
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
-    let (mut rest, mut size, mut taken) = (&sources[..], sizes.iter().sum::<usize>(), 0);
+    let (mut rest, mut size, mut allocated) = (&sources[..], sizes.iter().sum::<usize>(), 0);
     while !rest.is_empty() {
         let (count, bytes) = chunk(rest, size);
         assert_eq!(rest[..count].iter().map(|s| s.len()).sum::<usize>(), bytes);
         assert!(count == 1 || bytes <= LARGE, "{bytes}");
-        taken += size_class(bytes);
+        allocated += size_class(bytes);
         (rest, size) = (&rest[count..], size - bytes);
     }
     let whole: usize = sizes.iter().sum();
-    assert!(taken * 100 <= whole * 106, "{taken} for {whole}");
+    assert!(allocated * 100 <= whole * 106, "{allocated} for {whole}");
 
     let some = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
     let mut spans = vec![some; sizes.len()];
@@ -214,29 +214,38 @@ fn a_resource_after_its_spans_and_in_two_parts_is_read() {
 #[test]
 fn invalid_span_is_rejected_alone_and_named() {
     let ids = [field(1, &[7; 16]), field(2, &[8; 8])].concat();
-    let with = |more: &[u8]| [&ids[..], more].concat();
+    let with_ids = |more: &[u8]| [&ids[..], more].concat();
     let cases: [(&str, Vec<u8>, Malformed, bool); 14] = [
         ("no ids", Vec::new(), Malformed::TraceId, false),
         ("zero trace id", [field(1, &[0; 16]), field(2, &[8; 8])].concat(), Malformed::TraceId, true),
         ("zero span id", [field(1, &[7; 16]), field(2, &[0; 8])].concat(), Malformed::SpanId, false),
         ("short trace id", field(1, &[7; 15]), Malformed::TraceId, false),
         ("long span id", [field(1, &[7; 16]), field(2, &[8; 9])].concat(), Malformed::SpanId, false),
-        ("odd parent", with(&field(4, &[1; 7])), Malformed::Id, true),
-        ("odd link", with(&field(13, &field(1, &[1; 15]))), Malformed::Id, true),
-        ("name not UTF-8", with(&field(5, b"\xff")), Malformed::Utf8, true),
-        ("key not UTF-8", with(&field(9, &field(1, b"\xc3"))), Malformed::Utf8, true),
-        ("value not UTF-8", with(&field(9, &field(2, &field(1, b"a\xed\xa0\x80")))), Malformed::Utf8, true),
-        ("event cut off", with(&field(11, &[0x0a, 5, 1])), Malformed::Type, true),
-        ("attribute cut off", with(&field(9, &[0x0a, 5, 1])), Malformed::CutOff, true),
-        ("start as a varint", with(&[0x38, 1]), Malformed::Type, true),
-        ("status as a string", with(&field(15, &field(3, b"2"))), Malformed::Type, true),
+        ("odd parent", with_ids(&field(4, &[1; 7])), Malformed::Id, true),
+        ("odd link", with_ids(&field(13, &field(1, &[1; 15]))), Malformed::Id, true),
+        ("name not UTF-8", with_ids(&field(5, b"\xff")), Malformed::Utf8, true),
+        ("key not UTF-8", with_ids(&field(9, &field(1, b"\xc3"))), Malformed::Utf8, true),
+        (
+            "value not UTF-8",
+            with_ids(&field(9, &field(2, &field(1, b"a\xed\xa0\x80")))),
+            Malformed::Utf8,
+            true,
+        ),
+        ("event cut off", with_ids(&field(11, &[0x0a, 5, 1])), Malformed::Type, true),
+        ("attribute cut off", with_ids(&field(9, &[0x0a, 5, 1])), Malformed::CutOff, true),
+        ("start as a varint", with_ids(&[0x38, 1]), Malformed::Type, true),
+        ("status as a string", with_ids(&field(15, &field(3, b"2"))), Malformed::Type, true),
     ];
     for (name, raw, reason, readable) in cases {
         let split = split(&with_raw_span(&raw), "verdict.", &Interner::default()).unwrap();
         assert_eq!(split.groups[0].spans.len(), 2, "{name}");
         assert_eq!(split.rejected.count, 1, "{name}");
         let span = readable.then_some(SpanId([8; 8]));
-        assert_eq!(split.rejected.first, [Rejection { span, part: Part::Span, reason }], "{name}");
+        assert_eq!(
+            split.rejected.first,
+            [SpanRejection { span, part: RejectedPart::Span, reason }],
+            "{name}"
+        );
     }
 }
 
@@ -282,9 +291,9 @@ fn invalid_scope_rejects_its_spans_before_or_after_them() {
     for bad in [[&scope[..], &spans].concat(), [&spans[..], &scope].concat()] {
         let encoded = [&good, &field(2, &bad), &good].map(|scope_spans| field(1, scope_spans)).concat();
         let split = split(&encoded, "verdict.", &Interner::default()).unwrap();
-        let kept: Vec<_> = split.groups.iter().map(|g| (g.trace, g.spans.len(), g.size)).collect();
-        assert_eq!(kept, [(TraceId([7; 16]), 2, 2 * (span(7, 3).len() - 2))]);
-        let rejected = |span| Rejection { span, part: Part::Scope, reason: Malformed::Utf8 };
+        let accepted: Vec<_> = split.groups.iter().map(|g| (g.trace, g.spans.len(), g.size)).collect();
+        assert_eq!(accepted, [(TraceId([7; 16]), 2, 2 * (span(7, 3).len() - 2))]);
+        let rejected = |span| SpanRejection { span, part: RejectedPart::Scope, reason: Malformed::Utf8 };
         let named = [Some(SpanId([1; 8])), Some(SpanId([2; 8])), None].map(rejected);
         assert_eq!((split.rejected.count, &split.rejected.first[..]), (3, &named[..]));
     }

@@ -173,11 +173,11 @@ fn cut_cycles(parent: &mut [Option<Idx>]) {
         if seen[at] == walk && parent[at].is_some() {
             // `at` was visited before in this walk, so it is on a cycle. The smallest index starts earliest.
             let mut least = at;
-            let mut on = at;
-            while let Some(up) = parent[on] {
+            let mut current = at;
+            while let Some(up) = parent[current] {
                 least = least.min(up);
-                on = up;
-                if on == at {
+                current = up;
+                if current == at {
                     break;
                 }
             }
@@ -197,10 +197,10 @@ mod tests {
     use crate::trace::{Envelope, Status};
 
     fn span(id: u8, parent: u8, start: u64) -> Span {
-        let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
+        let span_id = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };
         Span {
-            id: of(id),
-            parent: of(parent),
+            id: span_id(id),
+            parent: span_id(parent),
             start,
             end: start + 1,
             status: Status::Unset,
@@ -229,8 +229,8 @@ mod tests {
         assert_eq!(ids(skewed.order()), [1, 4, 2, 3]);
         assert_eq!(ids(&skewed.without_skew().collect::<Vec<_>>()), [1, 2, 3, 4]);
         let times = |s: &Span| (s.sent(s.start), s.sent(s.end));
-        let of = |n: Idx| times(&skewed.spans[skewed.without_skew().nth(n).unwrap()]);
-        assert_eq!([of(1), of(2), of(3)], [(20, 21), (30, 0), (30, 31)]);
+        let times_at = |n: Idx| times(&skewed.spans[skewed.without_skew().nth(n).unwrap()]);
+        assert_eq!([times_at(1), times_at(2), times_at(3)], [(20, 21), (30, 0), (30, 31)]);
         assert!(tree(&sent).without_skew().eq(0..4));
     }
 

@@ -26,10 +26,10 @@ fn span(id: u8) -> Vec<u8> {
 
 fn write_all(envelopes: &[Arc<Envelope>], max_size: usize) -> Vec<Piece> {
     let spans: Vec<Vec<u8>> = (0..envelopes.len()).map(|i| span(i as u8 + 1)).collect();
-    let items: Vec<Item<'_>> = envelopes
+    let items: Vec<TelemetryItem<'_>> = envelopes
         .iter()
         .zip(&spans)
-        .map(|(envelope, bytes)| Item { envelope, bytes, appended: &[] })
+        .map(|(envelope, bytes)| TelemetryItem { envelope, bytes, appended: &[] })
         .collect();
     requests(&items, max_size)
 }
@@ -99,7 +99,7 @@ fn log_records_are_written_like_spans() {
     bytes(&mut record, 12, b"gen_ai.evaluation.result");
     value(&mut record, 5, Scalar::Str("body"));
     attribute(&mut record, 6, "gen_ai.evaluation.name", Scalar::Str("latency"));
-    let item = Item { envelope: &envelope(1, 2), bytes: &record, appended: &[] };
+    let item = TelemetryItem { envelope: &envelope(1, 2), bytes: &record, appended: &[] };
     let request = ExportLogsServiceRequest::decode(&requests(&[item], usize::MAX)[0].bytes[..]).unwrap();
     let record = &request.resource_logs[0].scope_logs[0].log_records[0];
     assert_eq!(record.event_name, "gen_ai.evaluation.result");
@@ -166,7 +166,7 @@ fn large_resource_is_copied_for_a_bounded_share_of_the_spans() {
         let span =
             Span { trace_id: vec![1; 16], span_id: vec![1; 8], name: "n".repeat(name), ..Span::default() };
         let span = span.encode_to_vec();
-        let items = vec![Item { envelope: &envelope, bytes: &span, appended: &[] }; spans];
+        let items = vec![TelemetryItem { envelope: &envelope, bytes: &span, appended: &[] }; spans];
         let pieces = requests(&items, 4 << 20);
         let received = envelope.size() + spans * span.len();
         let written: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();

@@ -2,7 +2,7 @@
 //!
 //! In: a [`Picture`]. Out: an SVG document.
 
-use super::super::picture::{DrawnState, Edge, Picture};
+use super::super::picture::{DrawnEdge, DrawnState, Picture};
 use super::joined;
 use crate::score::report::html::Html;
 
@@ -24,13 +24,13 @@ pub(in super::super) fn svg(picture: &Picture) -> String {
     out.into_string()
 }
 
-type Point = (usize, usize);
+type SvgPoint = (usize, usize);
 
 struct Layout<'p> {
     picture: &'p Picture,
     /// The centre of each state.
-    centres: Vec<Point>,
-    size: Point,
+    centres: Vec<SvgPoint>,
+    size: SvgPoint,
 }
 
 impl<'p> Layout<'p> {
@@ -75,7 +75,7 @@ impl<'p> Layout<'p> {
         out.raw("</svg>\n");
     }
 
-    fn edge(&self, out: &mut Html, edge: &Edge) {
+    fn edge(&self, out: &mut Html, edge: &DrawnEdge) {
         let (Some(&from), Some(&to)) = (self.centres.get(edge.from), self.centres.get(edge.to)) else {
             return;
         };
@@ -98,7 +98,7 @@ impl<'p> Layout<'p> {
     }
 }
 
-fn draw_state(out: &mut Html, state: &DrawnState, (x, y): Point) {
+fn draw_state(out: &mut Html, state: &DrawnState, (x, y): SvgPoint) {
     let fill = match (state.ended, state.visited) {
         (true, _) => "#b7e1c0",
         (false, true) => "#e6f4ea",
@@ -131,7 +131,7 @@ fn draw_state(out: &mut Html, state: &DrawnState, (x, y): Point) {
 }
 
 /// The point where the line from `from` to `to` crosses the circle around `from`.
-fn boundary(from: Point, to: Point) -> Point {
+fn boundary(from: SvgPoint, to: SvgPoint) -> SvgPoint {
     let (dx, dy) = (to.0 as f64 - from.0 as f64, to.1 as f64 - from.1 as f64);
     let length = dx.hypot(dy).max(1.0);
     let out = |at: usize, d: f64| (at as f64 + d / length * RADIUS as f64).max(0.0) as usize;
@@ -139,17 +139,17 @@ fn boundary(from: Point, to: Point) -> Point {
 }
 
 /// Writes markup with the coordinates of `points`.
-fn write(out: &mut Html, markup: &'static str, points: &[Point]) {
+fn write(out: &mut Html, markup: &'static str, points: &[SvgPoint]) {
     let numbers: Vec<f64> = points.iter().flat_map(|(x, y)| [*x as f64, *y as f64]).collect();
     out.numbers(markup, &numbers);
 }
 
-fn line(out: &mut Html, from: Point, to: Point, color: &'static str, width: &'static str) {
+fn line(out: &mut Html, from: SvgPoint, to: SvgPoint, color: &'static str, width: &'static str) {
     write(out, "<line x1=\"{0}\" y1=\"{0}\" x2=\"{0}\" y2=\"{0}\" stroke=\"", &[from, to]);
     out.raw(color).raw("\" stroke-width=\"").raw(width).raw("\" marker-end=\"url(#tip)\"/>\n");
 }
 
-fn text(out: &mut Html, at: Point, color: &'static str, text: &str) {
+fn text(out: &mut Html, at: SvgPoint, color: &'static str, text: &str) {
     write(out, "<text x=\"{0}\" y=\"{0}\" fill=\"", &[at]);
     out.raw(color).raw("\">").text(text).raw("</text>\n");
 }

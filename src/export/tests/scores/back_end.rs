@@ -219,11 +219,11 @@ fn mlflow(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -
         }
         ("PATCH", _) if valid() => {
             let id = rest.strip_prefix("/assessments/").unwrap_or_default().to_owned();
-            let Some(known) = state.scores.get_mut(&id) else { return (404, json!("no such assessment")) };
+            let Some(score) = state.scores.get_mut(&id) else { return (404, json!("no such assessment")) };
             for part in text(&body["update_mask"]).split(',') {
-                known[part] = one[part].clone();
+                score[part] = one[part].clone();
             }
-            (200, json!({ "assessment": known }))
+            (200, json!({ "assessment": score }))
         }
         _ => (400, json!({ "error_code": "INVALID_PARAMETER_VALUE" })),
     }
@@ -265,9 +265,9 @@ fn datadog(state: &mut BackEndState, method: &Method, path: &str, body: &Value) 
 }
 
 fn langsmith(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -> (u16, Value) {
-    let of = path.strip_prefix("/api/v1/feedback");
+    let feedback_path = path.strip_prefix("/api/v1/feedback");
     let session = state.project.as_ref().map(|(_, id)| id.to_string());
-    match (method.as_str(), of) {
+    match (method.as_str(), feedback_path) {
         ("GET", None) if path.starts_with("/api/v1/sessions?") => {
             let url = reqwest::Url::parse(&format!("http://h{path}")).unwrap();
             let asked: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
@@ -316,13 +316,13 @@ fn langsmith(state: &mut BackEndState, method: &Method, path: &str, body: &Value
             None => (404, json!("no such feedback")),
         },
         ("PATCH", Some(id)) if only(body, &["score", "value", "comment"]) => {
-            let Some(known) = state.scores.get_mut(id.trim_start_matches('/')) else {
+            let Some(score) = state.scores.get_mut(id.trim_start_matches('/')) else {
                 return (404, json!("no such feedback"));
             };
             for (key, value) in body.as_object().unwrap() {
-                known[key] = value.clone();
+                score[key] = value.clone();
             }
-            (200, known.clone())
+            (200, score.clone())
         }
         _ => (404, json!("path")),
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::pipeline::kafka_store::KafkaStore;
 use crate::pipeline::store::NoStore;
 use crate::receive::kafka::log::{Assignment, KafkaLog};
-use crate::receive::kafka::stream::{STREAMS, Stream};
+use crate::receive::kafka::stream::{PartitionStream, STREAMS};
 
 /// A pipeline that receives from Kafka, and exports to this client.
 fn receiving(
@@ -22,8 +22,14 @@ fn receiving(
     (pipeline, exporters, log)
 }
 
-async fn receive(pipeline: &Pipeline, assignment: &Assignment, stream: Stream, offset: i64, body: &Bytes) {
-    let signal = if stream == Stream::Spans { Signal::Traces } else { Signal::Logs };
+async fn receive(
+    pipeline: &Pipeline,
+    assignment: &Assignment,
+    stream: PartitionStream,
+    offset: i64,
+    body: &Bytes,
+) {
+    let signal = if stream == PartitionStream::Spans { Signal::Traces } else { Signal::Logs };
     let offer = Offer { signal, body: body.clone() };
     pipeline.offer_stored(offer, assignment.record(stream, offset)).await.unwrap();
     assignment.read(stream, offset);
@@ -53,8 +59,8 @@ impl ExportClient for Counting {
             }
             _ => logs::find(&request.to_bytes()).unwrap().records,
         };
-        let of = usize::from(request.signal() != Signal::Traces);
-        self.0[of].fetch_add(items as usize, std::sync::atomic::Ordering::SeqCst);
+        let signal_index = usize::from(request.signal() != Signal::Traces);
+        self.0[signal_index].fetch_add(items as usize, std::sync::atomic::Ordering::SeqCst);
         Box::pin(std::future::ready(ExportResult::ACCEPTED.into()))
     }
 }
@@ -67,12 +73,12 @@ async fn what_was_forwarded_is_not_forwarded_again_by_the_next_owner() {
         let (pipeline, exporters, log) = receiving(&verdict, "", Arc::clone(&client) as _);
         let before = log.assign(0, [None; STREAMS], "");
         // The trace of "agent" stays open.
-        receive(&pipeline, &before, Stream::Spans, 5, &request(&["agent", "web"])).await;
+        receive(&pipeline, &before, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
         // About nothing, and about GenAI, with the open trace.
         let event = [b"\x4a\x10".as_slice(), &[1; 16], b"\x52\x08", &[1; 8], b"\x62\x08gen_ai.x"].concat();
         let nested = |inner: &[u8], tag: u8| [&[tag, inner.len() as u8], inner].concat();
         let body = nested(&nested(&[nested(&event, 0x12), vec![0x12, 0]].concat(), 0x12), 0x0a);
-        receive(&pipeline, &before, Stream::Logs, 9, &body.clone().into()).await;
+        receive(&pipeline, &before, PartitionStream::Logs, 9, &body.clone().into()).await;
         let forwarded = if verdict.contains("shadow") { 2 } else { 1 };
         while client.get() != [forwarded, 2] || before.commit(4096).unwrap().passed_up_to() != [6, 10] {
             tokio::task::yield_now().await;
@@ -83,8 +89,8 @@ async fn what_was_forwarded_is_not_forwarded_again_by_the_next_owner() {
         pipeline.drop_revoked().await;
         log.end(before.id);
         let now = log.assign(0, commit.offsets, &commit.metadata);
-        receive(&pipeline, &now, Stream::Spans, 5, &request(&["agent", "web"])).await;
-        receive(&pipeline, &now, Stream::Logs, 9, &body.into()).await;
+        receive(&pipeline, &now, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
+        receive(&pipeline, &now, PartitionStream::Logs, 9, &body.into()).await;
         pipeline.flush().await;
         assert!(pipeline.shutdown(Duration::from_secs(180)).await);
         exporters.drain(tokio::time::Instant::now() + Duration::from_secs(180)).await;
@@ -110,7 +116,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     let assignment = log.assign(0, [None; STREAMS], "");
     // The queue has room for none of them in addition to the first.
     for offset in 0..5 {
-        receive(&pipeline, &assignment, Stream::Spans, offset, &request(&["agent"])).await;
+        receive(&pipeline, &assignment, PartitionStream::Spans, offset, &request(&["agent"])).await;
     }
     let inboxes = pipeline.inboxes();
     let mut permits = Vec::new();
@@ -120,7 +126,7 @@ async fn a_stored_request_waits_neither_for_the_queue_nor_for_a_shard() {
     tokio::time::pause();
     let before = tokio::time::Instant::now();
     let offer = Offer { signal: Signal::Traces, body: request(&["agent"]) };
-    let answer = pipeline.offer_stored(offer, assignment.record(Stream::Spans, 5)).await;
+    let answer = pipeline.offer_stored(offer, assignment.record(PartitionStream::Spans, 5)).await;
     assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY }));
     assert!(before.elapsed() < INBOX_WAIT);
 }
@@ -130,7 +136,7 @@ async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
     let client = Arc::new(Counting::default());
     let (pipeline, exporters, log) = receiving("close: { quiet: 0s }", "", Arc::clone(&client) as _);
     let before = log.assign(0, [None; STREAMS], "");
-    receive(&pipeline, &before, Stream::Spans, 5, &request(&["agent"])).await;
+    receive(&pipeline, &before, PartitionStream::Spans, 5, &request(&["agent"])).await;
     while before.commit(4096).unwrap().offsets != [Some(6), None] {
         tokio::task::yield_now().await;
     }
@@ -143,7 +149,7 @@ async fn late_spans_that_are_refused_are_late_when_they_are_offered_again() {
         permits.push(inbox.reserve_many(inbox.max_capacity()).await.unwrap());
     }
     let offer = Offer { signal: Signal::Traces, body: request(&["agent"]) };
-    let record = now.record(Stream::Spans, 6);
+    let record = now.record(PartitionStream::Spans, 6);
     let answer = pipeline.offer_stored(offer.clone(), record).await;
     assert_eq!(answer, Err(Refused::Overloaded { retry: RETRY }));
     drop(permits);
@@ -159,12 +165,12 @@ async fn logs_of_kafka_are_left_to_an_exporter_whose_destination_does_not_take_t
     let record: Bytes = b"\x0a\x04\x12\x02\x12\x00".as_slice().into();
     let (pipeline, exporters, log) = receiving("", "", Arc::new(Rollout::default()));
     let assignment = log.assign(0, [None; STREAMS], "");
-    receive(&pipeline, &assignment, Stream::Logs, 0, &record).await;
+    receive(&pipeline, &assignment, PartitionStream::Logs, 0, &record).await;
     let exporter = exporters.iter().next().unwrap();
     while exporter.ledger().count(Outcome::Dropped) < 1 {
         tokio::task::yield_now().await;
     }
-    receive(&pipeline, &assignment, Stream::Logs, 1, &record).await;
+    receive(&pipeline, &assignment, PartitionStream::Logs, 1, &record).await;
     while exporter.ledger().count(Outcome::Dropped) < 2 {
         tokio::task::yield_now().await;
     }
@@ -177,7 +183,7 @@ async fn open_traces_of_kafka_are_dropped_at_shutdown_if_its_partitions_were_not
     let client = Arc::new(Counting::default());
     let (pipeline, exporters, log) = receiving("", "", Arc::clone(&client) as _);
     let assignment = log.assign(0, [None; STREAMS], "");
-    receive(&pipeline, &assignment, Stream::Spans, 5, &request(&["agent", "web"])).await;
+    receive(&pipeline, &assignment, PartitionStream::Spans, 5, &request(&["agent", "web"])).await;
     pipeline.offer(Offer { signal: Signal::Traces, body: request(&["agent"]) }).await.unwrap();
     pipeline.shared.store.end_received();
     assert!(pipeline.shutdown(Duration::from_secs(180)).await);
@@ -196,7 +202,7 @@ async fn traces_of_a_revoked_partition_are_dropped_while_a_shard_takes_no_work()
         return;
     }
     let assignment = log.assign(0, [None; STREAMS], "");
-    receive(&pipeline, &assignment, Stream::Spans, 0, &request(&["agent"; 32])).await;
+    receive(&pipeline, &assignment, PartitionStream::Spans, 0, &request(&["agent"; 32])).await;
     let of_others = (1..=32u8)
         .map(|n| TraceId([n; 16]))
         .filter(|trace| !(pipeline.hasher.hash_one(*trace) as usize).is_multiple_of(inboxes.len()));
@@ -206,7 +212,7 @@ async fn traces_of_a_revoked_partition_are_dropped_while_a_shard_takes_no_work()
     let dropping = tokio::spawn(pipeline.drop_revoked());
     for trace in of_others {
         let is_open = async || {
-            let state = pipeline.ask_shard(trace, |reply| Work::State(trace, reply)).await;
+            let state = pipeline.ask_shard(trace, |reply| ShardMessage::State(trace, reply)).await;
             matches!(state, Ok(crate::pipeline::queried_runs::TraceState::Open(_)))
         };
         while is_open().await {

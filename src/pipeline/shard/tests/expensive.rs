@@ -15,7 +15,7 @@ use crate::page::config::PageConfig;
 use crate::page::history::{History, HistoryFeed};
 use crate::pipeline::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
 use crate::pipeline::evaluate::INLINE_STEPS;
-use crate::pipeline::ingest::OfTrace;
+use crate::pipeline::ingest::ShardItem;
 use crate::telemetry::PageMetrics;
 
 /// A request of a trace with one model call, which calls a tool whose schema takes 400,000 steps to check: each of
@@ -79,9 +79,9 @@ async fn expensive_trace_leaves_the_task_of_the_shard_to_others() {
     assert!(out.contains("verdict.error_detection.result") && !out.contains("\"limit\""));
     assert_eq!(telemetry.traces.unjudged.get(), 0);
     let begun = BEGUN.lock().unwrap();
-    let inline = |of: u8| -> Vec<bool> {
-        let of = begun.iter().filter(|(trace, _)| *trace == of);
-        of.map(|(_, on)| *on == thread::current().id()).collect()
+    let inline = |id: u8| -> Vec<bool> {
+        let evaluations = begun.iter().filter(|(trace, _)| *trace == id);
+        evaluations.map(|(_, thread_id)| *thread_id == thread::current().id()).collect()
     };
     assert_eq!([inline(1), inline(2), inline(3)], [vec![true], vec![true, false], vec![true]]);
 }
@@ -171,7 +171,7 @@ async fn trace_that_waits_for_the_page_is_charged_for_its_recognised_form() {
     assert_eq!(out.matches("verdict.trace.result").count(), 3);
     let reserved = || BUDGET.get().map_or(0, |budget| budget.reserved());
     let groups = (1..=3).flat_map(|n| split(&request(n), "verdict.", &Interner::default()).unwrap().groups);
-    let weight: usize = groups.map(|group| OfTrace::weight(&group)).sum();
+    let weight: usize = groups.map(|group| ShardItem::weight(&group)).sum();
     assert_eq!(reserved(), (JUDGED_FACTOR * weight) as u64);
     drop(queue);
     assert_eq!(reserved(), 0);

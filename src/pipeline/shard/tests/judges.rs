@@ -18,7 +18,7 @@ use super::*;
 use crate::pipeline::ask_judges::QuestionAnswerer;
 use crate::pipeline::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
 use crate::pipeline::evaluate::INLINE_STEPS;
-use crate::pipeline::ingest::OfTrace;
+use crate::pipeline::ingest::ShardItem;
 
 /// A judge of a test.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m } }";
 /// Runs a shard with such a judge while `play` runs. Returns the exported requests.
 async fn with_judge<F: Future<Output = ()>>(
     does: Does,
-    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+    play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
     with_config(JUDGED, does, |inbox, shared, _| play(inbox, shared)).await
 }
@@ -128,13 +128,13 @@ async fn with_judge<F: Future<Output = ()>>(
 async fn with_config<F: Future<Output = ()>>(
     config: &str,
     does: Does,
-    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>, Arc<Scripted>) -> F,
+    play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>, Arc<Scripted>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
     let answerer = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
-    let of = Arc::clone(&answerer);
+    let shared_answerer = Arc::clone(&answerer);
     let out = with_answerer(
         config,
-        |_| of as Arc<dyn QuestionAnswerer>,
+        |_| shared_answerer as Arc<dyn QuestionAnswerer>,
         |inbox, shared| play(inbox, shared, Arc::clone(&answerer)),
     );
     (out.await, answerer)
@@ -144,7 +144,7 @@ async fn with_config<F: Future<Output = ()>>(
 pub(super) async fn with_answerer<F: Future<Output = ()>>(
     config: &str,
     answerer: impl FnOnce(&crate::config::Config) -> Arc<dyn QuestionAnswerer>,
-    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+    play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>) -> F,
 ) -> Vec<Value> {
     with_queue(config, "64MiB", answerer, play).await
 }
@@ -154,7 +154,7 @@ async fn with_queue<F: Future<Output = ()>>(
     config: &str,
     queue: &str,
     answerer: impl FnOnce(&crate::config::Config) -> Arc<dyn QuestionAnswerer>,
-    play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
+    play: impl FnOnce(mpsc::Sender<ShardMessage>, Arc<Shared>) -> F,
 ) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
@@ -173,9 +173,9 @@ async fn with_queue<F: Future<Output = ()>>(
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-pub(super) async fn send(inbox: &mpsc::Sender<Work>, shared: &Shared, request: &Bytes) {
+pub(super) async fn send(inbox: &mpsc::Sender<ShardMessage>, shared: &Shared, request: &Bytes) {
     let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
-    inbox.send(Work::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
+    inbox.send(ShardMessage::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
 }
 
 /// An attribute of the first span of an exported request.
@@ -224,9 +224,9 @@ async fn failing_or_panicking_judge_leaves_spans_and_rule_verdicts() {
         assert_eq!(out.len(), 2, "{does:?}");
         for request in &out {
             assert_eq!(attribute(request, "verdict.instruction_following.result"), Some("unmeasured"));
-            let why = attribute(request, "verdict.instruction_following.reason");
+            let reason = attribute(request, "verdict.instruction_following.reason");
             let expected = if does == Does::Errs { "judge_error" } else { "timeout" };
-            assert_eq!(why, Some(expected), "{does:?}");
+            assert_eq!(reason, Some(expected), "{does:?}");
             assert_eq!(attribute(request, "verdict.error_detection.result"), Some("pass"), "{does:?}");
         }
     }
@@ -239,7 +239,7 @@ async fn panic_in_the_task_of_a_trace_is_reported_and_others_are_exported() {
         // Late spans ask no judge.
         shared.stop_waiting.notify_waiters();
         while !shared.shard_failed.load(Ordering::Relaxed) {
-            inbox.send(Work::Flush(tokio::sync::oneshot::channel().0)).await.unwrap();
+            inbox.send(ShardMessage::Flush(tokio::sync::oneshot::channel().0)).await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         send(&inbox, &shared, &call(1, 2)).await;
@@ -292,11 +292,11 @@ async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questio
         // Some frameworks write all content to log records.
         let bytes = Bytes::from(vec![0; 100_000]);
         let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
-        inbox.send(Work::Logs(vec![record], shared.budget.reserve(0), None)).await.unwrap();
+        inbox.send(ShardMessage::Logs(vec![record], shared.budget.reserve(0), None)).await.unwrap();
         reserved(&shared, || bytes.len()).await;
         let weight = |request: &Bytes| -> usize {
             let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
-            groups.iter().map(OfTrace::weight).sum()
+            groups.iter().map(ShardItem::weight).sum()
         };
         let first = call(1, 1);
         send(&inbox, &shared, &first).await;
@@ -328,7 +328,7 @@ async fn preview_is_charged_as_a_closed_trace_while_it_is_read_and_while_it_wait
     with_config(&open, Does::Hangs, |inbox, shared, answerer| async move {
         let first = call(1, 1);
         let groups = split(&first, "verdict.", &Interner::default()).unwrap().groups;
-        let weight: usize = groups.iter().map(OfTrace::weight).sum();
+        let weight: usize = groups.iter().map(ShardItem::weight).sum();
         let asked = || answerer.asked.lock().unwrap().len();
         // No thread is free to read it.
         let threads = u32::try_from(shared.blocking_threads.available_permits()).unwrap();
@@ -361,7 +361,7 @@ async fn trace_that_closes_while_memory_is_full_asks_no_judge() {
         let all = shared.budget.reserve(usize::try_from(shared.budget.limit()).unwrap());
         send(&inbox, &shared, &call(1, 1)).await;
         let (done, flushed) = oneshot::channel();
-        inbox.send(Work::Flush(done)).await.unwrap();
+        inbox.send(ShardMessage::Flush(done)).await.unwrap();
         flushed.await.unwrap();
         drop(all);
     })
@@ -376,7 +376,7 @@ async fn late_span_of_a_waiting_trace_is_exported_after_it_without_questions() {
         send(&inbox, &shared, &call(1, 1)).await;
         let (done, flushed) = oneshot::channel();
         let inbox_too = inbox.clone();
-        let flush = tokio::spawn(async move { inbox_too.send(Work::Flush(done)).await.unwrap() });
+        let flush = tokio::spawn(async move { inbox_too.send(ShardMessage::Flush(done)).await.unwrap() });
         flush.await.unwrap();
         send(&inbox, &shared, &call(1, 2)).await;
         flushed.await.unwrap();

@@ -6,7 +6,7 @@ use super::*;
 use crate::pipeline::kafka_store::KafkaStore;
 use crate::pipeline::store::NoStore;
 use crate::receive::kafka::log::KafkaLog;
-use crate::receive::kafka::stream::Stream;
+use crate::receive::kafka::stream::PartitionStream;
 
 const TRACE: TraceId = TraceId([1; 16]);
 
@@ -15,7 +15,7 @@ fn groups(body: &Bytes) -> Vec<Group> {
 }
 
 /// Runs a shard with a store of Kafka; returns the exported lines.
-async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<Work>)) -> String {
+async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<ShardMessage>)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let text = format!(
@@ -40,20 +40,20 @@ async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<
 async fn receive(
     log: &KafkaLog,
     assignment: &crate::receive::kafka::log::Assignment,
-    inbox: &mpsc::Sender<Work>,
+    inbox: &mpsc::Sender<ShardMessage>,
     offset: i64,
     body: &Bytes,
 ) {
-    let seq = assignment.record(Stream::Spans, offset);
+    let seq = assignment.record(PartitionStream::Spans, offset);
     assert!(log.hold(seq, &[RetainReason::Trace(TRACE)]));
-    assignment.read(Stream::Spans, offset);
+    assignment.read(PartitionStream::Spans, offset);
     let reservation = ByteLimit::new(u64::MAX).reserve(1);
-    inbox.send(Work::Spans(groups(body), reservation, Some(seq))).await.unwrap();
+    inbox.send(ShardMessage::Spans(groups(body), reservation, Some(seq))).await.unwrap();
 }
 
-async fn drop_revoked(inbox: &mpsc::Sender<Work>) {
+async fn drop_revoked(inbox: &mpsc::Sender<ShardMessage>) {
     let (done, dropped) = oneshot::channel();
-    inbox.send(Work::DropRevoked(done)).await.unwrap();
+    inbox.send(ShardMessage::DropRevoked(done)).await.unwrap();
     dropped.await.unwrap();
 }
 
@@ -65,7 +65,7 @@ async fn open_traces_of_a_revoked_partition_are_dropped_and_others_stay() {
         // Another receiver's.
         let seq = Some(crate::receive::kafka::log::NO_RECORD);
         let reservation = ByteLimit::new(u64::MAX).reserve(1);
-        inbox.send(Work::Spans(groups(&request(2)), reservation, seq)).await.unwrap();
+        inbox.send(ShardMessage::Spans(groups(&request(2)), reservation, seq)).await.unwrap();
         drop_revoked(inbox).await;
         assert_eq!(assignment.commit(100).unwrap().offsets[0], Some(5));
         assignment.revoked.cancel();

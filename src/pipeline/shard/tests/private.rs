@@ -33,7 +33,7 @@ impl Answers {
         server
     }
 
-    fn with(&self, text: &str) -> usize {
+    fn count_containing(&self, text: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|body| body.contains(text)).count()
     }
 }
@@ -44,8 +44,8 @@ impl Respond for Answers {
         self.0.lock().unwrap().push(body.to_string());
         let response = match body["documents"].as_array() {
             Some(texts) => {
-                let of = |(i, _)| json!({ "index": i, "relevance_score": 1.0 });
-                json!({ "results": texts.iter().enumerate().map(of).collect::<Vec<Value>>() })
+                let rerank_result = |(i, _)| json!({ "index": i, "relevance_score": 1.0 });
+                json!({ "results": texts.iter().enumerate().map(rerank_result).collect::<Vec<Value>>() })
             }
             None => {
                 let answer = fill(&body["response_format"]["json_schema"]["schema"], "PAYROLL pays 9000");
@@ -71,7 +71,7 @@ impl TestSpan {
         TestSpan { service, id, parent, attributes }
     }
 
-    fn with(mut self, key: &'static str, value: &str) -> TestSpan {
+    fn with_attribute(mut self, key: &'static str, value: &str) -> TestSpan {
         self.attributes.push((key, value.to_owned()));
         self
     }
@@ -81,14 +81,14 @@ impl TestSpan {
         let message = |role: &str, text: &str| {
             json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
         };
-        self.with("gen_ai.input.messages", &message("user", input))
-            .with("gen_ai.output.messages", &message("assistant", output))
+        self.with_attribute("gen_ai.input.messages", &message("user", input))
+            .with_attribute("gen_ai.output.messages", &message("assistant", output))
     }
 
     fn tool(self, name: &str, result: &str) -> TestSpan {
-        self.with("gen_ai.tool.name", name)
-            .with("gen_ai.tool.call.arguments", &format!(r#"{{"of":"{name}"}}"#))
-            .with("gen_ai.tool.call.result", result)
+        self.with_attribute("gen_ai.tool.name", name)
+            .with_attribute("gen_ai.tool.call.arguments", &format!(r#"{{"of":"{name}"}}"#))
+            .with_attribute("gen_ai.tool.call.result", result)
     }
 
     fn request(&self, trace: u8) -> Bytes {
@@ -118,15 +118,15 @@ fn trace() -> Vec<TestSpan> {
     let (shop, payroll) = (Some("shop"), Some("payroll"));
     vec![
         TestSpan::new(shop, 1, 0, "invoke_agent")
-            .with("gen_ai.agent.name", "Shop clerk")
+            .with_attribute("gen_ai.agent.name", "Shop clerk")
             .messages("Shop: what does Ann earn?", "Shop: enough."),
         TestSpan::new(shop, 2, 1, "chat").messages("Shop: what does Ann earn?", "Shop: I ask."),
         TestSpan::new(shop, 3, 1, "execute_tool").tool("Shop_lookup", "Shop: employee 7"),
         TestSpan::new(payroll, 4, 1, "invoke_agent")
-            .with("gen_ai.agent.name", "PAYROLL officer")
+            .with_attribute("gen_ai.agent.name", "PAYROLL officer")
             .messages("PAYROLL: employee 7?", "PAYROLL pays 9000."),
         TestSpan::new(payroll, 5, 4, "chat")
-            .with("plan", "1. Read the PAYROLL ledger\n2. Name the PAYROLL sum")
+            .with_attribute("plan", "1. Read the PAYROLL ledger\n2. Name the PAYROLL sum")
             .messages("PAYROLL: employee 7?", "PAYROLL: I look it up."),
         TestSpan::new(payroll, 6, 4, "execute_tool").tool("PAYROLL_ledger", "PAYROLL pays 9000"),
         TestSpan::new(shop, 7, 1, "chat").messages("Shop: what does Ann earn?", "Shop: enough."),
@@ -155,21 +155,21 @@ fn repeating_trace() -> Vec<TestSpan> {
     spans.push(TestSpan::new(shop, 8, 1, "execute_tool").tool("Shop_ask", "PAYROLL pays 9000."));
     spans.push(
         TestSpan::new(shop, 9, 1, "chat")
-            .with(
+            .with_attribute(
                 "gen_ai.input.messages",
                 &json!([part("user", text("Shop: what does Ann earn?"))]).to_string(),
             )
-            .with("gen_ai.output.messages", &asks),
+            .with_attribute("gen_ai.output.messages", &asks),
     );
     for id in 10..19 {
         spans
             .push(TestSpan::new(shop, id, 1, "execute_tool").tool("Shop_lookup", &format!("Shop: row {id}")));
     }
-    let said = json!([part("assistant", text("Shop: I have it."))]).to_string();
+    let output = json!([part("assistant", text("Shop: I have it."))]).to_string();
     spans.push(
         TestSpan::new(shop, 19, 1, "chat")
-            .with("gen_ai.input.messages", &prompt.to_string())
-            .with("gen_ai.output.messages", &said),
+            .with_attribute("gen_ai.input.messages", &prompt.to_string())
+            .with_attribute("gen_ai.output.messages", &output),
     );
     spans
 }
@@ -221,7 +221,7 @@ judges:
         let near = near.clone();
         async move {
             send(&inbox, &shared, &request(&first).into()).await;
-            while !others.is_empty() && near.with("") == 0 {
+            while !others.is_empty() && near.count_containing("") == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             send(&inbox, &shared, &request(&others).into()).await;
@@ -246,7 +246,7 @@ fn arrivals() -> [Vec<TestSpan>; 3] {
 async fn content_of_an_internal_service_reaches_no_external_judge_in_any_order_of_arrival() {
     for spans in arrivals() {
         let [near, far] = asked(&internal("payroll"), spans).await;
-        assert_eq!(far.with(SECRET), 0, "{:#?}", far.0.lock().unwrap());
+        assert_eq!(far.count_containing(SECRET), 0, "{:#?}", far.0.lock().unwrap());
         // Only the first of the two model calls has no earlier span of payroll.
         for (form, spans) in [
             ("error_detection", 3),
@@ -255,9 +255,13 @@ async fn content_of_an_internal_service_reaches_no_external_judge_in_any_order_o
             ("tool_completeness", 1),
             ("completeness", 0),
         ] {
-            assert_eq!(far.with(&format!("\"name\":\"{form}\"")), spans, "{form}");
+            assert_eq!(far.count_containing(&format!("\"name\":\"{form}\"")), spans, "{form}");
         }
-        assert!(near.with(SECRET) > 10, "requests to the internal judge contain it: {}", near.with(SECRET));
+        assert!(
+            near.count_containing(SECRET) > 10,
+            "requests to the internal judge contain it: {}",
+            near.count_containing(SECRET)
+        );
     }
 }
 
@@ -266,8 +270,8 @@ async fn judges_and_rerankers_receive_no_content_of_excluded_services_in_any_ord
     for spans in arrivals() {
         let [near, far] = asked("", spans).await;
         // Neither in a question nor in a rerank request.
-        assert_eq!(far.with(SECRET), 0);
-        assert!(far.with(SHOP) >= 2 && near.with(SECRET) > 10);
+        assert_eq!(far.count_containing(SECRET), 0);
+        assert!(far.count_containing(SHOP) >= 2 && near.count_containing(SECRET) > 10);
     }
 }
 
@@ -294,13 +298,16 @@ async fn span_without_a_service_does_not_permit_others_and_matches_only_the_star
     let mut spans = trace();
     spans.insert(0, TestSpan::new(None, 9, 1, "chat").messages("Nameless: hello", "Nameless: hello"));
     let [near, far] = asked(&internal("payroll"), spans).await;
-    assert_eq!((far.with(SECRET), far.with(NAMELESS)), (0, 0));
-    assert!(far.with(SHOP) >= 2 && near.with(NAMELESS) > 0);
+    assert_eq!((far.count_containing(SECRET), far.count_containing(NAMELESS)), (0, 0));
+    assert!(far.count_containing(SHOP) >= 2 && near.count_containing(NAMELESS) > 0);
     let nameless = || vec![TestSpan::new(None, 9, 0, "chat").messages("Nameless: hello", "Nameless: hello")];
     let [_, far] = asked(&internal("payroll"), nameless()).await;
-    assert!(far.with(NAMELESS) > 0, "no service of this trace is internal");
+    assert!(far.count_containing(NAMELESS) > 0, "no service of this trace is internal");
     let [near, far] = asked(&internal("'*'"), nameless()).await;
-    assert!(far.with(NAMELESS) == 0 && near.with(NAMELESS) > 0, "every service is internal");
+    assert!(
+        far.count_containing(NAMELESS) == 0 && near.count_containing(NAMELESS) > 0,
+        "every service is internal"
+    );
 }
 
 #[tokio::test]
@@ -309,9 +316,9 @@ async fn withheld_content_is_in_no_question_to_any_judge() {
         let withhold = "  ask: { withhold: [payroll] }";
         let [near, far] = asked(&format!("{withhold}\n{}", internal("bank")), spans).await;
         for text in ["pays 9000", "employee 7?", "I look it up", "PAYROLL sum"] {
-            assert_eq!((near.with(text), far.with(text)), (0, 0), "{text}");
+            assert_eq!((near.count_containing(text), far.count_containing(text)), (0, 0), "{text}");
         }
-        assert!(near.with(SHOP) > 10 && near.with("(withheld)") > 0);
+        assert!(near.count_containing(SHOP) > 10 && near.count_containing("(withheld)") > 0);
     }
 }
 
@@ -323,12 +330,19 @@ async fn what_a_span_of_another_service_repeats_reaches_no_external_judge() {
             spans.reverse();
         }
         let [near, far] = asked(&internal("payroll"), spans).await;
-        assert_eq!(far.with(SECRET), 0, "{:#?}", far.0.lock().unwrap());
-        assert!(far.with(SHOP) > 10, "what repeats nothing is sent: {}", far.with(SHOP));
-        assert!(near.with("Observation: PAYROLL pays 9000") > 0 && near.with("says the server") > 0);
+        assert_eq!(far.count_containing(SECRET), 0, "{:#?}", far.0.lock().unwrap());
+        assert!(
+            far.count_containing(SHOP) > 10,
+            "what repeats nothing is sent: {}",
+            far.count_containing(SHOP)
+        );
+        assert!(
+            near.count_containing("Observation: PAYROLL pays 9000") > 0
+                && near.count_containing("says the server") > 0
+        );
     }
     let [_, far] = asked("", repeating_trace()).await;
-    assert_eq!(far.with(SECRET), 0);
+    assert_eq!(far.count_containing(SECRET), 0);
 }
 
 #[tokio::test]
@@ -336,9 +350,12 @@ async fn what_a_span_of_another_service_repeats_of_withheld_content_is_in_no_que
     let withhold = "  ask: { withhold: [payroll] }";
     let [near, far] = asked(&format!("{withhold}\n{}", internal("bank")), repeating_trace()).await;
     for text in ["pays 9000", "says the server"] {
-        assert_eq!((near.with(text), far.with(text)), (0, 0), "{text}");
+        assert_eq!((near.count_containing(text), far.count_containing(text)), (0, 0), "{text}");
     }
-    assert!(near.with("Shop: row 12") > 0 && near.with("call of Shop_remote, it failed") > 0);
+    assert!(
+        near.count_containing("Shop: row 12") > 0
+            && near.count_containing("call of Shop_remote, it failed") > 0
+    );
 }
 
 /// A span without a service, and one that repeats a result, may be of a service whose spans are still to come.
@@ -349,7 +366,12 @@ async fn judges_from_which_services_are_withheld_are_asked_when_the_trace_has_cl
         let (late, mut first): (Vec<_>, Vec<_>) = repeating_trace().into_iter().partition(is_payroll);
         first.push(TestSpan::new(None, 30, 1, "chat").messages("Nameless: hello", "Nameless: hello"));
         let [near, far] = asked_in_two(&extra, first, late).await;
-        assert_eq!((far.with(SECRET), far.with(NAMELESS)), (0, 0), "{:#?}", far.0.lock().unwrap());
-        assert!(far.with(SHOP) > 5 && near.with(NAMELESS) > 0);
+        assert_eq!(
+            (far.count_containing(SECRET), far.count_containing(NAMELESS)),
+            (0, 0),
+            "{:#?}",
+            far.0.lock().unwrap()
+        );
+        assert!(far.count_containing(SHOP) > 5 && near.count_containing(NAMELESS) > 0);
     }
 }

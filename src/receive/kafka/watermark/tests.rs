@@ -12,7 +12,7 @@ type Topic = [Vec<Vec<u8>>; STREAMS];
 /// A record of a trace: stream and offset.
 type Place = (usize, i64);
 
-const OF: [Stream; STREAMS] = [Stream::Spans, Stream::Logs];
+const OF: [PartitionStream; STREAMS] = [PartitionStream::Spans, PartitionStream::Logs];
 
 fn id(trace: u8) -> TraceId {
     TraceId([trace; 16])
@@ -35,7 +35,7 @@ struct Owner {
     /// Records whose forwarded part is not acknowledged.
     passing: Vec<Place>,
     /// What it knows to be delivered: places of traces, and forwarded parts.
-    known: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
+    settled: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
 }
 
 /// What the broker and the destination have.
@@ -67,44 +67,44 @@ impl Owner {
             closed: BTreeSet::new(),
             exports: Vec::new(),
             passing: Vec::new(),
-            known: world.settled.clone(),
+            settled: world.settled.clone(),
         }
     }
 
     fn read(&mut self, world: &World, stream: usize) {
         let offset = self.position[stream];
         let Some(traces) = world.topic[stream].get(offset as usize) else { return };
-        let (of, place) = (OF[stream], (stream, offset));
+        let (signal, place) = (OF[stream], (stream, offset));
         self.position[stream] += 1;
-        assert!(self.state.follows(of, offset));
+        assert!(self.state.follows(signal, offset));
         let is_delivered =
             |trace: &u8| world.delivered.get(trace).is_some_and(|delivered| delivered.contains(&place));
-        if self.state.skips(of, offset) {
+        if self.state.skips(signal, offset) {
             assert!(traces.iter().all(is_delivered), "a record was skipped that nobody exported");
             assert!(world.passed.contains(&place), "a record was skipped that nobody forwarded");
-            return self.state.read(of, offset);
+            return self.state.read(signal, offset);
         }
         for &trace in traces {
-            match self.state.replay(of, offset, id(trace)) {
-                Replay::Exported => {
+            match self.state.replay(signal, offset, id(trace)) {
+                ReplayStatus::Exported => {
                     assert!(is_delivered(&trace), "a record was skipped that nobody exported");
                     continue;
                 }
-                Replay::Late(_) => drop(self.closed.insert(trace)),
-                Replay::New => {}
+                ReplayStatus::Late(_) => drop(self.closed.insert(trace)),
+                ReplayStatus::New => {}
             }
             assert!(!world.settled.0.contains(&(trace, place)), "{trace} is evaluated again with {place:?}");
-            self.state.hold(of, offset, Some(id(trace)));
+            self.state.hold(signal, offset, Some(id(trace)));
             self.open.entry(trace).or_default().push(place);
         }
-        if self.state.has_passed(of, offset) {
+        if self.state.has_passed(signal, offset) {
             assert!(world.passed.contains(&place));
         } else {
             assert!(!world.settled.1.contains(&place), "{place:?} is forwarded again");
-            self.state.hold(of, offset, None);
+            self.state.hold(signal, offset, None);
             self.passing.push(place);
         }
-        self.state.read(of, offset);
+        self.state.read(signal, offset);
     }
 
     /// Closes a trace and begins its export. The first evaluation has every record of the trace so far.
@@ -134,7 +134,7 @@ impl Owner {
             let place = self.passing.remove(which % self.passing.len());
             assert!(self.state.release(OF[place.0], place.1, None, false));
             world.passed.insert(place);
-            self.known.1.insert(place);
+            self.settled.1.insert(place);
         }
         if self.exports.is_empty() {
             return;
@@ -145,7 +145,7 @@ impl Owner {
             assert!(!self.state.release(OF[stream], offset, Some(id(trace)), true), "released twice");
         }
         self.state.acknowledged(id(trace));
-        self.known.0.extend(places.iter().map(|place| (trace, *place)));
+        self.settled.0.extend(places.iter().map(|place| (trace, *place)));
         world.delivered.entry(trace).or_default().extend(places);
     }
 
@@ -165,12 +165,12 @@ impl Owner {
             let (mut missing, mut passes) = (BTreeSet::new(), true);
             for (offset, traces) in records.iter().enumerate().take(read) {
                 let place = (s, offset as i64);
-                passes &= self.known.1.contains(&place);
+                passes &= self.settled.1.contains(&place);
                 if passes {
                     world.settled.1.insert(place);
                 }
                 for &trace in traces {
-                    let is_delivered = self.known.0.contains(&(trace, place));
+                    let is_delivered = self.settled.0.contains(&(trace, place));
                     // What was exported after records that are not is late once more.
                     if !is_delivered {
                         missing.insert(trace);
@@ -228,7 +228,7 @@ fn step() -> impl Strategy<Value = ConsumerStep> {
 fn topic() -> impl Strategy<Value = Topic> {
     let record =
         || prop::collection::btree_set(0u8..12, 1..3).prop_map(|set| set.into_iter().collect::<Vec<u8>>());
-    let stream = |most| prop::collection::vec(record(), 0..most);
+    let stream = |max_len| prop::collection::vec(record(), 0..max_len);
     (stream(40), stream(15)).prop_map(|(spans, logs)| [spans, logs])
 }
 
@@ -304,9 +304,9 @@ proptest! {
 /// Reads records of these traces from an offset on, each a message of spans.
 fn read(state: &mut Watermark, first: i64, traces: impl IntoIterator<Item = u16>) {
     for (offset, trace) in (first..).zip(traces) {
-        assert!(state.follows(Stream::Spans, offset));
-        state.hold(Stream::Spans, offset, Some(numbered(trace)));
-        state.read(Stream::Spans, offset);
+        assert!(state.follows(PartitionStream::Spans, offset));
+        state.hold(PartitionStream::Spans, offset, Some(numbered(trace)));
+        state.read(PartitionStream::Spans, offset);
     }
 }
 
@@ -320,7 +320,7 @@ fn numbered(trace: u16) -> TraceId {
 fn export(state: &mut Watermark, trace: u16, records: impl IntoIterator<Item = i64>) {
     state.evaluated(numbered(trace), PriorVerdict { passed: Some(true), revision: 1 });
     for offset in records {
-        assert!(state.release(Stream::Spans, offset, Some(numbered(trace)), true));
+        assert!(state.release(PartitionStream::Spans, offset, Some(numbered(trace)), true));
     }
     state.acknowledged(numbered(trace));
 }
@@ -331,7 +331,7 @@ fn resume(commit: &Commit) -> Watermark {
 
 #[test]
 fn the_watermark_is_the_first_record_of_the_oldest_open_trace() {
-    let (mut state, spans) = (Watermark::default(), Stream::Spans);
+    let (mut state, spans) = (Watermark::default(), PartitionStream::Spans);
     assert_eq!(state.commit(100).unwrap().offsets, [None; STREAMS]);
     read(&mut state, 10, [1, 2, 1, 3]);
     assert_eq!((state.commit(100).unwrap().offsets, state.uncommitted()), ([Some(10), None], 4));
@@ -343,10 +343,13 @@ fn the_watermark_is_the_first_record_of_the_oldest_open_trace() {
     assert_eq!([11, 12, 13, 14].map(|offset| next.skips(spans, offset)), [false, true, false, false]);
     let prior = PriorVerdict { passed: Some(true), revision: 1 };
     // Until its late spans are accepted, they may be offered any number of times.
-    let replays: Vec<Replay> = [(11, 2), (13, 3), (14, 1), (14, 1)]
+    let replays: Vec<ReplayStatus> = [(11, 2), (13, 3), (14, 1), (14, 1)]
         .map(|(offset, trace)| next.replay(spans, offset, numbered(trace)))
         .into();
-    assert_eq!(replays, [Replay::New, Replay::New, Replay::Late(prior), Replay::Late(prior)]);
+    assert_eq!(
+        replays,
+        [ReplayStatus::New, ReplayStatus::New, ReplayStatus::Late(prior), ReplayStatus::Late(prior)]
+    );
 }
 
 #[test]
@@ -365,15 +368,18 @@ fn while_a_trace_is_open_for_long_nothing_else_is_evaluated_again_and_its_state_
     // The next owners read the open trace, and nothing else, also if they read in part.
     let mut next = resume(&state.commit(4096).unwrap());
     for offset in 0..7000 {
-        assert_eq!(next.skips(Stream::Spans, offset), offset > 0);
+        assert_eq!(next.skips(PartitionStream::Spans, offset), offset > 0);
         if offset == 0 {
-            next.hold(Stream::Spans, 0, Some(numbered(0)));
+            next.hold(PartitionStream::Spans, 0, Some(numbered(0)));
         }
-        next.read(Stream::Spans, offset);
+        next.read(PartitionStream::Spans, offset);
     }
     let last = resume(&next.commit(4096).unwrap());
-    assert!(!last.skips(Stream::Spans, 0) && (1..=12_000).all(|offset| last.skips(Stream::Spans, offset)));
-    assert!(!last.skips(Stream::Spans, 12_001));
+    assert!(
+        !last.skips(PartitionStream::Spans, 0)
+            && (1..=12_000).all(|offset| last.skips(PartitionStream::Spans, offset))
+    );
+    assert!(!last.skips(PartitionStream::Spans, 12_001));
 }
 
 #[test]
@@ -391,7 +397,7 @@ fn without_room_for_all_held_records_the_last_ones_are_read_again() {
         let mut next = resume(&commit);
         let mut evaluated_again = 0;
         for trace in 0..8 {
-            let skipped = records(trace).filter(|at| next.skips(Stream::Spans, *at)).count();
+            let skipped = records(trace).filter(|at| next.skips(PartitionStream::Spans, *at)).count();
             let id = numbered(u16::try_from(trace).unwrap());
             let is_known = next.traces.contains_key(&handover::hash(id));
             assert!(skipped == 0 || skipped == 25 || is_known, "{trace} is read in part");
@@ -399,9 +405,9 @@ fn without_room_for_all_held_records_the_last_ones_are_read_again() {
         }
         assert_eq!(commit.again, evaluated_again);
         again.push(commit.again);
-        assert!((0..400).step_by(2).all(|offset| !next.skips(Stream::Spans, offset)));
-        next.hold(Stream::Spans, 0, Some(numbered(1000)));
-        next.read(Stream::Spans, 0);
+        assert!((0..400).step_by(2).all(|offset| !next.skips(PartitionStream::Spans, offset)));
+        next.hold(PartitionStream::Spans, 0, Some(numbered(1000)));
+        next.read(PartitionStream::Spans, 0);
         assert_eq!(next.uncommitted(), 1, "what was not read here pauses nothing");
     }
     assert!(again.is_sorted_by(|a, b| a >= b) && again[0] > 5 && again[4] == 0, "{again:?}");
@@ -411,16 +417,16 @@ fn without_room_for_all_held_records_the_last_ones_are_read_again() {
 fn spans_of_a_trace_that_this_process_knows_are_late_unless_it_is_read_again() {
     let mut state = Watermark::resume([Some(5), None], "", false, [Some(8), None]);
     read(&mut state, 5, [1]);
-    let is_late = |state: &Watermark, offset| state.is_late(Stream::Spans, offset, numbered(1));
+    let is_late = |state: &Watermark, offset| state.is_late(PartitionStream::Spans, offset, numbered(1));
     // 5 to 7 were read by an earlier assignment of this process, perhaps with a verdict that was not acknowledged.
     assert_eq!([5, 7, 8].map(|offset| is_late(&state, offset)), [false, false, true]);
     state.close(numbered(1));
     assert!(is_late(&state, 6));
     // Its spans may be read again after its logs.
     let mut state = Watermark::resume([Some(5), Some(3)], "", false, [Some(8), Some(4)]);
-    assert!(!state.is_late(Stream::Logs, 4, numbered(1)));
+    assert!(!state.is_late(PartitionStream::Logs, 4, numbered(1)));
     read(&mut state, 5, [2, 2, 2]);
-    assert!(state.is_late(Stream::Logs, 4, numbered(1)));
+    assert!(state.is_late(PartitionStream::Logs, 4, numbered(1)));
 }
 
 #[test]
@@ -429,11 +435,11 @@ fn a_log_of_an_evaluated_trace_that_is_not_acknowledged_does_not_make_it_exporte
     read(&mut state, 5, [1]);
     state.close(numbered(1));
     state.evaluated(numbered(1), PriorVerdict { passed: Some(true), revision: 1 });
-    state.hold(Stream::Logs, 3, Some(numbered(1)));
-    state.read(Stream::Logs, 3);
-    assert!(state.release(Stream::Logs, 3, Some(numbered(1)), false));
+    state.hold(PartitionStream::Logs, 3, Some(numbered(1)));
+    state.read(PartitionStream::Logs, 3);
+    assert!(state.release(PartitionStream::Logs, 3, Some(numbered(1)), false));
     let mut next = resume(&state.commit(4096).unwrap());
-    assert_eq!(next.replay(Stream::Spans, 5, numbered(1)), Replay::New);
+    assert_eq!(next.replay(PartitionStream::Spans, 5, numbered(1)), ReplayStatus::New);
 }
 
 #[test]
@@ -442,12 +448,12 @@ fn what_is_known_is_forgotten_when_offsets_go_back() {
     read(&mut state, 100, [1, 2]);
     export(&mut state, 2, [101]);
     let mut next = resume(&state.commit(4096).unwrap());
-    assert!(next.skips(Stream::Spans, 101));
+    assert!(next.skips(PartitionStream::Spans, 101));
     // The topic was created again.
-    assert!(!next.follows(Stream::Spans, 0) && next.follows(Stream::Spans, 0));
-    assert!(!next.skips(Stream::Spans, 101));
-    assert_eq!(next.replay(Stream::Spans, 0, numbered(2)), Replay::New);
-    next.read(Stream::Spans, 0);
+    assert!(!next.follows(PartitionStream::Spans, 0) && next.follows(PartitionStream::Spans, 0));
+    assert!(!next.skips(PartitionStream::Spans, 101));
+    assert_eq!(next.replay(PartitionStream::Spans, 0, numbered(2)), ReplayStatus::New);
+    next.read(PartitionStream::Spans, 0);
     assert_eq!(next.commit(4096).unwrap().offsets, [Some(1), None]);
 }
 
@@ -455,16 +461,16 @@ fn what_is_known_is_forgotten_when_offsets_go_back() {
 fn what_was_forwarded_in_another_mode_is_not_taken_for_forwarded() {
     let mut state = Watermark::default();
     for offset in [3, 4] {
-        state.hold(Stream::Logs, offset, Some(id(1)));
-        state.hold(Stream::Logs, offset, None);
-        state.read(Stream::Logs, offset);
+        state.hold(PartitionStream::Logs, offset, Some(id(1)));
+        state.hold(PartitionStream::Logs, offset, None);
+        state.read(PartitionStream::Logs, offset);
     }
-    assert!(state.release(Stream::Logs, 3, None, false));
+    assert!(state.release(PartitionStream::Logs, 3, None, false));
     let commit = state.commit(4096).unwrap();
     assert_eq!(commit.offsets, [None, Some(3)]);
     let passed = |forwards| {
         let next = Watermark::resume(commit.offsets, &commit.metadata, forwards, [None; STREAMS]);
-        [3, 4].map(|offset| next.has_passed(Stream::Logs, offset))
+        [3, 4].map(|offset| next.has_passed(PartitionStream::Logs, offset))
     };
     assert_eq!((passed(false), passed(true)), ([true, false], [false, false]));
 }

@@ -82,8 +82,8 @@ fn finding_is_on_the_judged_span_where_it_began_and_named_on_the_spans_that_it_c
     }]);
     assert_eq!(findings(&spans[0]), judged);
     let cited_by = |i: usize| spans[i].get("verdict.cited_by").map(String::as_str);
-    let by = Some("gpa.tool_calling@0000000000000001");
-    assert_eq!([0, 1, 2, 3].map(cited_by), [None, by, by, None]);
+    let citation = Some("gpa.tool_calling@0000000000000001");
+    assert_eq!([0, 1, 2, 3].map(cited_by), [None, citation, citation, None]);
     // The trace's signature is that of its worst failure, which the tool has.
     assert_eq!(spans[0]["verdict.signature"], spans[2]["verdict.signature"]);
     let by_name = |name: &str| records.iter().find(|r| r["gen_ai.evaluation.name"] == name).unwrap();
@@ -110,12 +110,13 @@ fn events_name_the_judge_and_what_was_judged() {
     let encoded = encode(&trace, &ms, &verdicts, &SUMMARY, &emission, 1 << 20);
     let request = ExportLogsServiceRequest::decode(encoded.events[0].bytes.clone()).unwrap();
     let records = &request.resource_logs[0].scope_logs[0].log_records;
-    let of = |name: &str, key: &str| {
+    let record_attribute = |name: &str, key: &str| {
         let all: Vec<_> = records.iter().map(|r| attributes(&r.attributes)).collect();
         all.into_iter().find(|r| r["gen_ai.evaluation.name"] == name).unwrap().get(key).cloned()
     };
     let evaluator = |name: &str| {
-        ["id", "version", "type"].map(|key| of(name, &format!("gen_ai.evaluation.evaluator.{key}")))
+        ["id", "version", "type"]
+            .map(|key| record_attribute(name, &format!("gen_ai.evaluation.evaluator.{key}")))
     };
     let some = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
     assert_eq!(evaluator("avoidance"), some(["rules", "rules/1", "code"]));
@@ -123,10 +124,10 @@ fn events_name_the_judge_and_what_was_judged() {
     assert_eq!(evaluator("path.correctness"), some(["rules", "task/refund", "code"]));
     assert_eq!(evaluator("reasoning_integrity"), [None, None, None], "the judge that failed is not known");
     for (name, response) in [("avoidance", Some("resp-1")), ("gpa.tool_calling", None)] {
-        assert_eq!(of(name, "gen_ai.evaluation.target").as_deref(), Some("agent"));
-        assert_eq!(of(name, "gen_ai.response.id").as_deref(), response);
+        assert_eq!(record_attribute(name, "gen_ai.evaluation.target").as_deref(), Some("agent"));
+        assert_eq!(record_attribute(name, "gen_ai.response.id").as_deref(), response);
     }
-    assert_eq!(of("avoidance", "gen_ai.conversation.id").as_deref(), Some("talk-7"));
+    assert_eq!(record_attribute("avoidance", "gen_ai.conversation.id").as_deref(), Some("talk-7"));
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn findings_that_do_not_fit_lose_their_texts_or_are_counted() {
 #[test]
 fn prefix_and_redaction_apply_to_findings() {
     let secret = "sk-abcdefghijklmnopqrstuvwxyz0123456789ABCD";
-    let with = |redact: Redact| {
+    let redacted_findings = |redact: Redact| {
         let all = vec![finding(&format!("the key {secret} was sent"), secret)];
         let redactor = Redactor::new(&redact).unwrap();
         let emission = Emission { prefix: "judge.".to_owned(), redactor, ..Emission::default() };
@@ -198,8 +199,8 @@ fn prefix_and_redaction_apply_to_findings() {
             annotated(&[measurement(2, "tool_completeness", Ok((Value::Score(1.0), all)))], &emission);
         spans[2]["judge.findings"].clone()
     };
-    assert!(!with(Redact::default()).contains("abcdefghij"));
-    assert!(with(Redact { mode: Mode::Off, ..Redact::default() }).contains(secret));
+    assert!(!redacted_findings(Redact::default()).contains("abcdefghij"));
+    assert!(redacted_findings(Redact { mode: Mode::Off, ..Redact::default() }).contains(secret));
 }
 
 /// Texts that are expensive or dangerous within JSON.

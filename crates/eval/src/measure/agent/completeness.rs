@@ -19,7 +19,7 @@ use crate::measure::dialogue::open_request;
 use crate::measure::excerpt::head;
 use crate::measure::language::{Action, is_english};
 use crate::measure::reasoning::Review;
-use crate::measure::records::{Field, Structure};
+use crate::measure::records::{RecordField, Structure};
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, agent_index, avoidance, numbers};
@@ -122,7 +122,7 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
 
 /// A finding of `reasoning_integrity` about the answer, as a defect of the answer.
 fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
-    let (defect, why) = match found.defect {
+    let (defect, reason) = match found.defect {
         Some(defect @ Defect::ContradictsResult) => {
             (defect, "the final answer contradicts what the run found")
         }
@@ -130,7 +130,7 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> 
         Some(defect @ Defect::ExceedsLimit) => (defect, "the run did more than its instructions allow"),
         _ => (Defect::AnswerUnsupported, "the final answer rests on nothing that the run found"),
     };
-    let finding = defect.finding(format!("{why}: {}", found.rationale), &found.quote);
+    let finding = defect.finding(format!("{reason}: {}", found.rationale), &found.quote);
     let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
     // The model call that gave the answer fails by itself: this is the same failure.
     let origin = agent.answer_at.filter(|at| *at != agent.at && is_llm(context, *at));
@@ -150,7 +150,7 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     if task.len() > PLAIN_TASK || answer.contains('?') {
         return;
     }
-    let request = TaskDemands::of(task, memo);
+    let request = TaskDemands::cached(task, memo);
     let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Making);
     let Some(asked) = request.words(Demand::Number).filter(is_fact) else { return };
     // Numbers may be words.
@@ -182,10 +182,10 @@ fn may_give_number(context: &Context<'_>, i: usize) -> bool {
         if !context.memo.budget.spend(1 + result.len() / 8) {
             return false;
         }
-        match Structure::of(result, context.memo).as_deref() {
+        match Structure::cached(result, context.memo).as_deref() {
             Some(Structure(Some(records))) => {
                 let fields = records.records.iter().flat_map(|record| &record.fields);
-                for number in fields.filter_map(Field::number) {
+                for number in fields.filter_map(RecordField::number) {
                     if number == 0.0 {
                         return false;
                     }
@@ -231,17 +231,17 @@ fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
     };
     let names: Vec<Vec<String>> = parts.iter().map(|p| request::names(p)).collect();
     let some_mentioned = names.iter().flatten().any(mentioned);
-    for (i, (part, own)) in parts.iter().zip(&names).enumerate() {
-        let elsewhere = |n: &String| names.iter().enumerate().any(|(j, o)| j != i && o.contains(n));
-        let only: Vec<&String> = own.iter().filter(|n| !elsewhere(n)).collect();
-        if !some_mentioned || only.is_empty() {
+    for (i, (part, part_names)) in parts.iter().zip(&names).enumerate() {
+        let is_elsewhere = |n: &String| names.iter().enumerate().any(|(j, o)| j != i && o.contains(n));
+        let exclusive: Vec<&String> = part_names.iter().filter(|n| !is_elsewhere(n)).collect();
+        if !some_mentioned || exclusive.is_empty() {
             continue;
         }
         findings.examine(1);
-        if !only.iter().any(|n| mentioned(n)) {
+        if !exclusive.iter().any(|n| mentioned(n)) {
             let rationale = format!(
                 "an answer to this part of the request was expected; the answer says nothing of {}",
-                head(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
+                head(&exclusive.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
             );
             findings.push(Defect::PartUnanswered.finding(rationale, part.trim()));
         }
@@ -258,7 +258,7 @@ mod tests {
     const TASK: &str =
         "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
 
-    fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
+    fn measure_trace(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context {
             row: row("completeness"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn answered(task: &str, answer: &str) -> Measured {
-        on(&Script::new(task).answers(answer).build()).unwrap()
+        measure_trace(&Script::new(task).answers(answer).build()).unwrap()
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
             ("Write a poem about the sea.", "The sea is wide."),
         ] {
             let trace = Script::new(task).answers(answer).build();
-            assert_eq!(on(&trace), Err(Unmeasured::NotApplicable), "{task}");
+            assert_eq!(measure_trace(&trace), Err(Unmeasured::NotApplicable), "{task}");
         }
     }
 
@@ -323,37 +323,38 @@ mod tests {
                 .user("Which floor is the spa on?")
         };
         assert_eq!(
-            on(&later().answers("The spa is in the garden wing.").build()),
+            measure_trace(&later().answers("The spa is in the garden wing.").build()),
             Err(Unmeasured::NotApplicable)
         );
         let asked_back =
             Script::new("How many rooms are free?").says("For which night do you ask?").user("Friday night.");
-        let measured = on(&asked_back.answers("We would be happy to welcome you then.").build()).unwrap();
+        let measured =
+            measure_trace(&asked_back.answers("We would be happy to welcome you then.").build()).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
     }
 
     #[test]
     fn missing_answer_fails_only_if_one_was_expected() {
         let mut ended = Script::new(TASK).says("").build();
-        assert_eq!(on(&ended).unwrap().value, Value::Score(1.0));
+        assert_eq!(measure_trace(&ended).unwrap().value, Value::Score(1.0));
         ended.agents[0].answer = Some("  ".into());
-        assert_eq!(on(&ended).unwrap().value, Value::Score(1.0));
+        assert_eq!(measure_trace(&ended).unwrap().value, Value::Score(1.0));
         ended.incomplete = true;
-        assert_eq!(on(&ended), Err(Unmeasured::NotApplicable));
+        assert_eq!(measure_trace(&ended), Err(Unmeasured::NotApplicable));
         let hidden = Script::new(TASK).says("").build_without_content();
-        assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
+        assert_eq!(measure_trace(&hidden), Err(Unmeasured::NoContent));
         let mut broken = Script::new(TASK).build();
         broken.agents[0].answer_content = Content::Absent;
         broken.agents[0].llms.push(0);
-        assert_eq!(on(&broken), Err(Unmeasured::NoContent));
+        assert_eq!(measure_trace(&broken), Err(Unmeasured::NoContent));
         broken.tree.spans[0].status = Status::Error;
-        assert_eq!(on(&broken).unwrap().value, Value::Score(1.0));
+        assert_eq!(measure_trace(&broken).unwrap().value, Value::Score(1.0));
         let mut drawn = Script::new(TASK).says("").build();
         let llm = drawn.agents[0].llms[0];
         drawn.views[llm].output[0].parts = vec![Part::Media].into();
-        assert_eq!(on(&drawn), Err(Unmeasured::NoContent));
+        assert_eq!(measure_trace(&drawn), Err(Unmeasured::NoContent));
         let handed = Script::new(TASK).calls("", &[("transfer_to_billing", "{}")]).returns("ok").build();
-        assert_eq!(on(&handed), Err(Unmeasured::NotApplicable));
+        assert_eq!(measure_trace(&handed), Err(Unmeasured::NotApplicable));
     }
 
     #[test]
@@ -364,7 +365,7 @@ mod tests {
             .returns("Error: invalid url: the scheme https:// is required")
             .answers("From memory it is roughly 800 metres.")
             .build();
-        let measured = on(&trace).unwrap();
+        let measured = measure_trace(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(2.0)));
         assert_eq!(measured.findings[0].cited.len(), 2);
     }

@@ -82,7 +82,7 @@ fn execution_of_plan<'a>(
     let bytes: usize = plan.steps.iter().map(|step| step.len()).sum();
     let steps = tools.len() + bytes / 16 + (4 + calls.len()) * plan.steps.len();
     context.memo.budget.spend(steps).then_some(())?;
-    Some(Execution::of(plan, &tools, &context.trace.calls, &calls))
+    Some(Execution::new(plan, &tools, &context.trace.calls, &calls))
         .filter(|e| e.steps_naming_tools().next().is_some())
 }
 
@@ -167,9 +167,9 @@ impl PlanCheck<'_> {
                     *times.entry((key, result.trim())).or_default() += 1;
                 }
             }
-            if let Some(most) = times.into_values().max().filter(|t| *t >= MIN_REPETITIONS) {
+            if let Some(repetitions) = times.into_values().max().filter(|t| *t >= MIN_REPETITIONS) {
                 let rationale = format!(
-                    "step {} was expected to be done once; it was done {most} times with the same arguments and the \
+                    "step {} was expected to be done once; it was done {repetitions} times with the same arguments and the \
                      same result",
                     n + 1
                 );
@@ -181,10 +181,10 @@ impl PlanCheck<'_> {
     fn unrevised_failures(&self, findings: &mut Findings) {
         for (n, step) in self.execution.steps_naming_tools() {
             // Delegating the step to another agent is another way to carry it out.
-            let own = |c: &usize| {
+            let is_own_call = |c: &usize| {
                 self.context.trace.calls.get(*c).is_some_and(|call| call.agent == Some(self.agent))
             };
-            let calls: Vec<usize> = step.possible.iter().copied().filter(own).collect();
+            let calls: Vec<usize> = step.possible.iter().copied().filter(is_own_call).collect();
             let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
             if calls.len() < MIN_FAILURES || !failed {
                 continue;
@@ -220,7 +220,7 @@ mod tests {
         "Answer.",
     ];
 
-    fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
+    fn measure_trace(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context {
             row: row("plan_efficiency"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn rationales(trace: &AgentTrace) -> Vec<String> {
-        on(trace).unwrap().findings.into_iter().map(|f| f.rationale).collect()
+        measure_trace(trace).unwrap().findings.into_iter().map(|f| f.rationale).collect()
     }
 
     #[test]
@@ -251,13 +251,13 @@ mod tests {
         let calls =
             [("web_search", "hits"), ("visit_page", "page"), ("visit_page", "more"), ("calculator", "836")];
         let trace = planned(&PLAN, &calls).answers("836").build();
-        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
+        assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn skipped_step_is_found_and_quoted() {
         let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
-        let measured = on(&trace).unwrap();
+        let measured = measure_trace(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
         assert_eq!(measured.findings[0].quote, PLAN[2]);
     }
@@ -291,7 +291,7 @@ mod tests {
             "Confirm the heights on a second source",
         ];
         let trace = planned(&plan, &[("web_search", "hits")]).answers("836").build();
-        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
+        assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
@@ -303,13 +303,13 @@ mod tests {
             .returns("836")
             .answers("836")
             .build();
-        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
+        assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn reordered_steps_are_noted_and_pass() {
         let calls = [("calculator", "836"), ("web_search", "hits"), ("visit_page", "page")];
-        let measured = on(&planned(&PLAN, &calls).answers("836").build()).unwrap();
+        let measured = measure_trace(&planned(&PLAN, &calls).answers("836").build()).unwrap();
         assert_eq!((measured.passed, measured.value), (true, Value::Score(5.0)));
         assert!(measured.findings[0].is_note());
     }
@@ -336,10 +336,10 @@ mod tests {
 
     #[test]
     fn missing_plan_incomplete_run_and_missing_content_are_unmeasured() {
-        assert_eq!(on(&Script::new("task").answers("x").build()), Err(Unmeasured::NotApplicable));
+        assert_eq!(measure_trace(&Script::new("task").answers("x").build()), Err(Unmeasured::NotApplicable));
         let cut = planned(&PLAN, &[("web_search", "hits")]).incomplete().build();
-        assert_eq!(on(&cut), Err(Unmeasured::NotApplicable));
+        assert_eq!(measure_trace(&cut), Err(Unmeasured::NotApplicable));
         let hidden = planned(&PLAN, &[("web_search", "hits")]).build_without_content();
-        assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
+        assert_eq!(measure_trace(&hidden), Err(Unmeasured::NoContent));
     }
 }

@@ -156,22 +156,22 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Series of at least `least` calls of one tool, in order, that failed with the same error and are `alike`;
-    /// calls of other tools may be between them. Series of identical calls are left out, as
+    /// Series of at least `min_calls` calls of one tool, in order, that failed with the same error and for which
+    /// `is_similar` holds; calls of other tools may be between them. Series of identical calls are left out, as
     /// `failing_repeats` reports them.
     fn failing_series(
         &self,
-        least: usize,
-        alike: impl Fn(&Attempt, &Attempt) -> bool,
+        min_calls: usize,
+        is_similar: impl Fn(&Attempt, &Attempt) -> bool,
     ) -> impl Iterator<Item = Vec<usize>> {
         let has_failed = |i: &&usize| self.attempt(**i).is_some_and(Attempt::failed);
         // Without so many failures there is no series of them.
-        let is_possible = self.steps.iter().filter(has_failed).nth(least.saturating_sub(1)).is_some();
+        let is_possible = self.steps.iter().filter(has_failed).nth(min_calls.saturating_sub(1)).is_some();
         let mut by_tool = if is_possible { self.steps.to_vec() } else { Vec::new() };
         by_tool.sort_by_key(|&i| (self.name(i), i));
         let continues = move |&a: &usize, &b: &usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
-            self.name(a) == self.name(b) && errors_alike(one, two) && alike(one, two)
+            self.name(a) == self.name(b) && errors_alike(one, two) && is_similar(one, two)
         };
         let key = |i: &usize| self.attempt(*i).and_then(|a| a.key.as_deref());
         let identical = move |calls: &[usize]| {
@@ -179,15 +179,15 @@ impl<'a> CallSequence<'a> {
             first.is_some() && calls.iter().all(|i| key(i) == first)
         };
         let series = by_tool.chunk_by(continues).map(<[usize]>::to_vec).collect::<Vec<_>>();
-        series.into_iter().filter(move |calls| calls.len() >= least && !identical(calls))
+        series.into_iter().filter(move |calls| calls.len() >= min_calls && !identical(calls))
     }
 
     /// Failing calls with nearly equal arguments.
     fn near_misses(&self, findings: &mut Findings) {
-        let alike = |a: &Attempt, b: &Attempt| {
+        let is_similar = |a: &Attempt, b: &Attempt| {
             a.key.as_ref().zip(b.key.as_ref()).is_some_and(|(a, b)| nearly_equal(a, b))
         };
-        for calls in self.failing_series(NEAR_MISSES, alike) {
+        for calls in self.failing_series(NEAR_MISSES, is_similar) {
             let first = calls.first().copied().unwrap_or_default();
             let rationale = format!(
                 "a change that acts on the error was expected; {} failed {} times in a row with the same error \

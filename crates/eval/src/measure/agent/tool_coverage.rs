@@ -51,7 +51,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let called = calls.iter().filter_map(|c| context.trace.calls.get(*c));
     let called = called.map(|call| call.name.trim().to_ascii_lowercase()).collect();
     let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, called, task };
-    let request = TaskDemands::of(task, context.memo);
+    let request = TaskDemands::cached(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
         let outputs =
@@ -63,7 +63,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         // Who asks back has not begun.
         let asks = || {
             let answer = agent.answer.as_deref().map(|text| ReadText::new(text, Some(task), context.memo));
-            answer.is_some_and(|said| said.ends_with_question())
+            answer.is_some_and(|text| text.ends_with_question())
         };
         let expected = seen && !helpers && !context.trace.incomplete && !asks();
         let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
@@ -261,7 +261,7 @@ mod tests {
         "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
     const BAD: &str = "Error: invalid url: the scheme https:// is required";
 
-    fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
+    fn measure_trace(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
         let context = Context {
             row: row("tool_coverage"),
@@ -285,13 +285,13 @@ mod tests {
             .returns("Elbrus: 5642 m, Mont Blanc: 4806 m")
             .answers("836 m")
             .build();
-        assert_eq!(on(&trace).unwrap().value, Value::Score(5.0));
+        assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0));
     }
 
     #[test]
     fn demanded_source_without_a_call_scores_1() {
         let trace = run(TASK).answers("1206 m").build();
-        let measured = on(&trace).unwrap();
+        let measured = measure_trace(&trace).unwrap();
         assert_eq!((measured.value, measured.passed), (Value::Score(1.0), false));
         assert!(measured.findings[0].rationale.contains("Alpine Almanac"));
     }
@@ -299,8 +299,11 @@ mod tests {
     #[test]
     fn task_without_need_for_tools_is_not_applicable() {
         let trace = run("What is the capital of France?").answers("Paris").build();
-        assert_eq!(on(&trace), Err(Unmeasured::NotApplicable));
-        assert_eq!(on(&Script::new(TASK).answers("836 m").build()), Err(Unmeasured::NotApplicable));
+        assert_eq!(measure_trace(&trace), Err(Unmeasured::NotApplicable));
+        assert_eq!(
+            measure_trace(&Script::new(TASK).answers("836 m").build()),
+            Err(Unmeasured::NotApplicable)
+        );
     }
 
     #[test]
@@ -310,7 +313,7 @@ mod tests {
             .returns("sunny")
             .answers("I do not know.")
             .build();
-        assert_eq!(on(&trace).unwrap().value, Value::Score(1.0));
+        assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(1.0));
     }
 
     #[test]
@@ -320,7 +323,7 @@ mod tests {
             .returns("Mount Elbrus: 5642 m")
             .answers("5642 m")
             .build();
-        assert_eq!(on(&named).unwrap().value, Value::Score(3.0));
+        assert_eq!(measure_trace(&named).unwrap().value, Value::Score(3.0));
         let planned = run(TASK)
             .says("Plan")
             .plan(&[
@@ -332,7 +335,7 @@ mod tests {
             .returns("Elbrus: 5642 m, Mont Blanc: 4806 m")
             .answers("836 m")
             .build();
-        let measured = on(&planned).unwrap();
+        let measured = measure_trace(&planned).unwrap();
         assert_eq!(measured.findings.len(), 1);
         assert!(measured.findings[0].quote.contains("calculator"));
     }
@@ -348,7 +351,7 @@ mod tests {
                 .returns("Mount Elbrus: 5642 m")
                 .answers("5642 m")
                 .build();
-            assert_eq!(on(&trace).unwrap().value, Value::Score(5.0), "{task}");
+            assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0), "{task}");
         }
     }
 
@@ -360,7 +363,8 @@ mod tests {
         for _ in 0..3 {
             script = script.calls("", &[("visit_page", r#"{"url":"almanac.example/elbrus"}"#)]).returns(BAD);
         }
-        let measured = on(&script.answers("From memory it is roughly 800 metres.").build()).unwrap();
+        let measured =
+            measure_trace(&script.answers("From memory it is roughly 800 metres.").build()).unwrap();
         assert_eq!(measured.findings[0].cited.len(), 3);
         assert!(!measured.passed);
     }
@@ -368,6 +372,6 @@ mod tests {
     #[test]
     fn missing_task_is_unmeasured() {
         let trace = run(TASK).calls("", &[("web_search", "{}")]).returns("x").build_without_content();
-        assert_eq!(on(&trace), Err(Unmeasured::NoContent));
+        assert_eq!(measure_trace(&trace), Err(Unmeasured::NoContent));
     }
 }

@@ -16,7 +16,7 @@ use crate::measure::sections::agent_name;
 use crate::measure::table::MetricSpec;
 use crate::measure::{defects, sanitize};
 use crate::recognise::{Agent, AgentTrace};
-use crate::redact::{Addresses, InvalidPattern, Redact, Redactor};
+use crate::redact::{EmailAddresses, InvalidPattern, Redact, Redactor};
 
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]
@@ -53,11 +53,11 @@ impl Asker {
 
     /// Untrusted text as a judge may read it: sanitized and redacted.
     pub fn clean(&self, text: &str) -> String {
-        self.clean_with_addresses(text, &Addresses::default())
+        self.clean_with_addresses(text, &EmailAddresses::default())
     }
 
     /// The cleaned text, with the numbers of a trace's e-mail addresses.
-    pub(super) fn clean_with_addresses(&self, text: &str, addresses: &Addresses) -> String {
+    pub(super) fn clean_with_addresses(&self, text: &str, addresses: &EmailAddresses) -> String {
         let sanitized = sanitize::sanitize(text);
         match self.redactor.redact_numbering(&sanitized, addresses) {
             std::borrow::Cow::Borrowed(_) => sanitized.into_owned(),

@@ -132,7 +132,7 @@ impl AskConfig {
         let is_known = |metric: &String| {
             metric == SectionKey::gpa.as_str()
                 || row(metric).is_some()
-                || own_metrics().any(|own| own == metric)
+                || own_metrics().any(|name| name == metric)
                 || is_added(metric)
         };
         for metric in self.when_by_metric.keys().filter(|metric| !is_known(metric)) {
@@ -153,7 +153,7 @@ impl AskConfig {
 pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
-        let is_known = row(metric).is_some() || own_rubrics().any(|own| own == metric);
+        let is_known = row(metric).is_some() || own_rubrics().any(|name| name == metric);
         match (is_known, text.trim().len()) {
             (false, _) => out.push(Problem::new(metric, unknown(metric, own_rubrics()))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
@@ -176,14 +176,14 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            let own = own_rubrics().chain(own_metrics());
-            if !asked().map(|row| row.name).chain(own).any(|name| matches(pattern, name)) {
+            let own_names = own_rubrics().chain(own_metrics());
+            if !asked().map(|row| row.name).chain(own_names).any(|name| matches(pattern, name)) {
                 out.push(Problem::new(key("metrics"), unknown(pattern, own_rubrics())));
             }
         }
         for example in &instruction.examples {
-            let known = |severity: &String| Severity::named(severity).is_some();
-            if !example.severity.as_ref().is_none_or(known) {
+            let is_severity = |severity: &String| Severity::named(severity).is_some();
+            if !example.severity.as_ref().is_none_or(is_severity) {
                 out.push(Problem::new(key("examples"), "severity must be low, medium or high"));
             }
         }
@@ -195,8 +195,8 @@ fn row(metric: &str) -> Option<&'static MetricSpec> {
     asked().find(|row| row.name == metric)
 }
 
-fn unknown(metric: &str, own: impl Iterator<Item = &'static str>) -> String {
-    let names: Vec<&str> = asked().map(|row| row.name).chain(own).collect();
+fn unknown(metric: &str, own_names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<&str> = asked().map(|row| row.name).chain(own_names).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 

@@ -10,14 +10,14 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::asker::Asker;
 use super::origins::Origins;
-use super::prompt_page::Block;
+use super::prompt_page::PromptBlock;
 pub(crate) use crate::measure::content_piece::{
     ContentPiece, PieceKind, arguments_of, input_pieces, output_pieces, output_pieces_of,
 };
 use crate::measure::defects::{clip, clip_end};
 use crate::measure::{Memo, Shows};
 use crate::recognise::{Agent, AgentTrace, ToolDefinition};
-use crate::redact::Addresses;
+use crate::redact::EmailAddresses;
 
 /// Shown instead of withheld content.
 pub(crate) const WITHHELD: &str = "(withheld)";
@@ -46,8 +46,8 @@ pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     let mut out = step_title(asker, trace, at);
     let owner = trace.owner.get(at).copied().flatten().filter(|_| trace.agents.len() > 1);
     if let Some(agent) = owner.and_then(|i| trace.agents.get(i)).filter(|agent| agent.at != at) {
-        let of = agent.name.as_ref().map_or_else(|| "an agent".to_owned(), |n| asker.name(n));
-        out = format!("{out}, of {of}");
+        let owner_name = agent.name.as_ref().map_or_else(|| "an agent".to_owned(), |n| asker.name(n));
+        out = format!("{out}, of {owner_name}");
     }
     out
 }
@@ -81,10 +81,10 @@ pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
     }
-    let room = max.saturating_sub(NOTE);
-    let (head, tail) = (clip(text, room * 2 / 3), clip_end(text, room / 3));
-    let out = text.len() - head.len() - tail.len();
-    Cow::Owned(format!("{head}\n[{out} bytes left out]\n{tail}"))
+    let capacity = max.saturating_sub(NOTE);
+    let (head, tail) = (clip(text, capacity * 2 / 3), clip_end(text, capacity / 3));
+    let omitted = text.len() - head.len() - tail.len();
+    Cow::Owned(format!("{head}\n[{omitted} bytes left out]\n{tail}"))
 }
 
 /// The content of a trace as judges may read it: cleaned, and without what is withheld.
@@ -105,17 +105,17 @@ impl TraceContent<'_> {
     }
 
     /// A piece as a block whose label names the span, the kind and what the piece is there for.
-    pub(crate) fn titled(self, at: Idx, piece: &ContentPiece<'_>, what: &str, max: usize) -> Block {
-        self.block(at, piece, format!("{} | {}, {what}", self.title(at), piece.kind.as_str()), max)
+    pub(crate) fn titled(self, at: Idx, piece: &ContentPiece<'_>, purpose: &str, max: usize) -> PromptBlock {
+        self.block(at, piece, format!("{} | {}, {purpose}", self.title(at), piece.kind.as_str()), max)
     }
 
     /// A piece as a block of the span `at`, at most `max` bytes of it; `label` must contain nothing
     /// of another span but its agent's name.
-    pub(crate) fn block(self, at: Idx, piece: &ContentPiece<'_>, label: String, max: usize) -> Block {
+    pub(crate) fn block(self, at: Idx, piece: &ContentPiece<'_>, label: String, max: usize) -> PromptBlock {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let shows = self.shows(at, piece).and(&Shows::span(self.trace, at));
-        let block = Block::about(label, self.piece(at, piece, max), piece.kind.binds());
-        Block { span: Some((at, id)), ..block.showing(shows) }
+        let block = PromptBlock::about(label, self.piece(at, piece, max), piece.kind.binds());
+        PromptBlock { span: Some((at, id)), ..block.showing(shows) }
     }
 
     /// The spans whose content a piece of the span `at` is.
@@ -187,24 +187,24 @@ impl Asker {
     /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not
     /// shown.
     pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {
-        self.excerpt_numbering(text, max, &Addresses::default())
+        self.excerpt_numbering(text, max, &EmailAddresses::default())
     }
 
-    fn excerpt_numbering(&self, text: &str, max: usize, addresses: &Addresses) -> String {
+    fn excerpt_numbering(&self, text: &str, max: usize, addresses: &EmailAddresses) -> String {
         /// No secret is longer, but a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;
         if text.len().saturating_sub(2 * MARGIN) <= max {
             return excerpt(&self.clean_with_addresses(text, addresses), max).into_owned();
         }
-        let room = max.saturating_sub(NOTE);
+        let capacity = max.saturating_sub(NOTE);
         let (head, tail) = (
-            self.clean_with_addresses(clip(text, room * 2 / 3 + MARGIN), addresses),
-            self.clean_with_addresses(clip_end(text, room / 3 + MARGIN), addresses),
+            self.clean_with_addresses(clip(text, capacity * 2 / 3 + MARGIN), addresses),
+            self.clean_with_addresses(clip_end(text, capacity / 3 + MARGIN), addresses),
         );
-        let head = clip(&head, (room * 2 / 3).min(head.len().saturating_sub(MARGIN)));
-        let tail = clip_end(&tail, (room / 3).min(tail.len().saturating_sub(MARGIN)));
-        let out = text.len().saturating_sub(head.len() + tail.len());
-        format!("{head}\n[{out} bytes left out]\n{tail}")
+        let head = clip(&head, (capacity * 2 / 3).min(head.len().saturating_sub(MARGIN)));
+        let tail = clip_end(&tail, (capacity / 3).min(tail.len().saturating_sub(MARGIN)));
+        let omitted = text.len().saturating_sub(head.len() + tail.len());
+        format!("{head}\n[{omitted} bytes left out]\n{tail}")
     }
 }
 

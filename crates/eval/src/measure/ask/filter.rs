@@ -54,14 +54,14 @@ impl Asker {
         if nothing == Some(None) || !self.is_wanted(trace, at) {
             return AskDecision::Skip;
         }
-        let own = || {
+        let rule_results = || {
             step::of_span(rule_measurements, at)
                 .iter()
                 .filter(|m| m.metric == row.name)
                 .filter_map(|m| m.outcome.as_ref().ok())
         };
         // A fact found by a rule is final.
-        if own().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
+        if rule_results().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
             return AskDecision::Skip;
         }
         if let Some(Some(reason)) = nothing {
@@ -71,7 +71,7 @@ impl Asker {
             When::Always => true,
             // Without a measurement by rules, or with findings that are no facts, the result is
             // unsure.
-            When::Unsure => !state.open && !own().any(|measured| measured.findings.is_empty()),
+            When::Unsure => !state.open && !rule_results().any(|measured| measured.findings.is_empty()),
             When::Failing => state.failing,
         };
         if self.samples(trace, at) && wanted {

@@ -31,8 +31,8 @@ pub(crate) const NO_PLAN: &str = "none";
 /// As `form`, and asks before the grade whether the record states a plan.
 pub(crate) fn asking_for_plan(form: &Form) -> Arc<Form> {
     let mut fields = Map::new();
-    let known = form.schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    for (key, field) in known {
+    let properties = form.schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (key, field) in properties {
         fields.insert(key.clone(), field.clone());
         if key == RATIONALE {
             fields.insert(PLAN.to_owned(), json!({ "type": "string", "enum": ["stated", NO_PLAN] }));

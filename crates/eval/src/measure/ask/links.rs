@@ -19,13 +19,13 @@ pub(super) struct StepLinks {
     /// By tool span: the call that it executed.
     executed: HashMap<Idx, usize>,
     /// By model span that requested calls: where its output has them, and the first of its other parts.
-    requests: HashMap<Idx, (Places, Places)>,
+    requests: HashMap<Idx, (PartPlaces, PartPlaces)>,
     /// By agent: its model and tool calls, and the spans of the agents that it called, in order.
     steps: Vec<Vec<Idx>>,
 }
 
 impl StepLinks {
-    pub(super) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<StepLinks> {
+    pub(super) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<StepLinks> {
         memo.send_value(|| StepLinks::new(trace))
     }
 
@@ -47,9 +47,9 @@ impl StepLinks {
             let Some(owner) = *owner else { continue };
             let Some(agent) = trace.agents.get(owner) else { continue };
             // The span of a called agent is a step of its caller.
-            let of = if agent.at == at { agent.parent } else { Some(owner) };
+            let step_owner = if agent.at == at { agent.parent } else { Some(owner) };
             if is_step(trace, at)
-                && let Some(steps) = of.and_then(|of| links.steps.get_mut(of))
+                && let Some(steps) = step_owner.and_then(|index| links.steps.get_mut(index))
             {
                 steps.push(at);
             }
@@ -83,14 +83,14 @@ impl StepLinks {
 }
 
 /// Places in the output of a span: message and part.
-type Places = Vec<(usize, usize)>;
+type PartPlaces = Vec<(usize, usize)>;
 
 /// Where the output of a model span has its calls, and the first of its other parts.
-fn requests(trace: &AgentTrace, llm: Idx) -> (Places, Places) {
+fn requests(trace: &AgentTrace, llm: Idx) -> (PartPlaces, PartPlaces) {
     let messages = trace.views.get(llm).map(|view| &*view.output).unwrap_or_default();
     let places = |(m, message): (usize, &Message)| (0..message.parts.len()).map(move |p| (m, p));
     let is_call = |&(m, p): &(usize, usize)| matches!(messages[m].parts[p], Part::Call(_));
-    let (calls, mut others): (Places, Places) =
+    let (calls, mut others): (PartPlaces, PartPlaces) =
         messages.iter().enumerate().flat_map(places).partition(is_call);
     others.truncate(MAX_PIECES);
     (calls, others)

@@ -100,12 +100,12 @@ impl ShownContent {
         let (mut by_id, mut content) = (HashMap::new(), HashMap::new());
         for ((at, id), texts) in spans {
             by_id.insert(id.to_string(), (at, id));
-            content.insert(at, QuotableText::of(texts.iter().map(String::as_str)));
+            content.insert(at, QuotableText::from_texts(texts.iter().map(String::as_str)));
         }
-        ShownContent { spans: by_id, content, binding: QuotableText::of(binding) }
+        ShownContent { spans: by_id, content, binding: QuotableText::from_texts(binding) }
     }
 
-    pub(crate) fn of(page: &PromptPage) -> ShownContent {
+    pub(crate) fn from_page(page: &PromptPage) -> ShownContent {
         let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();
         for block in &page.blocks {
@@ -113,8 +113,9 @@ impl ShownContent {
                 texts.entry(at).or_default().push(&block.text);
             }
         }
-        let content = texts.into_iter().map(|(at, texts)| (at, QuotableText::of(texts))).collect();
-        let binding = QuotableText::of(page.blocks.iter().filter(|b| b.binds).map(|b| b.text.as_str()));
+        let content = texts.into_iter().map(|(at, texts)| (at, QuotableText::from_texts(texts))).collect();
+        let binding =
+            QuotableText::from_texts(page.blocks.iter().filter(|b| b.binds).map(|b| b.text.as_str()));
         ShownContent { spans, content, binding }
     }
 
@@ -122,8 +123,8 @@ impl ShownContent {
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim();
         let (at, id) = *self.spans.get(&text("span_id").to_ascii_lowercase())?;
         let quote = text("quote");
-        let there = self.content.get(&at).is_some_and(|content| content.contains_quote(quote));
-        if !there && !self.binding.contains_quote(quote) {
+        let is_in_span = self.content.get(&at).is_some_and(|content| content.contains_quote(quote));
+        if !is_in_span && !self.binding.contains_quote(quote) {
             return None;
         }
         let category = text("category");
@@ -146,7 +147,7 @@ impl ShownContent {
         let mut over_limit = listed.len().saturating_sub(MAX_READ);
         for finding in listed.iter().take(MAX_READ) {
             match self.read_finding(finding) {
-                Some(good) if findings.iter().any(|known| good.repeats(known)) => {}
+                Some(good) if findings.iter().any(|earlier| good.repeats(earlier)) => {}
                 Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
                 Some(_) => over_limit += 1,
                 None => dropped += 1,
@@ -161,7 +162,7 @@ impl ShownContent {
 /// The label that an answer gives, if it is one of these.
 pub(crate) fn label_of(labels: &[&str], value: &Value) -> Option<Grade> {
     let label = value.get(LABEL)?.as_str()?;
-    Some(Grade::Label(labels.iter().position(|known| *known == label)?))
+    Some(Grade::Label(labels.iter().position(|candidate| *candidate == label)?))
 }
 
 /// Reads an opinion; `None` without a grade on the metric's scale.
@@ -176,8 +177,8 @@ pub(crate) fn read_opinion(
         scale => {
             let values = scale.scores();
             let score = u8::try_from(value.get(SCORE)?.as_u64()?).ok()?;
-            let (least, most) = (*values.first()?, *values.last()?);
-            let within = |weighted: &f64| (f64::from(least)..=f64::from(most)).contains(weighted);
+            let (lowest, highest) = (*values.first()?, *values.last()?);
+            let within = |weighted: &f64| (f64::from(lowest)..=f64::from(highest)).contains(weighted);
             values.contains(&score).then_some(())?;
             Grade::Score(opinion.weighted.filter(within).unwrap_or(f64::from(score)))
         }

@@ -49,8 +49,9 @@ impl Origins {
         }
         // The arguments on the span of a tool are those that a model wrote.
         for call in trace.calls.iter().filter(|_| is_mixed) {
-            let own = call.tool.and_then(|tool| trace.views.get(tool)?.call.as_ref()?.arguments.as_ref());
-            own.zip(call.llm).into_iter().for_each(|(arguments, llm)| add(arguments, llm));
+            let arguments =
+                call.tool.and_then(|tool| trace.views.get(tool)?.call.as_ref()?.arguments.as_ref());
+            arguments.zip(call.llm).into_iter().for_each(|(arguments, llm)| add(arguments, llm));
         }
         let withholds_any = withheld.contains(&true);
         Origins { produced, is_around_others, withheld, withholds_any }
@@ -58,13 +59,13 @@ impl Origins {
 
     /// The spans whose content a piece of the span `at` is.
     pub(super) fn of_piece(&self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
-        let own = Shows::only(at);
+        let own_span = Shows::only(at);
         let is_output = piece.kind.is_new() && piece.kind != PieceKind::Arguments;
         let may_be_others = piece.is_repeated || is_output && self.is_around_others.get(at) == Some(&true);
         match self.produced.get(&text_hash(&piece.text)) {
-            Some(known) => own.and(known),
+            Some(producers) => own_span.and(producers),
             None if may_be_others => Shows::default(),
-            None => own,
+            None => own_span,
         }
     }
 
@@ -81,10 +82,12 @@ pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
     let services = trace.views.iter().map(|view| view.service.as_deref());
     let mut out: Vec<bool> = services.clone().map(|service| is_listed(service.unwrap_or_default())).collect();
     if out.contains(&true) {
-        out.iter_mut().zip(services).for_each(|(own, service)| *own |= service.is_none());
+        out.iter_mut().zip(services).for_each(|(is_withheld, service)| *is_withheld |= service.is_none());
         let above = above(trace, |at| out.get(at) == Some(&true));
         let plans = trace.views.iter().map(|view| view.kind == Kind::Plan).zip(above);
-        out.iter_mut().zip(plans).for_each(|(own, (is_plan, above))| *own |= is_plan && above);
+        out.iter_mut()
+            .zip(plans)
+            .for_each(|(is_withheld, (is_plan, above))| *is_withheld |= is_plan && above);
     }
     out
 }
@@ -95,7 +98,9 @@ fn above(trace: &AgentTrace, is_one: impl Fn(Idx) -> bool) -> Vec<bool> {
     for at in (0..trace.views.len()).filter(|&at| is_one(at)) {
         let above = trace.tree.ancestors(at).skip(1);
         // What is above a span that is known is known.
-        above.take_while(|&up| out.get_mut(up).is_some_and(|known| !std::mem::replace(known, true))).count();
+        above
+            .take_while(|&up| out.get_mut(up).is_some_and(|is_marked| !std::mem::replace(is_marked, true)))
+            .count();
     }
     out
 }

@@ -13,7 +13,7 @@ use super::asker::Asker;
 use super::content::{TraceContent, WITHHELD, excerpt};
 use super::form::{RATIONALE, SCORE};
 use super::parts::size;
-use super::prompt_page::{Block, PromptPage};
+use super::prompt_page::{PromptBlock, PromptPage};
 use super::system::RECORD;
 use super::topology;
 use crate::measure::defects::clip;
@@ -98,17 +98,17 @@ impl OutcomeQuestion {
         }
         let built_in = RUBRIC.split_once("-->").map_or(RUBRIC, |(_, text)| text);
         let system: Arc<str> = format!("{}\n\n{}\n\n{ANSWER}", built_in.trim(), RECORD.trim()).into();
-        let room = asker.max_bytes(&system);
+        let max_bytes = asker.max_bytes(&system);
         let content = TraceContent { asker, trace, memo: &Memo::new() };
-        let mut blocks = head(content, room);
-        let mut left = room.saturating_sub(blocks.iter().map(size).sum());
+        let mut blocks = head(content, max_bytes);
+        let mut remaining = max_bytes.saturating_sub(blocks.iter().map(size).sum());
         let mut findings = Vec::new();
         for failed in failed.iter().take(MAX_FINDINGS) {
             let block = block(content, failed, findings.len() + 1);
-            if size(&block) > left && !findings.is_empty() {
+            if size(&block) > remaining && !findings.is_empty() {
                 break;
             }
-            left = left.saturating_sub(size(&block));
+            remaining = remaining.saturating_sub(size(&block));
             blocks.push(block);
             findings.push((failed.reference, failed.finding.origin.unwrap_or(failed.reference.at)));
         }
@@ -133,9 +133,9 @@ impl OutcomeQuestion {
         let read: Vec<(&Opinion, OutcomeOpinion)> =
             opinions.iter().filter_map(|opinion| Some((opinion, self.read_one(opinion)?))).collect();
         let score = median(read.iter().map(|(_, one)| one.score).collect())?;
-        let most = |votes: usize| 2 * votes > read.len();
+        let is_majority = |votes: usize| 2 * votes > read.len();
         let names = |number: usize| read.iter().filter(|(_, one)| one.decisive.contains(&number)).count();
-        let decisive: Vec<usize> = (0..self.findings.len()).filter(|&n| most(names(n))).collect();
+        let decisive: Vec<usize> = (0..self.findings.len()).filter(|&n| is_majority(names(n))).collect();
         let causes = |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
         // Of several with the same number of votes, the worst finding.
         let root_cause = decisive.iter().rev().copied().max_by_key(|&n| causes(n)).filter(|&n| causes(n) > 0);
@@ -206,15 +206,19 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
 }
 
 /// What the run was asked, how its agents are built, and how it ended.
-fn head(content: TraceContent<'_>, room: usize) -> Vec<Block> {
+fn head(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> {
     let TraceContent { asker, trace, .. } = content;
     let mut blocks = Vec::new();
     if trace.agents.len() > 1 {
         let text = topology::describe(asker, trace);
-        blocks.push(Block::about("agents and control flow, as observed", excerpt(&text, room / 8), false));
+        blocks.push(PromptBlock::about(
+            "agents and control flow, as observed",
+            excerpt(&text, max_bytes / 8),
+            false,
+        ));
     }
     for agent in trace.agents.iter().filter(|agent| agent.parent.is_none()).take(MAX_RUNS) {
-        blocks.extend(task_and_answer(content, agent, room / (4 * MAX_RUNS)));
+        blocks.extend(task_and_answer(content, agent, max_bytes / (4 * MAX_RUNS)));
     }
     blocks
 }
@@ -222,21 +226,21 @@ fn head(content: TraceContent<'_>, room: usize) -> Vec<Block> {
 /// Maximum number of outermost agents whose task and answer are shown; a trace usually has one.
 const MAX_RUNS: usize = 2;
 
-fn task_and_answer(content: TraceContent<'_>, agent: &Agent, most: usize) -> Vec<Block> {
+fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
     let mut blocks = Vec::new();
     if let Some(task) = &agent.task {
-        let text = content.text(agent.task_at.unwrap_or(agent.at), task, most);
-        blocks.push(Block::about("the task", text, true));
+        let text = content.text(agent.task_at.unwrap_or(agent.at), task, max_bytes);
+        blocks.push(PromptBlock::about("the task", text, true));
     }
     let answer = match &agent.answer {
-        Some(answer) => content.answer(agent, answer, most),
+        Some(answer) => content.answer(agent, answer, max_bytes),
         None => format!("(none; content {})", agent.answer_content.as_str()),
     };
-    blocks.push(Block::about("the final answer", answer, false));
+    blocks.push(PromptBlock::about("the final answer", answer, false));
     blocks
 }
 
-fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> Block {
+fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -> PromptBlock {
     let FailedFinding { reference, finding, by_rules } = failed;
     let began = finding.origin.unwrap_or(reference.at);
     let id = |at: Idx| content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
@@ -253,7 +257,7 @@ fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -
         true => WITHHELD.to_owned(),
         false => content.asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
     };
-    Block::about(label, text, false)
+    PromptBlock::about(label, text, false)
 }
 
 fn form(findings: usize) -> Arc<Form> {

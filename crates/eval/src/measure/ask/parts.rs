@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::prompt_page::Block;
+use super::prompt_page::PromptBlock;
 use crate::measure::defects::{clip, clip_end};
 
 /// A part overlaps the previous one by 1/`OVERLAP` of its size.
@@ -22,14 +22,15 @@ pub(crate) const MAX_PARTS: usize = 64;
 pub(crate) const HEADING: usize = 110;
 
 /// Bytes of a block in a prompt.
-pub(crate) fn size(block: &Block) -> usize {
+pub(crate) fn size(block: &PromptBlock) -> usize {
     block.text.len() + block.label.len() + HEADING
 }
 
 /// Bytes to which texts must be cut so that a transcript fits into [`MAX_PARTS`].
 pub(crate) fn max_text_length(lengths: &[usize], max_bytes: usize) -> usize {
     let space = max_bytes.saturating_mul(MAX_PARTS) / 10 * 8;
-    let fits = |most: usize| lengths.iter().map(|&n| n.min(most) + HEADING).sum::<usize>() <= space;
+    let fits =
+        |max_length: usize| lengths.iter().map(|&n| n.min(max_length) + HEADING).sum::<usize>() <= space;
     let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
     if fits(high) {
         return usize::MAX;
@@ -46,19 +47,19 @@ pub(crate) fn max_text_length(lengths: &[usize], max_bytes: usize) -> usize {
 }
 
 /// Splits a transcript; one part if everything fits.
-pub(crate) fn split_into_parts(blocks: Vec<Block>, max_bytes: usize) -> Vec<Vec<Block>> {
+pub(crate) fn split_into_parts(blocks: Vec<PromptBlock>, max_bytes: usize) -> Vec<Vec<PromptBlock>> {
     let overlap = max_bytes / OVERLAP;
-    let mut todo: VecDeque<Block> =
+    let mut todo: VecDeque<PromptBlock> =
         blocks.into_iter().flat_map(|block| split_block(block, max_bytes * 6 / 10)).collect();
     let mut parts = Vec::new();
-    let mut part: Vec<Block> = Vec::new();
+    let mut part: Vec<PromptBlock> = Vec::new();
     let mut used = 0;
     let mut spans = HashSet::new();
     // Blocks of this part that are not repeated from the previous one.
     let mut new = 0;
     while let Some(block) = todo.pop_front() {
-        let known = block.span.is_none_or(|(at, _)| spans.contains(&at));
-        let full = used + size(&block) > max_bytes || !known && spans.len() >= MAX_SPANS;
+        let is_included = block.span.is_none_or(|(at, _)| spans.contains(&at));
+        let full = used + size(&block) > max_bytes || !is_included && spans.len() >= MAX_SPANS;
         if full && new > 0 {
             let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
@@ -79,19 +80,23 @@ pub(crate) fn split_into_parts(blocks: Vec<Block>, max_bytes: usize) -> Vec<Vec<
 }
 
 /// The last blocks of a part, the first of them shortened to its end if it is long.
-fn overlap_blocks(part: &[Block], most: usize) -> Vec<Block> {
+fn overlap_blocks(part: &[PromptBlock], limit: usize) -> Vec<PromptBlock> {
     let mut out = VecDeque::new();
-    let mut left = most;
+    let mut remaining = limit;
     for block in part.iter().rev() {
-        if size(block) <= left && out.len() < MAX_SPANS / OVERLAP {
-            left -= size(block);
+        if size(block) <= remaining && out.len() < MAX_SPANS / OVERLAP {
+            remaining -= size(block);
             out.push_front(block.clone());
             continue;
         }
-        let max_bytes = left.saturating_sub(block.label.len() + HEADING);
+        let max_bytes = remaining.saturating_sub(block.label.len() + HEADING);
         if out.is_empty() && max_bytes > PIECE_OVERLAP {
             let text = clip_end(&block.text, max_bytes).to_owned();
-            out.push_front(Block { label: format!("{}, its end again", block.label), text, ..block.clone() });
+            out.push_front(PromptBlock {
+                label: format!("{}, its end again", block.label),
+                text,
+                ..block.clone()
+            });
         }
         break;
     }
@@ -99,17 +104,17 @@ fn overlap_blocks(part: &[Block], most: usize) -> Vec<Block> {
 }
 
 /// Splits a block whose text is too long for one part.
-fn split_block(block: Block, most: usize) -> Vec<Block> {
-    let most = most.max(2 * PIECE_OVERLAP + 200);
-    if block.text.len() <= most {
+fn split_block(block: PromptBlock, max_bytes: usize) -> Vec<PromptBlock> {
+    let max_bytes = max_bytes.max(2 * PIECE_OVERLAP + 200);
+    if block.text.len() <= max_bytes {
         return vec![block];
     }
     let mut out = Vec::new();
     let mut rest = block.text.as_str();
     while !rest.is_empty() {
-        let piece = clip(rest, most);
+        let piece = clip(rest, max_bytes);
         let label = format!("{}, piece {}", block.label, out.len() + 1);
-        out.push(Block { label, text: piece.to_owned(), ..block.clone() });
+        out.push(PromptBlock { label, text: piece.to_owned(), ..block.clone() });
         if piece.len() == rest.len() {
             break;
         }
@@ -130,8 +135,8 @@ mod tests {
     use crate::measure::Shows;
     use verdict_otlp::trace::SpanId;
 
-    fn block(at: usize, text: String) -> Block {
-        Block {
+    fn block(at: usize, text: String) -> PromptBlock {
+        PromptBlock {
             span: Some((at, SpanId((at as u64 + 1).to_be_bytes()))),
             label: "output".into(),
             text,
@@ -143,14 +148,14 @@ mod tests {
 
     #[test]
     fn transcript_that_fits_is_one_part() {
-        let blocks: Vec<Block> = (0..5).map(|i| block(i, "x".repeat(100))).collect();
+        let blocks: Vec<PromptBlock> = (0..5).map(|i| block(i, "x".repeat(100))).collect();
         assert_eq!(split_into_parts(blocks.clone(), 10_000), [blocks]);
         assert_eq!(split_into_parts(Vec::new(), 10_000), [Vec::new()]);
     }
 
     #[test]
     fn part_begins_with_the_end_of_the_previous_one() {
-        let blocks: Vec<Block> = (0..40).map(|i| block(i, format!("{i:04}").repeat(40))).collect();
+        let blocks: Vec<PromptBlock> = (0..40).map(|i| block(i, format!("{i:04}").repeat(40))).collect();
         let parts = split_into_parts(blocks, 3_000);
         assert!(parts.len() > 3);
         for pair in parts.windows(2) {
@@ -161,8 +166,8 @@ mod tests {
     #[test]
     fn texts_are_shortened_only_beyond_the_maximum_of_parts() {
         assert_eq!(max_text_length(&[1_000; 100], 72_000), usize::MAX);
-        let most = max_text_length(&[10_000_000, 1_000], 72_000);
-        assert!((3_000_000..4_000_000).contains(&most), "{most}");
+        let max_length = max_text_length(&[10_000_000, 1_000], 72_000);
+        assert!((3_000_000..4_000_000).contains(&max_length), "{max_length}");
     }
 
     proptest! {
@@ -174,7 +179,7 @@ mod tests {
         ) {
             // Words are numbered, so that pieces differ.
             let words = |i: usize, n: usize| (0..n / 8).map(|w| format!("{i:03}-{w:03} ")).collect::<String>();
-            let blocks: Vec<Block> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
+            let blocks: Vec<PromptBlock> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
             let parts = split_into_parts(blocks.clone(), max_bytes);
             for part in &parts {
                 prop_assert!(part.iter().map(size).sum::<usize>() <= max_bytes);

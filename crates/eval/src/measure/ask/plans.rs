@@ -13,7 +13,7 @@ use super::content::{
     ContentPiece, PieceKind, TraceContent, WITHHELD, input_pieces, output_pieces, render_tools,
 };
 use super::parts::{size, split_into_parts};
-use super::prompt_page::Block;
+use super::prompt_page::PromptBlock;
 use super::transcript::{RunScope, in_scope};
 use crate::recognise::{Agent, AgentTrace, Part, RecordedPlan};
 
@@ -67,71 +67,75 @@ fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWo
             return None;
         }
         let parts = || view.output.iter().flat_map(|message| &message.parts);
-        let said = |part: &'a Part| match part {
+        let output_text = |part: &'a Part| match part {
             Part::Text(text) if !text.trim().is_empty() => Some((PieceKind::Output, &**text)),
             _ => None,
         };
-        let thought = |part: &'a Part| match part {
+        let reasoning_text = |part: &'a Part| match part {
             Part::Reasoning(text) if !text.trim().is_empty() => Some((PieceKind::Thinking, &**text)),
             _ => None,
         };
-        let (kind, text) = parts().find_map(thought).or_else(|| parts().find_map(said))?;
+        let (kind, text) = parts().find_map(reasoning_text).or_else(|| parts().find_map(output_text))?;
         Some(FirstWords { agent, at, kind, text })
     })
 }
 
 impl FirstWords<'_> {
     /// The words, which bind their agent if they state a plan.
-    pub(crate) fn block(&self, content: TraceContent<'_>, most: usize) -> Block {
+    pub(crate) fn block(&self, content: TraceContent<'_>, max_bytes: usize) -> PromptBlock {
         let piece = ContentPiece::new(self.kind, self.text);
-        let what = "its first words, not marked as a plan";
-        Block { plan: true, binds: true, ..content.titled(self.at, &piece, what, most) }
+        let purpose = "its first words, not marked as a plan";
+        PromptBlock { plan: true, binds: true, ..content.titled(self.at, &piece, purpose, max_bytes) }
     }
 }
 
 /// Plans with their triggers.
-pub(crate) fn with_triggers(content: TraceContent<'_>, scope: RunScope, most: usize) -> Vec<Block> {
+pub(crate) fn with_triggers(
+    content: TraceContent<'_>,
+    scope: RunScope,
+    max_bytes: usize,
+) -> Vec<PromptBlock> {
     let mut out = Vec::new();
     for agent in planners(content.trace, scope) {
-        out.extend(conditions(content, agent, most));
+        out.extend(conditions(content, agent, max_bytes));
         for (n, (at, plan)) in agent.plans.iter().enumerate() {
             let before = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
             match before {
-                None => out.extend(planning_input(content, *at, most)),
-                Some(before) => out.extend(triggers(content, agent, before, *at, most)),
+                None => out.extend(planning_input(content, *at, max_bytes)),
+                Some(before) => out.extend(triggers(content, agent, before, *at, max_bytes)),
             }
-            out.extend(reasons(content, *at, plan, most));
-            out.push(plan_block(content, *at, plan, n, most));
+            out.extend(reasons(content, *at, plan, max_bytes));
+            out.push(plan_block(content, *at, plan, n, max_bytes));
         }
     }
     for words in first_words(content.trace, scope) {
-        out.extend(conditions(content, words.agent, most));
-        out.extend(planning_input(content, words.at, most));
-        out.push(words.block(content, most));
+        out.extend(conditions(content, words.agent, max_bytes));
+        out.extend(planning_input(content, words.at, max_bytes));
+        out.push(words.block(content, max_bytes));
     }
     out
 }
 
 /// What an agent was asked, and the tools that it has.
-fn conditions(content: TraceContent<'_>, agent: &Agent, most: usize) -> Vec<Block> {
+fn conditions(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
     let mut out = Vec::new();
     let who = content.asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
     if let Some(task) = &agent.task {
-        let text = content.text(agent.task_at.unwrap_or(agent.at), task, most);
-        out.push(Block::about(format!("what {who} was asked"), text, true));
+        let text = content.text(agent.task_at.unwrap_or(agent.at), task, max_bytes);
+        out.push(PromptBlock::about(format!("what {who} was asked"), text, true));
     }
     if !agent.tools.is_empty() {
         let text = match content.withholds_of(agent) {
             true => WITHHELD.to_owned(),
-            false => content.text(agent.at, &render_tools(&agent.tools), most),
+            false => content.text(agent.at, &render_tools(&agent.tools), max_bytes),
         };
-        out.push(Block::about(format!("tools that {who} has"), text, true));
+        out.push(PromptBlock::about(format!("tools that {who} has"), text, true));
     }
     out
 }
 
 /// What the model thought and wrote around a plan: its reason, and the facts that it starts from.
-fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, most: usize) -> Vec<Block> {
+fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: usize) -> Vec<PromptBlock> {
     let wrote = |i: &Idx| {
         let view = content.trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
         view.is_some_and(|view| output_pieces(view).iter().any(|piece| piece.text.contains(&*plan.text)))
@@ -143,7 +147,7 @@ fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, most: usize)
     let mut out = Vec::new();
     let mut show = |kind: PieceKind, text: &str| {
         if text.chars().any(char::is_alphanumeric) {
-            out.push(content.titled(writer, &ContentPiece::new(kind, text), "with the plan", most));
+            out.push(content.titled(writer, &ContentPiece::new(kind, text), "with the plan", max_bytes));
         }
     };
     let is_shown = |piece: &ContentPiece<'_>| !content.withholds_piece(writer, piece);
@@ -160,10 +164,16 @@ fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, most: usize)
     out
 }
 
-fn plan_block(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, n: usize, most: usize) -> Block {
+fn plan_block(
+    content: TraceContent<'_>,
+    at: Idx,
+    plan: &RecordedPlan,
+    n: usize,
+    max_bytes: usize,
+) -> PromptBlock {
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
     let piece = ContentPiece::new(PieceKind::Output, &*plan.text);
-    let mut block = content.block(at, &piece, format!("{} | {which}", content.title(at)), most);
+    let mut block = content.block(at, &piece, format!("{} | {which}", content.title(at)), max_bytes);
     // The text is a part of what the span produced.
     if content.withholds_output(at) {
         block.text = WITHHELD.to_owned();
@@ -173,18 +183,24 @@ fn plan_block(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, n: usize,
 }
 
 /// The input of the model call that wrote the first plan.
-fn planning_input(content: TraceContent<'_>, at: Idx, most: usize) -> Vec<Block> {
+fn planning_input(content: TraceContent<'_>, at: Idx, max_bytes: usize) -> Vec<PromptBlock> {
     let Some(view) = content.trace.views.get(at) else { return Vec::new() };
     let pieces = input_pieces(view);
     let pieces = pieces.iter().filter(|piece| !piece.text.trim().is_empty());
-    pieces.map(|piece| content.titled(at, piece, "before the plan", most)).collect()
+    pieces.map(|piece| content.titled(at, piece, "before the plan", max_bytes)).collect()
 }
 
 /// Results and errors between two plans of an agent.
-fn triggers(content: TraceContent<'_>, agent: &Agent, from: Idx, to: Idx, most: usize) -> Vec<Block> {
-    let own = content.trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
-    let belongs = |at: &Idx| own.is_some_and(|own| in_scope(content.trace, own, *at));
-    let mut out: Vec<Block> = Vec::new();
+fn triggers(
+    content: TraceContent<'_>,
+    agent: &Agent,
+    from: Idx,
+    to: Idx,
+    max_bytes: usize,
+) -> Vec<PromptBlock> {
+    let scope = content.trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
+    let belongs = |at: &Idx| scope.is_some_and(|scope| in_scope(content.trace, scope, *at));
+    let mut out: Vec<PromptBlock> = Vec::new();
     let mut left_out = 0;
     for at in (from + 1..to).rev().take(MAX_SEARCHED).filter(belongs) {
         let Some(view) = content.trace.views.get(at) else { continue };
@@ -197,21 +213,21 @@ fn triggers(content: TraceContent<'_>, agent: &Agent, from: Idx, to: Idx, most: 
             if out.len() == MAX_TRIGGERS {
                 left_out += 1;
             } else {
-                out.push(content.titled(at, piece, "before the replan", most));
+                out.push(content.titled(at, piece, "before the replan", max_bytes));
             }
         }
     }
     if left_out > 0 {
         let label = format!("{left_out} earlier results before the replan left out");
-        out.push(Block::about(label, "(left out)", false));
+        out.push(PromptBlock::about(label, "(left out)", false));
     }
     out.reverse();
     out
 }
 
 /// Splits a transcript at its plans; small segments share a part.
-pub(crate) fn segments(transcript: Vec<Block>, max_bytes: usize) -> Vec<Vec<Block>> {
-    let mut segments: Vec<Vec<Block>> = vec![Vec::new()];
+pub(crate) fn segments(transcript: Vec<PromptBlock>, max_bytes: usize) -> Vec<Vec<PromptBlock>> {
+    let mut segments: Vec<Vec<PromptBlock>> = vec![Vec::new()];
     for block in transcript {
         if block.plan && segments.last().is_some_and(|s| !s.is_empty()) {
             segments.push(Vec::new());
@@ -220,7 +236,7 @@ pub(crate) fn segments(transcript: Vec<Block>, max_bytes: usize) -> Vec<Vec<Bloc
             segment.push(block);
         }
     }
-    let mut parts: Vec<Vec<Block>> = Vec::new();
+    let mut parts: Vec<Vec<PromptBlock>> = Vec::new();
     let mut used = usize::MAX;
     for segment in segments {
         let takes: usize = segment.iter().map(size).sum();

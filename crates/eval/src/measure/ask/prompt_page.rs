@@ -17,7 +17,7 @@ use crate::measure::{Prompt, Shows};
 
 /// Cleaned content of a span: redacted and sanitized.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Block {
+pub(crate) struct PromptBlock {
     /// The span of the block; `None` for content of no single span (a task, evidence).
     pub span: Option<(Idx, SpanId)>,
     /// The heading; names in it have been cleaned.
@@ -31,17 +31,17 @@ pub(crate) struct Block {
     pub shows: Shows,
 }
 
-impl Block {
+impl PromptBlock {
     /// Content that belongs to no single span and may be of any span.
-    pub(crate) fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> Block {
+    pub(crate) fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> PromptBlock {
         let (label, text) = (label.into(), text.into());
-        Block { span: None, label, text, binds, plan: false, shows: Shows::default() }
+        PromptBlock { span: None, label, text, binds, plan: false, shows: Shows::default() }
     }
 
     /// Restricts the shown spans to these.
     #[must_use]
-    pub(crate) fn showing(self, shows: Shows) -> Block {
-        Block { shows, ..self }
+    pub(crate) fn showing(self, shows: Shows) -> PromptBlock {
+        PromptBlock { shows, ..self }
     }
 }
 
@@ -50,7 +50,7 @@ impl Block {
 pub(crate) struct PromptPage {
     /// The subject of the question.
     pub intro: String,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<PromptBlock>,
     /// The question, repeated after the content, where models follow it best.
     pub question: String,
 }
@@ -65,10 +65,10 @@ impl PromptPage {
         Prompt::new(system, self.render())
     }
 
-    /// The page with at most `most` bytes of content: what is too much is cut from the longest texts.
-    pub(crate) fn within(mut self, most: usize) -> PromptPage {
-        let length = |block: &Block| block.text.len();
-        let mut excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(most);
+    /// The page with at most `max_bytes` bytes of content: what is too much is cut from the longest texts.
+    pub(crate) fn within(mut self, max_bytes: usize) -> PromptPage {
+        let length = |block: &PromptBlock| block.text.len();
+        let mut excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(max_bytes);
         while excess > 0 {
             let mut lengths: Vec<usize> = self.blocks.iter().map(length).collect();
             lengths.sort_unstable_by(|a, b| b.cmp(a));
@@ -80,7 +80,7 @@ impl PromptPage {
             for block in self.blocks.iter_mut().filter(|block| block.text.len() == longest) {
                 block.text.truncate(block.text.floor_char_boundary(target.min(longest - 1)));
             }
-            excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(most);
+            excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(max_bytes);
         }
         self
     }
@@ -157,10 +157,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut_from_the_longest_texts() {
-        let block = |text: String| Block::about("label", text, false);
-        let texts = |most: usize, of: &[usize]| {
-            let blocks = of.iter().map(|n| block("é".repeat(*n))).collect();
-            let page = PromptPage { blocks, ..PromptPage::default() }.within(most);
+        let block = |text: String| PromptBlock::about("label", text, false);
+        let texts = |max_bytes: usize, lengths: &[usize]| {
+            let blocks = lengths.iter().map(|n| block("é".repeat(*n))).collect();
+            let page = PromptPage { blocks, ..PromptPage::default() }.within(max_bytes);
             page.blocks.iter().map(|block| block.text.len()).collect::<Vec<_>>()
         };
         assert_eq!(texts(100, &[10, 20]), [20, 40]);
@@ -173,7 +173,7 @@ mod tests {
         PromptPage {
             intro: "Intro.".into(),
             blocks: vec![
-                Block {
+                PromptBlock {
                     span: Some((0, SpanId([1; 8]))),
                     label: "output".into(),
                     text: text.into(),
@@ -181,7 +181,7 @@ mod tests {
                     plan: false,
                     shows: Shows::default(),
                 },
-                Block::about("task", "", true),
+                PromptBlock::about("task", "", true),
             ],
             question: "Judge.".into(),
         }

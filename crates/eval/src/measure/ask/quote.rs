@@ -11,7 +11,7 @@ const MIN_CHARS: usize = 3;
 
 impl QuotableText {
     /// Concatenates the texts.
-    pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> QuotableText {
+    pub(crate) fn from_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> QuotableText {
         let mut out = String::new();
         for text in texts {
             out.extend(without_whitespace(text));
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn quotations_are_compared_without_white_space() {
-        let content = QuotableText::of(["{\"city\":\n  \"Bern\"}", "The  answer is\t42."]);
+        let content = QuotableText::from_texts(["{\"city\":\n  \"Bern\"}", "The  answer is\t42."]);
         assert!(content.contains_quote("{\"city\": \"Bern\"}"));
         assert!(content.contains_quote("answer is 42"));
         assert!(content.contains_quote("...The answer…"));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn short_quotation_must_be_a_whole_text() {
-        let content = QuotableText::of(["a long text", "{}"]);
+        let content = QuotableText::from_texts(["a long text", "{}"]);
         assert!(content.contains_quote("{}") && !content.contains_quote("a"));
     }
 }

@@ -11,7 +11,7 @@ use verdict_otlp::trace::Idx;
 use super::content::{PieceKind, TraceContent, excerpt, title};
 use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE, ShownContent, read_opinion};
 use super::parts::{HEADING, size, split_into_parts};
-use super::prompt_page::{Block, PromptPage};
+use super::prompt_page::{PromptBlock, PromptPage};
 use super::step::{of_span, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
 use super::verdict::{ParsedOpinion, combine_replies};
@@ -133,8 +133,8 @@ struct Topology(String);
 struct RunInquiry<'a, 'v> {
     context: &'a Context<'v>,
     scope: RunScope,
-    head_blocks: Vec<Block>,
-    parts: Vec<Vec<Block>>,
+    head_blocks: Vec<PromptBlock>,
+    parts: Vec<Vec<PromptBlock>>,
     max_bytes: usize,
     /// The metric is about plans, and none is marked in the record.
     is_plan_unmarked: bool,
@@ -180,27 +180,27 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// The blocks that every part begins with; none if only plans are shown.
-    fn head_blocks(&self) -> Vec<Block> {
+    fn head_blocks(&self) -> Vec<PromptBlock> {
         let content @ TraceContent { trace, asker, memo } = self.context.content();
         let mut out = Vec::new();
         let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
-        out.extend(name.map(|name| Block::about("the agent's name", name, false)));
+        out.extend(name.map(|name| PromptBlock::about("the agent's name", name, false)));
         let observed = memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.max_bytes / 8);
-            out.push(Block::about("agents and control flow, as observed", text, false));
+            out.push(PromptBlock::about("agents and control flow, as observed", text, false));
         }
         let began = trace.tree.spans.get(agent.at).and_then(|span| utc::written(span.start));
-        out.extend(began.map(|time| Block::about("the run began", time, false)));
+        out.extend(began.map(|time| PromptBlock::about("the run began", time, false)));
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
             let text = content.text(at, task, self.max_bytes / 8);
-            out.push(Block::about("the task", text, true));
+            out.push(PromptBlock::about("the task", text, true));
         }
         if let Some(answer) = &agent.answer {
             let text = content.answer(agent, answer, self.max_bytes / 8);
-            out.push(Block::about("the final answer", text, false));
+            out.push(PromptBlock::about("the final answer", text, false));
         }
         if self.is_plan_unmarked {
             let words = plans::first_words(trace, self.scope);
@@ -217,7 +217,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// For adherence: which call carried out which planned step, by names and arguments.
-    fn steps_done(&self) -> Option<Block> {
+    fn steps_done(&self) -> Option<PromptBlock> {
         if self.context.row.about != About::Segments {
             return None;
         }
@@ -234,11 +234,11 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         }
         let shown = excerpt(&text, self.max_bytes / 12);
         let label = "the plans' steps and the calls that seem to be theirs";
-        (!text.is_empty()).then(|| Block::about(label, shown, false))
+        (!text.is_empty()).then(|| PromptBlock::about(label, shown, false))
     }
 
     /// Spans in the scope with failures found by rules, as hints for the judge.
-    fn failing_spans_block(&self) -> Option<Block> {
+    fn failing_spans_block(&self) -> Option<PromptBlock> {
         let Context { trace, rule_measurements, at: own_span, settings, .. } = *self.context;
         let line = |m: &Measurement| {
             let value = match m.outcome.as_ref().ok().filter(|measured| !measured.passed)?.value {
@@ -254,17 +254,17 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let lines: Vec<String> = lines.take(MAX_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
-        (!lines.is_empty()).then(|| Block::about(label, excerpt(&text, self.max_bytes / 12), false))
+        (!lines.is_empty()).then(|| PromptBlock::about(label, excerpt(&text, self.max_bytes / 12), false))
     }
 
     /// Repeats the plan in force at the beginning of each part after it.
     fn repeat_plan_in_force(&mut self, max_bytes: usize) {
-        let mut in_force: Option<Block> = None;
+        let mut in_force: Option<PromptBlock> = None;
         for part in &mut self.parts {
             let first_is_plan = part.first().is_some_and(|block| block.plan);
             if let Some(plan) = in_force.clone().filter(|_| !first_is_plan) {
                 let text = excerpt(&plan.text, max_bytes.saturating_sub(plan.label.len() + 2 * HEADING));
-                let reminder = Block {
+                let reminder = PromptBlock {
                     span: None,
                     label: format!("in force since before this part: {}", plan.label),
                     text: text.into_owned(),
@@ -361,7 +361,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 MetricProgress::Done(vec![self.context.unmeasured(*reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
-                let nothing = ShownContent::of(&PromptPage::default());
+                let nothing = ShownContent::from_page(&PromptPage::default());
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
                     let graded = read_opinion(self.context.row, &nothing, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
@@ -390,7 +390,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let share = (bytes_left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
         for (i, opinion) in rationales.iter().enumerate().take(shown) {
             let text = asker.cleaned_excerpt(&opinion.rationale, share);
-            blocks.push(Block::about(format!("what a judge said of part {}", i + 1), text, false));
+            blocks.push(PromptBlock::about(format!("what a judge said of part {}", i + 1), text, false));
         }
         bytes_left = bytes_left.saturating_sub(blocks.iter().skip(self.head_blocks.len()).map(size).sum());
         for (i, finding) in findings.iter().take(MAX_GRADED).enumerate() {
@@ -398,7 +398,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             let text = asker.clean(&format!("{}\nquote: {}", finding.problem, finding.quote));
             let label =
                 format!("finding {}: span {}, {}, {category}", i + 1, finding.id, finding.severity.as_str());
-            let block = Block::about(label, text, false);
+            let block = PromptBlock::about(label, text, false);
             if size(&block) > bytes_left {
                 break;
             }
@@ -461,7 +461,7 @@ fn without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement
 fn merge_findings<'s>(opinions: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
     let mut out: Vec<JudgeFinding> = Vec::new();
     for finding in opinions.flat_map(|opinion| &opinion.findings) {
-        if !out.iter().any(|known| finding.repeats(known)) {
+        if !out.iter().any(|existing| finding.repeats(existing)) {
             out.push(finding.clone());
         }
     }
@@ -475,12 +475,12 @@ fn worst_part(parts: Vec<Vec<ParsedOpinion>>) -> Vec<ParsedOpinion> {
     let mut out = parts.next().unwrap_or_default();
     for part in parts {
         out.truncate(part.len());
-        for (kept, other) in out.iter_mut().zip(part) {
+        for (lowest, other) in out.iter_mut().zip(part) {
             let grade =
                 |reply: &ParsedOpinion| reply.opinion.as_ref().and_then(|opinion| opinion.grade.score());
             let score = |reply: &ParsedOpinion| grade(reply).unwrap_or(f64::NEG_INFINITY);
-            if score(&other) < score(kept) {
-                *kept = other;
+            if score(&other) < score(lowest) {
+                *lowest = other;
             }
         }
     }

@@ -10,7 +10,7 @@ use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, rende
 use super::form;
 use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
-use super::prompt_page::{Block, PromptPage};
+use super::prompt_page::{PromptBlock, PromptPage};
 use super::surroundings::{Surroundings, definition_block, own_definition};
 use super::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::table::{About, MetricSpec, Requires};
@@ -45,7 +45,8 @@ pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress 
 }
 
 pub(crate) fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
-    let view = context.trace.views.get(context.at).filter(|view| fits(context.row.about, view.kind));
+    let view =
+        context.trace.views.get(context.at).filter(|view| applies_to_kind(context.row.about, view.kind));
     match is_readable(context, view.ok_or(None)?) {
         true => Ok(()),
         false => Err(Some(Unmeasured::NoContent)),
@@ -73,7 +74,7 @@ fn measured(context: &Context<'_>, page: &PromptPage, answer: &Answer) -> Measur
 
 /// The replies of judges that were shown `page`.
 pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<ParsedOpinion> {
-    let shown = ShownContent::of(page);
+    let shown = ShownContent::from_page(page);
     let read = |opinion: &Opinion| ParsedOpinion {
         judge: opinion.judge.clone(),
         opinion: read_opinion(row, &shown, opinion),
@@ -82,7 +83,7 @@ pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opin
 }
 
 /// Whether a metric about single steps applies to spans of this kind.
-fn fits(about: About, kind: Kind) -> bool {
+fn applies_to_kind(about: About, kind: Kind) -> bool {
     match about {
         About::Model => kind == Kind::Llm,
         About::Tool => kind == Kind::Tool,
@@ -107,7 +108,7 @@ fn is_readable(context: &Context<'_>, view: &SpanView) -> bool {
 fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
     // A metric that needs the span alone is asked about before the spans around it have arrived.
-    let around = (context.row.need >= Need::Agent).then(|| Surroundings::of(context, view));
+    let around = (context.row.need >= Need::Agent).then(|| Surroundings::new(context, view));
     let mut blocks = Vec::new();
     if let Some(around) = &around {
         blocks.extend(around.task(max_bytes / 12));
@@ -123,7 +124,8 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
     let later = later.unwrap_or_default();
     let used: usize = blocks.iter().chain(&made).chain(&later).chain(&evidence).map(size).sum();
     let heading = step_title(asker, context.trace, context.at);
-    let heading = Block::about(format!("the span to be judged: {heading}"), "its content follows", false);
+    let heading =
+        PromptBlock::about(format!("the span to be judged: {heading}"), "its content follows", false);
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
     blocks.extend(conversation(context, view, max_bytes.saturating_sub(used)));
     if made.is_empty() {
@@ -150,49 +152,50 @@ fn tools(
     view: &SpanView,
     around: Option<&Surroundings<'_, '_>>,
     max: usize,
-) -> Option<Block> {
+) -> Option<PromptBlock> {
     if view.kind != Kind::Llm {
-        let own = || own_definition(view).map(|tool| definition_block(context, context.at, tool, max));
-        return around.map_or_else(own, |around| around.definition(max));
+        let span_definition =
+            || own_definition(view).map(|tool| definition_block(context, context.at, tool, max));
+        return around.map_or_else(span_definition, |around| around.definition(max));
     }
     let text = || context.content().text(context.at, &render_tools(&view.tools), max);
     let shows = || Shows::span(context.trace, context.at);
-    (!view.tools.is_empty()).then(|| Block::about("tools offered", text(), true).showing(shows()))
+    (!view.tools.is_empty()).then(|| PromptBlock::about("tools offered", text(), true).showing(shows()))
 }
 
 /// A piece of the judged span, at most `max` bytes of it.
-fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max: usize) -> Block {
+fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max: usize) -> PromptBlock {
     let label = piece.kind.as_str().to_owned();
     context.content().block(context.at, piece, label, max)
 }
 
 /// The output, each piece shortened to its share; if there are very many, the first.
-fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block> {
+fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<PromptBlock> {
     /// Minimum bytes shown of a piece.
     const MIN_BYTES: usize = 60;
     let pieces = output_pieces(view);
-    let most = (max_bytes / (MIN_BYTES + HEADING)).max(1);
-    let share = (max_bytes / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(MIN_BYTES);
-    let shown = pieces.iter().take(most);
-    let mut out: Vec<Block> = shown.map(|piece| own_block(context, piece, share)).collect();
-    if pieces.len() > most {
-        let label = format!("{} more pieces of output", pieces.len() - most);
-        out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
+    let max_pieces = (max_bytes / (MIN_BYTES + HEADING)).max(1);
+    let share = (max_bytes / pieces.len().min(max_pieces).max(1)).saturating_sub(HEADING).max(MIN_BYTES);
+    let shown = pieces.iter().take(max_pieces);
+    let mut out: Vec<PromptBlock> = shown.map(|piece| own_block(context, piece, share)).collect();
+    if pieces.len() > max_pieces {
+        let label = format!("{} more pieces of output", pieces.len() - max_pieces);
+        out.push(PromptBlock::about(label, "(left out)", false).showing(Shows::nothing()));
     }
     out
 }
 
 /// The input of the span: instructions and task first, then the latest messages that fit.
-fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block> {
+fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<PromptBlock> {
     let mut pieces = input_pieces(view);
     pieces.retain(|piece| !piece.text.trim().is_empty());
     let first_user = pieces.iter().position(|piece| piece.kind == PieceKind::User);
     let mut shares: Vec<usize> = vec![0; pieces.len()];
-    let mut left = max_bytes;
-    let mut give = |i: usize, most: usize| {
+    let mut remaining = max_bytes;
+    let mut give = |i: usize, limit: usize| {
         let wanted = pieces.get(i).map_or(0, |piece| piece.text.len());
-        let share = wanted.min(most).min(left.saturating_sub(HEADING));
-        left = left.saturating_sub(share + HEADING);
+        let share = wanted.min(limit).min(remaining.saturating_sub(HEADING));
+        remaining = remaining.saturating_sub(share + HEADING);
         if let Some(slot) = shares.get_mut(i) {
             *slot = share;
         }
@@ -212,7 +215,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
         }
         if skipped > 0 {
             let label = format!("{skipped} earlier messages left out");
-            out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
+            out.push(PromptBlock::about(label, "(left out)", false).showing(Shows::nothing()));
             skipped = 0;
         }
         out.push(own_block(context, piece, share));
@@ -221,7 +224,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
 }
 
 /// The findings of the rules on this span.
-pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> {
+pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<PromptBlock> {
     let mut text = String::new();
     for m in of_span(context.rule_measurements, context.at) {
         let Ok(measured) = &m.outcome else { continue };
@@ -244,7 +247,7 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> 
     }
     let shown = context.content().text(context.at, &text, max);
     let label = "what built-in rules found in it; unless certain they may be wrong";
-    (!text.is_empty()).then(|| Block::about(label, shown, false))
+    (!text.is_empty()).then(|| PromptBlock::about(label, shown, false))
 }
 
 /// The measurements by rules on a span; `rules` is sorted by span.

@@ -16,7 +16,7 @@ use super::content::{
 };
 use super::links::{self, MAX_PIECES, StepLinks};
 use super::parts::{HEADING, size};
-use super::prompt_page::Block;
+use super::prompt_page::PromptBlock;
 use super::stable_hash::text_hash;
 use crate::measure::agent_index::first_text;
 use crate::measure::{Context, Shows};
@@ -41,27 +41,27 @@ pub(super) struct Surroundings<'c, 'a> {
     links: Arc<StepLinks>,
     agent: Option<(usize, &'a Agent)>,
     /// Hashes of the texts of the step's own input.
-    own: HashSet<u64>,
+    own_input: HashSet<u64>,
 }
 
 impl<'c, 'a> Surroundings<'c, 'a> {
-    pub(super) fn of(context: &'c Context<'a>, view: &'a SpanView) -> Surroundings<'c, 'a> {
+    pub(super) fn new(context: &'c Context<'a>, view: &'a SpanView) -> Surroundings<'c, 'a> {
         let trace = context.trace;
         let owner = trace.owner.get(context.at).copied().flatten();
         Surroundings {
             context,
             view,
-            links: StepLinks::of(trace, context.memo),
+            links: StepLinks::cached(trace, context.memo),
             agent: owner.and_then(|i| Some((i, trace.agents.get(i)?))),
-            own: input_pieces(view).iter().map(|piece| text_hash(&piece.text)).collect(),
+            own_input: input_pieces(view).iter().map(|piece| text_hash(&piece.text)).collect(),
         }
     }
 
     /// The task of the agent, unless the step's own input states it.
-    pub(super) fn task(&self, max: usize) -> Option<Block> {
+    pub(super) fn task(&self, max: usize) -> Option<PromptBlock> {
         let content = self.context.content();
         let (_, agent) = self.agent?;
-        let task = agent.task.as_ref().filter(|task| !self.own.contains(&text_hash(task)))?;
+        let task = agent.task.as_ref().filter(|task| !self.own_input.contains(&text_hash(task)))?;
         let at = agent.task_at.unwrap_or(agent.at);
         let label = match content.asker.agent_name(agent) {
             Some(name) => format!("the task of its agent, {name}"),
@@ -70,11 +70,11 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let task = ContentPiece::new(PieceKind::User, &**task);
         let block = content.block(at, &task, label, max);
         let shows = Shows::span(content.trace, agent.at).and(&block.shows);
-        Some(Block { span: None, shows, ..block })
+        Some(PromptBlock { span: None, shows, ..block })
     }
 
     /// What the span around it was asked, if that is neither the task nor in its own input.
-    pub(super) fn container(&self, max: usize) -> Option<Block> {
+    pub(super) fn container(&self, max: usize) -> Option<PromptBlock> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let parent = trace.tree.parent(self.context.at)?;
         let view = trace.views.get(parent)?;
@@ -82,7 +82,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref()).filter(|_| !view.wrapper);
         let text = arguments.or(request)?;
         let is_task = self.agent.is_some_and(|(_, agent)| agent.task.as_ref() == Some(text));
-        if is_task || text.trim().is_empty() || self.own.contains(&text_hash(text)) {
+        if is_task || text.trim().is_empty() || self.own_input.contains(&text_hash(text)) {
             return None;
         }
         let label = format!("what the {} around it was asked", step_title(asker, trace, parent));
@@ -90,12 +90,12 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let is_repeated = arguments.is_none() && follows;
         let piece = ContentPiece { is_repeated, ..ContentPiece::new(PieceKind::User, &**text) };
         let block = self.context.content().block(parent, &piece, label, max);
-        Some(Block { span: None, ..block })
+        Some(PromptBlock { span: None, ..block })
     }
 
     /// The latest steps of the agent that ended before this one started, so that the question does not depend on
     /// the order in which parallel steps end.
-    pub(super) fn earlier(&self, max: usize) -> Vec<Block> {
+    pub(super) fn earlier(&self, max: usize) -> Vec<PromptBlock> {
         let (at, tree) = (self.context.at, &self.context.trace.tree);
         let Some(span) = tree.spans.get(at) else { return Vec::new() };
         let requester = self.requester();
@@ -111,7 +111,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             let Some(view) = self.context.trace.views.get(step) else { continue };
             // Of very many pieces most may be in the step's own input.
             let allowed = |_: &ContentPiece<'_>| self.context.memo.budget.spend(1);
-            let new = |piece: &ContentPiece<'_>| !self.own.contains(&text_hash(&piece.text));
+            let new = |piece: &ContentPiece<'_>| !self.own_input.contains(&text_hash(&piece.text));
             let made = output_pieces_of(view, view.output.iter().flat_map(|message| &message.parts));
             let pieces =
                 asked_of(view).chain(made).take_while(allowed).filter(new).take(MAX_PIECES).collect();
@@ -123,7 +123,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     }
 
     /// What the model said with which it asked for this tool call, and the request itself.
-    pub(super) fn request(&self, max: usize) -> Vec<Block> {
+    pub(super) fn request(&self, max: usize) -> Vec<PromptBlock> {
         let Some(llm) = self.requester() else { return Vec::new() };
         let trace = self.context.trace;
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
@@ -150,27 +150,28 @@ impl<'c, 'a> Surroundings<'c, 'a> {
 
     /// The definition of the judged tool, from the span that records it best: the call's own span, the model call
     /// that asked for it, the agent, another model call of the agent.
-    pub(super) fn definition(&self, max: usize) -> Option<Block> {
+    pub(super) fn definition(&self, max: usize) -> Option<PromptBlock> {
         let called = &self.view.call.as_ref()?.name;
         let trace = self.context.trace;
         let agent = self.agent.map(|(_, agent)| agent);
         let offers = agent.into_iter().flat_map(|agent| agent.llms.iter().copied().take(MAX_OFFERS));
-        let near = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
+        let nearby_spans = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
         // Each of many calls of one message looks for its tool among those that were offered.
         let offered = |at: Idx| {
             let view = trace.views.get(at).filter(|view| self.context.memo.budget.spend(view.tools.len()))?;
             Some((at, view.tools.iter().find(|tool| tool.name == *called)?))
         };
-        let own = own_definition(self.view).map(|tool| (self.context.at, tool));
-        let known: Vec<(Idx, &ToolDefinition)> = own.into_iter().chain(near.filter_map(offered)).collect();
+        let own_tool = own_definition(self.view).map(|tool| (self.context.at, tool));
+        let definitions: Vec<(Idx, &ToolDefinition)> =
+            own_tool.into_iter().chain(nearby_spans.filter_map(offered)).collect();
         let says = |tool: &ToolDefinition| (tool.parameters.is_some(), tool.description.is_some());
-        let best = known.iter().map(|(_, tool)| says(tool)).max()?;
-        let (at, tool) = known.into_iter().find(|(_, tool)| says(tool) == best)?;
+        let best = definitions.iter().map(|(_, tool)| says(tool)).max()?;
+        let (at, tool) = definitions.into_iter().find(|(_, tool)| says(tool) == best)?;
         Some(definition_block(self.context, at, tool, max))
     }
 
     /// The first steps of the agent after this one, up to its next model call; or that there is none.
-    pub(super) fn later(&self, max: usize) -> Vec<Block> {
+    pub(super) fn later(&self, max: usize) -> Vec<PromptBlock> {
         let (at, trace) = (self.context.at, self.context.trace);
         let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else {
             return Vec::new();
@@ -192,7 +193,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         }
         if after.is_empty() && links::has_ended(trace, agent) {
             let text = "(nothing: it is the last step of its agent)";
-            return vec![Block::about("what followed", text, false).showing(Shows::nothing())];
+            return vec![PromptBlock::about("what followed", text, false).showing(Shows::nothing())];
         }
         let share = max / found.len().max(1);
         let blocks = found.iter().flat_map(|&step| {
@@ -229,7 +230,13 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     }
 
     /// Pieces of another step, in at most `max` bytes; a piece for which there is no space is left out.
-    fn blocks(&self, heading: &str, step: Idx, pieces: Vec<ContentPiece<'_>>, max: usize) -> Vec<Block> {
+    fn blocks(
+        &self,
+        heading: &str,
+        step: Idx,
+        pieces: Vec<ContentPiece<'_>>,
+        max: usize,
+    ) -> Vec<PromptBlock> {
         let content = self.context.content();
         let title = step_title(content.asker, content.trace, step);
         let mut left = max;
@@ -256,9 +263,15 @@ pub(super) fn own_definition(view: &SpanView) -> Option<&ToolDefinition> {
 }
 
 /// The definition of the judged tool, as recorded on the span `at`.
-pub(super) fn definition_block(context: &Context<'_>, at: Idx, tool: &ToolDefinition, max: usize) -> Block {
+pub(super) fn definition_block(
+    context: &Context<'_>,
+    at: Idx,
+    tool: &ToolDefinition,
+    max: usize,
+) -> PromptBlock {
     let text = context.content().text(at, &render_tools(std::slice::from_ref(tool)), max);
-    Block::about("the definition of the judged tool", text, true).showing(Shows::span(context.trace, at))
+    PromptBlock::about("the definition of the judged tool", text, true)
+        .showing(Shows::span(context.trace, at))
 }
 
 /// What a step was asked: the arguments of a call, the request to an agent. The input of a model call is not shown:

@@ -34,7 +34,7 @@ pub(crate) struct SystemParts<'a> {
 /// The system prompt of a metric.
 pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String {
     let SystemParts { rubric, instructions, categories, examples } = *parts;
-    let what = match row.about {
+    let subject = match row.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
         About::Call => "one call of a language model or a tool, a step of an AI agent's run",
@@ -42,7 +42,7 @@ pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String
         _ => "the run of one AI agent, or of several together",
     };
     let mut out = format!(
-        "You judge {what}, from its recorded trace, by one criterion: {}. You are exact and sceptical, \
+        "You judge {subject}, from its recorded trace, by one criterion: {}. You are exact and sceptical, \
          and you give no credit for what the record does not show.\n\n",
         row.name
     );
@@ -83,8 +83,9 @@ fn without_categories(rubric: &str) -> String {
     let heading = "## Findings\n";
     let Some((before, findings)) = rubric.split_once(heading) else { return rubric.to_owned() };
     let names = |sentence: &&str| Category::ALL.iter().any(|category| sentence.contains(category.as_str()));
-    let kept: String = findings.trim().split_inclusive(". ").filter(|sentence| !names(sentence)).collect();
-    format!("{before}{heading}\n{kept}")
+    let remaining: String =
+        findings.trim().split_inclusive(". ").filter(|sentence| !names(sentence)).collect();
+    format!("{before}{heading}\n{remaining}")
 }
 
 fn render_example(example: &Example) -> String {
@@ -123,14 +124,18 @@ mod tests {
                 let parts = SystemParts { rubric: None, instructions: &[], categories, examples: true };
                 system_prompt(row, &parts)
             };
-            let (with, without) = (prompt(true), prompt(false));
+            let (with_categories, without_categories) = (prompt(true), prompt(false));
             let named = |prompt: &str| {
                 Category::ALL.into_iter().filter(|c| prompt.contains(c.as_str())).collect::<Vec<_>>()
             };
-            assert_eq!(named(&with).len(), Category::ALL.len(), "{}", row.name);
-            assert_eq!(named(&without), [], "{}", row.name);
-            assert!(!without.contains("`category`") && without.contains("`severity`"), "{without}");
-            let findings = without.split("## Findings").nth(1).unwrap().split("# The record").next().unwrap();
+            assert_eq!(named(&with_categories).len(), Category::ALL.len(), "{}", row.name);
+            assert_eq!(named(&without_categories), [], "{}", row.name);
+            assert!(
+                !without_categories.contains("`category`") && without_categories.contains("`severity`"),
+                "{without_categories}"
+            );
+            let findings =
+                without_categories.split("## Findings").nth(1).unwrap().split("# The record").next().unwrap();
             assert!(findings.trim().len() > 20, "advice on quotations remains: {findings}");
         }
     }
@@ -142,10 +147,10 @@ mod tests {
             let prompt = |examples, rubric| {
                 system_prompt(row, &SystemParts { rubric, instructions: &[], categories: true, examples })
             };
-            let (with, without) = (prompt(true, None), prompt(false, None));
-            assert_eq!(with == without, !row.name.starts_with("gpa."), "{}", row.name);
+            let (prompt_with, prompt_without) = (prompt(true, None), prompt(false, None));
+            assert_eq!(prompt_with == prompt_without, !row.name.starts_with("gpa."), "{}", row.name);
             assert_eq!(prompt(true, Some("# Ours")), prompt(false, Some("# Ours")), "{}", row.name);
-            let Some((_, shown)) = with.split_once("# Examples") else { continue };
+            let Some((_, shown)) = prompt_with.split_once("# Examples") else { continue };
             let shown = shown.split("# Answer").next().unwrap();
             let scores: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("- score: ")).collect();
             assert!(matches!(scores[..], ["0" | "1", "3"]), "{}: {scores:?}", row.name);

@@ -93,7 +93,7 @@ fn finding(trace: &AgentTrace, at: usize, quote: &str, severity: &str) -> Json {
         "category": "Goal Deviation", "severity": severity })
 }
 
-fn said(score: u8, findings: &[Json]) -> Json {
+fn reply_with(score: u8, findings: &[Json]) -> Json {
     json!({ "rationale": "because", "score": score, "findings": findings })
 }
 

@@ -23,7 +23,7 @@ const MAX_BETWEEN: usize = 50;
 
 /// Agents with the same name and caller, which are described by one line.
 #[derive(Default)]
-struct Role<'a> {
+struct AgentRole<'a> {
     caller: Option<usize>,
     title: String,
     runs: usize,
@@ -39,14 +39,14 @@ struct Role<'a> {
 /// The description. Empty for a trace without agents.
 pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     // In order of first appearance.
-    let mut roles: Vec<Role<'_>> = Vec::new();
-    let mut known: HashMap<(Option<usize>, String), usize> = HashMap::new();
+    let mut roles: Vec<AgentRole<'_>> = Vec::new();
+    let mut role_indices: HashMap<(Option<usize>, String), usize> = HashMap::new();
     let mut of_agent: Vec<usize> = Vec::new();
     for agent in &trace.agents {
         let caller = agent.parent.and_then(|p| of_agent.get(p).copied());
         let title = asker.agent_name(agent).unwrap_or_else(|| "an unnamed agent".to_owned());
-        let role = *known.entry((caller, title)).or_insert_with_key(|(caller, title)| {
-            roles.push(Role { caller: *caller, title: title.clone(), ..Role::default() });
+        let role = *role_indices.entry((caller, title)).or_insert_with_key(|(caller, title)| {
+            roles.push(AgentRole { caller: *caller, title: title.clone(), ..AgentRole::default() });
             roles.len() - 1
         });
         of_agent.push(role);
@@ -68,7 +68,7 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
         let title = |agent: usize| {
             let role = of_agent.get(agent).and_then(|&role| Some((role, roles.get(role)?)));
             let Some((at, role)) = role else { return String::new() };
-            let run = of_agent.iter().take(agent + 1).filter(|&&of| of == at).count();
+            let run = of_agent.iter().take(agent + 1).filter(|&&role_index| role_index == at).count();
             if role.runs > 1 { format!("{} (run {run})", role.title) } else { role.title.clone() }
         };
         let _ = writeln!(out, "Turns in order: {}", render_turns(&turns, title));
@@ -92,7 +92,7 @@ enum Planned {
 }
 
 /// The event at a span, in the order of the trace.
-enum Event {
+enum TurnEvent {
     Plan(Planned),
     Model,
     Tool,
@@ -104,31 +104,31 @@ fn turns(trace: &AgentTrace) -> Vec<Turn> {
     for agent in trace.agents.iter().filter(|agent| agent.parent.is_some()) {
         starts.extend(trace.tree.ancestors(agent.at).skip(1).take(MAX_BETWEEN));
     }
-    let mut events: Vec<(Idx, usize, Event)> = Vec::new();
+    let mut events: Vec<(Idx, usize, TurnEvent)> = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         for (at, plan) in &agent.plans {
-            events.push((*at, i, Event::Plan(if plan.replan { Planned::Again } else { Planned::First })));
+            events.push((*at, i, TurnEvent::Plan(if plan.replan { Planned::Again } else { Planned::First })));
         }
-        events.extend(agent.llms.iter().map(|&at| (at, i, Event::Model)));
+        events.extend(agent.llms.iter().map(|&at| (at, i, TurnEvent::Model)));
         // A call that starts an agent shows as that agent's turn.
         let tools = agent.calls.iter().filter_map(|&call| trace.calls.get(call)?.tool);
-        events.extend(tools.filter(|tool| !starts.contains(tool)).map(|at| (at, i, Event::Tool)));
+        events.extend(tools.filter(|tool| !starts.contains(tool)).map(|at| (at, i, TurnEvent::Tool)));
     }
     // The sort is stable: a plan comes before the model call that wrote it.
     events.sort_by_key(|(at, ..)| *at);
     let mut turns: Vec<Turn> = Vec::new();
     for (_, agent, event) in events {
-        let plan = if let Event::Plan(plan) = event { Some(plan) } else { None };
+        let plan = if let TurnEvent::Plan(plan) = event { Some(plan) } else { None };
         match turns.last_mut().filter(|turn| turn.agent == agent && plan.is_none()) {
             Some(turn) => match event {
-                Event::Model => turn.models += 1,
+                TurnEvent::Model => turn.models += 1,
                 _ => turn.tools += 1,
             },
             None => turns.push(Turn {
                 agent,
                 plan,
-                models: usize::from(matches!(event, Event::Model)),
-                tools: usize::from(matches!(event, Event::Tool)),
+                models: usize::from(matches!(event, TurnEvent::Model)),
+                tools: usize::from(matches!(event, TurnEvent::Tool)),
             }),
         }
     }
@@ -136,10 +136,10 @@ fn turns(trace: &AgentTrace) -> Vec<Turn> {
 }
 
 fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
-    let count = |n: usize, what: &str| match n {
+    let count = |n: usize, noun: &str| match n {
         0 => None,
-        1 => Some(format!("1 {what}")),
-        n => Some(format!("{n} {what}s")),
+        1 => Some(format!("1 {noun}")),
+        n => Some(format!("{n} {noun}s")),
     };
     let render = |turn: &Turn| {
         let plan = turn.plan.map(|plan| if plan == Planned::First { "plan" } else { "replan" }.to_owned());
@@ -159,12 +159,12 @@ fn render_turns(turns: &[Turn], title: impl Fn(usize) -> String) -> String {
     shown.join(" > ")
 }
 
-fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>) {
+fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut AgentRole<'a>) {
     role.runs += 1;
     let models = agent.llms.len();
     role.models += models;
-    let (fewest, most) = role.models_of_run.unwrap_or((models, models));
-    role.models_of_run = Some((fewest.min(models), most.max(models)));
+    let (min_count, max_count) = role.models_of_run.unwrap_or((models, models));
+    role.models_of_run = Some((min_count.min(models), max_count.max(models)));
     role.plans += agent.plans.len();
     role.answered += usize::from(agent.answer.is_some());
     for call in agent.calls.iter().filter_map(|&i| trace.calls.get(i)) {
@@ -173,14 +173,14 @@ fn count_calls<'a>(trace: &'a AgentTrace, agent: &'a Agent, role: &mut Role<'a>)
     role.offered.extend(agent.tools.iter().map(|tool| &*tool.name));
 }
 
-impl Role<'_> {
+impl AgentRole<'_> {
     fn describe_role(&self, asker: &Asker) -> String {
         let runs = if self.runs == 1 { "one run".to_owned() } else { format!("{} runs", self.runs) };
         let mut out = format!("{runs}, {} model calls", self.models);
-        if let Some((fewest, most)) = self.models_of_run.filter(|_| self.runs > 1) {
-            let _ = match fewest == most {
-                true => write!(out, " ({most} in each run)"),
-                false => write!(out, " ({fewest} to {most} in a run)"),
+        if let Some((min_count, max_count)) = self.models_of_run.filter(|_| self.runs > 1) {
+            let _ = match min_count == max_count {
+                true => write!(out, " ({max_count} in each run)"),
+                false => write!(out, " ({min_count} to {max_count} in a run)"),
             };
         }
         if self.plans > 0 {

@@ -14,7 +14,7 @@ use super::content::{
     ContentPiece, PieceKind, TraceContent, WITHHELD, input_pieces, output_pieces, render_tools,
 };
 use super::parts::max_text_length;
-use super::prompt_page::Block;
+use super::prompt_page::PromptBlock;
 use super::stable_hash::{stable_hash, text_hash};
 use crate::measure::agent_index;
 use crate::measure::evaluated_spans::EvaluatedSpans;
@@ -43,22 +43,22 @@ enum Visit {
 
 /// The cleaned transcript. If it would need more than [`MAX_PARTS`](super::parts::MAX_PARTS)
 /// parts of `max_bytes` bytes, the longest texts are reduced to both their ends.
-pub(crate) fn transcribe(content: TraceContent<'_>, scope: RunScope, max_bytes: usize) -> Vec<Block> {
+pub(crate) fn transcribe(content: TraceContent<'_>, scope: RunScope, max_bytes: usize) -> Vec<PromptBlock> {
     let mut blocks = collect_blocks(content, scope);
     let lengths: Vec<usize> = blocks.iter().map(|block| block.text.len()).collect();
-    let most = max_text_length(&lengths, max_bytes);
+    let max_length = max_text_length(&lengths, max_bytes);
     for block in &mut blocks {
         if let Some((at, _)) = block.span {
-            block.text = content.text(at, &block.text, most);
+            block.text = content.text(at, &block.text, max_length);
         }
     }
     blocks
 }
 
 /// The blocks of a transcript before cleaning.
-fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<Block> {
+fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<PromptBlock> {
     let TraceContent { trace, memo, .. } = content;
-    let judged = EvaluatedSpans::of(trace, memo);
+    let judged = EvaluatedSpans::cached(trace, memo);
     let mut builder = TranscriptBuilder {
         content,
         seen_by_agent: HashSet::new(),
@@ -99,8 +99,8 @@ fn collect_blocks(content: TraceContent<'_>, scope: RunScope) -> Vec<Block> {
 fn scope_roots(trace: &AgentTrace, scope: RunScope) -> Vec<Idx> {
     let (RunScope::Own(i) | RunScope::Beneath(i)) = scope else { return trace.tree.top().to_vec() };
     let at = trace.agents.get(i).map(|agent| agent.at);
-    let own = at.filter(|&at| trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent));
-    own.map_or_else(|| trace.tree.top().to_vec(), |at| vec![at])
+    let agent_span = at.filter(|&at| trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent));
+    agent_span.map_or_else(|| trace.tree.top().to_vec(), |at| vec![at])
 }
 
 /// Whether a span belongs to the scope.
@@ -163,7 +163,7 @@ struct TranscriptBuilder<'a> {
     first: HashMap<u64, Idx>,
     /// Tools already listed, by agent.
     listed_tools: HashSet<(Option<usize>, u64)>,
-    out: Vec<Block>,
+    out: Vec<PromptBlock>,
 }
 
 impl<'a> TranscriptBuilder<'a> {
@@ -258,7 +258,7 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
         let id = self.content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        self.out.push(Block { span: Some((at, id)), plan, ..Block::about(label, text, binds) });
+        self.out.push(PromptBlock { span: Some((at, id)), plan, ..PromptBlock::about(label, text, binds) });
     }
 
     fn plans_at(&self, at: Idx) -> Vec<&'a RecordedPlan> {

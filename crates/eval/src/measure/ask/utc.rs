@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn times_are_of_the_calendar() {
-        let of = |seconds: u64| written(seconds * 1_000_000_000);
+        let format_seconds = |seconds: u64| written(seconds * 1_000_000_000);
         for (seconds, time) in [
             (1_776_416_700, "Friday, 2026-04-17 09:05 UTC"),
             (1_709_164_799, "Wednesday, 2024-02-28 23:59 UTC"),
@@ -49,9 +49,9 @@ mod tests {
             (1_735_689_599, "Tuesday, 2024-12-31 23:59 UTC"),
             (4_107_542_400, "Monday, 2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(of(seconds).as_deref(), Some(time));
+            assert_eq!(format_seconds(seconds).as_deref(), Some(time));
         }
-        assert_eq!((of(0), of(3_600)), (None, None));
+        assert_eq!((format_seconds(0), format_seconds(3_600)), (None, None));
         assert!(written(u64::MAX).is_some());
     }
 }

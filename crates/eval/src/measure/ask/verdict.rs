@@ -56,7 +56,9 @@ fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String
     for opinion in valid.iter().filter(agrees) {
         // Judges may file the same words under different categories: the first one's category is kept.
         let before = found.clone();
-        found.extend(opinion.findings.iter().filter(|f| !before.iter().any(|known| f.is_about_same(known))));
+        found.extend(
+            opinion.findings.iter().filter(|f| !before.iter().any(|earlier| f.is_about_same(earlier))),
+        );
     }
     // The sort is stable: of equals, those of the judge that was configured first.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));

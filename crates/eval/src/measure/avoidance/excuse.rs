@@ -14,7 +14,7 @@ use crate::measure::failure_origin::is_of_others;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::has_digit;
 use crate::measure::provenance::Provenance;
-use crate::measure::records::{Records, Scalar, Structure};
+use crate::measure::records::{FieldValue, Records, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose, stems};
 use crate::measure::{Context, Memo, without_effect};
 use crate::pattern::contains_ignoring_case;
@@ -137,13 +137,13 @@ pub(super) fn gives_reason(context: &Context<'_>, sentence: &str, declined: &Dec
 /// Whether a result may say why something cannot be done: it has a flag that is false, a state or a note, or is a text.
 fn may_forbid(call: &Call, memo: &Memo) -> bool {
     let Some(result) = &call.result else { return true };
-    let structure = Structure::of(result, memo);
+    let structure = Structure::cached(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return true };
     let is_of_state = |word: &String| STATES.contains(&word.as_str());
     parsed.records.iter().flat_map(|record| &record.fields).any(|field| match &field.value {
-        Scalar::Bool(holds) => !holds,
-        Scalar::Text(_) => field.name.iter().any(is_of_state),
-        Scalar::Number(_) => false,
+        FieldValue::Bool(holds) => !holds,
+        FieldValue::Text(_) => field.name.iter().any(is_of_state),
+        FieldValue::Number(_) => false,
     })
 }
 
@@ -182,7 +182,7 @@ fn shows_lack(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &C
         true => is_of_others(context.trace, context.memo, attempt, call),
         false => {
             (is_empty(call, context.memo) || without_effect::reports_none(call, context.memo))
-                && Provenance::of(context.trace, context.memo).invented(context.trace, call).is_none()
+                && Provenance::cached(context.trace, context.memo).invented(context.trace, call).is_none()
         }
     }
 }
@@ -196,8 +196,8 @@ fn is_empty(call: &Call, memo: &Memo) -> bool {
             flags.filter(|field| field.name.iter().any(|word| word == "found" || word == "exists"));
         let lists = &records.lists;
         !lists.is_empty() && lists.iter().all(|list| list.len == 0)
-            || flags.any(|field| field.value == Scalar::Bool(false))
+            || flags.any(|field| field.value == FieldValue::Bool(false))
     };
     is_nothing(result)
-        || Structure::of(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(has_nothing))
+        || Structure::cached(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(has_nothing))
 }

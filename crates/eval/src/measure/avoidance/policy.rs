@@ -48,7 +48,7 @@ pub(super) struct Declined {
 impl Declined {
     /// In another language than English, the action and its objects are the first verb and the other words with
     /// content, wherever they are: the verb may be the last word.
-    pub(super) fn of(sentence: &str, language: Language) -> Option<Declined> {
+    pub(super) fn from_sentence(sentence: &str, language: Language) -> Option<Declined> {
         if language == Language::English {
             return Declined::after(sentence, |_| true);
         }
@@ -136,7 +136,7 @@ mod tests {
     fn grounded(sentence: &str, instructions: &str) -> bool {
         let memo = Memo::new();
         let language = Language::detected(sentence, Some(instructions), &memo).unwrap();
-        is_grounded(&Declined::of(sentence, language).unwrap(), instructions, &memo)
+        is_grounded(&Declined::from_sentence(sentence, language).unwrap(), instructions, &memo)
     }
 
     #[test]

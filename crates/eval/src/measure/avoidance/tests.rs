@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::measure::Value;
-use crate::measure::sample::{Sample, asking, llm, measure as run, said};
+use crate::measure::sample::{Sample, asking, llm, measure as run, text_message};
 use crate::measure::testing::Script;
 use crate::recognise::Role;
 
@@ -126,7 +126,7 @@ fn step_with_a_tool_call_is_not_applicable() {
 
 #[test]
 fn content_filter_is_a_policy_restriction_and_passes_by_default() {
-    let mut view = llm(vec![said(Role::User, "hello")], "");
+    let mut view = llm(vec![text_message(Role::User, "hello")], "");
     view.finish = vec!["content_filter".into()];
     let mut sample = Sample::new();
     let at = sample.span(None, view);

@@ -25,8 +25,12 @@ pub(super) enum UndecidedTurn {
     NotFinal,
 }
 
-pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &ReadText<'_>) -> Option<UndecidedTurn> {
-    let sentences = said.languages().flat_map(|language| said.classified(language, []));
+pub(super) fn judge(
+    context: &Context<'_>,
+    view: &SpanView,
+    read_text: &ReadText<'_>,
+) -> Option<UndecidedTurn> {
+    let sentences = read_text.languages().flat_map(|language| read_text.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
     if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried(context, view, s, &d)?))) {
@@ -37,17 +41,17 @@ pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &ReadText<'_>)
         );
         return Some(UndecidedTurn::Untried(Defect::GiveUp.finding(rationale, sentence)));
     }
-    let replied = Replies::of(context.trace, context.memo).to(context.at).is_some();
-    let asks_back = || said.ends_with_question() && is_in_dialogue(view);
+    let replied = Replies::cached(context.trace, context.memo).to(context.at).is_some();
+    let asks_back = || read_text.ends_with_question() && is_in_dialogue(view);
     (replied || asks_back()).then_some(UndecidedTurn::NotFinal)
 }
 
 /// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to
 /// do about a lack, or what is declined was looked up.
-pub(super) fn is_grounded(context: &Context<'_>, said: &ReadText<'_>, sentence: &str) -> bool {
+pub(super) fn is_grounded(context: &Context<'_>, read_text: &ReadText<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
-    let declined = said.languages().find_map(|language| Declined::of(sentence, language));
+    let declined = read_text.languages().find_map(|language| Declined::from_sentence(sentence, language));
     let is_limited = || {
         declined
             .as_ref()
@@ -66,7 +70,7 @@ fn foresees_lack(context: &Context<'_>, instructions: &Text) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let has_tools = agent.is_some_and(|agent| offered(context.trace, agent).next().is_some());
     (!has_tools || has_looked(context))
-        && !ReadText::of(instructions, None, context.memo).inability().is_empty()
+        && !ReadText::new_counted(instructions, None, context.memo).inability().is_empty()
 }
 
 #[cfg(test)]

@@ -57,33 +57,34 @@ pub(super) fn untried<'t>(
     if words.clone().any(|word| CONDITIONS.contains(&word)) {
         return None;
     }
-    let own = words.any(|word| word == "your");
+    let mentions_your = words.any(|word| word == "your");
     let instructions = agent_index::instructions(trace, agent).map(|text| &**text).unwrap_or_default();
     if !context.memo.budget.spend(instructions.len() / 16) {
         return None;
     }
     let is_known = || stems(clip(instructions, MAX_BYTES)).any(|word| declined.objects.contains(&word));
-    let calls = CallIndex::of(trace, context.memo);
-    let fits = offered(trace, agent).filter_map(|tool| {
-        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
-        let ToolObjects(objects) = ToolObjects::of(&tool.name, tool.description.as_deref());
+    let calls = CallIndex::cached(trace, context.memo);
+    let candidates = offered(trace, agent).filter_map(|tool| {
+        let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
+        let ToolObjects(objects) = ToolObjects::new(&tool.name, tool.description.as_deref());
         let is_close = |does: &Action| are_close(declined.action, *does);
         let does = match declined.is_information() {
             true => purpose.is_query(),
             false => !purpose.is_query() && purpose.actions.iter().any(is_close),
         };
-        let in_record = own && declined.is_information() && RECORDS.iter().any(|r| objects.contains(*r));
+        let in_record =
+            mentions_your && declined.is_information() && RECORDS.iter().any(|r| objects.contains(*r));
         let named = stems(&tool.name).filter(|word| declined.objects.contains(word)).count();
         let shared = named + objects.intersection(&declined.objects).count();
         let fit = if shared == 0 && in_record && is_known() { 1 } else { shared };
         (does && fit > 0).then_some((fit, &*tool.name))
     });
-    let fits: Vec<(usize, &str)> = fits.collect();
-    let Some(most) = fits.iter().map(|(fit, _)| *fit).max() else {
+    let candidates: Vec<(usize, &str)> = candidates.collect();
+    let Some(best_fit) = candidates.iter().map(|(fit, _)| *fit).max() else {
         let lead = declined.is_information().then(|| unopened(context, agent, declined)).flatten();
         return lead.filter(|_| !is_grounded(declined, instructions, context.memo));
     };
-    let mut best = fits.into_iter().filter(|(fit, _)| *fit == most).map(|(_, name)| name);
+    let mut best = candidates.into_iter().filter(|(fit, _)| *fit == best_fit).map(|(_, name)| name);
     let tool = best.clone().next()?;
     let parts = || view.input.iter().flat_map(|m| &m.parts);
     let in_prompt = |name: &str| parts().any(|part| matches!(part, Part::Call(call) if &*call.name == name));
@@ -101,8 +102,8 @@ fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Opt
     let trace = context.trace;
     let calls = &trace.agents.get(agent)?.calls;
     let made = || calls.iter().rev().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
-    let known = CallIndex::of(trace, context.memo);
-    let opening = offered(trace, agent).filter(|tool| !known.first.contains_key(&tool.name));
+    let call_index = CallIndex::cached(trace, context.memo);
+    let opening = offered(trace, agent).filter(|tool| !call_index.first.contains_key(&tool.name));
     let opening = opening.filter_map(|tool| {
         let words = identifier_words(&tool.name);
         let [verb, thing] = words.as_slice() else { return None };
@@ -111,13 +112,13 @@ fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Opt
     let opening: Vec<_> = opening.collect();
     let results = made().filter(|_| !opening.is_empty()).filter_map(|call| call.result.as_ref());
     for result in results {
-        let structure = Structure::of(result, context.memo)?;
+        let structure = Structure::cached(result, context.memo)?;
         let Some(parsed) = &structure.0 else { continue };
         if !context.memo.budget.spend(1 + result.len() / 4) {
             return None;
         }
         for record in parsed.records.iter().filter(|record| record.list.is_some()) {
-            let of = |thing: &str| {
+            let key_field = |thing: &str| {
                 record.fields.iter().find(|field| {
                     let name: Vec<&str> = field.name.iter().map(String::as_str).collect();
                     name == [thing, "id"] || name == ["id"] || is_address(thing) && name == ["url"]
@@ -126,8 +127,10 @@ fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Opt
             let about: HashSet<String> =
                 record.fields.iter().flat_map(|field| stems(field.shown()).collect::<Vec<_>>()).collect();
             let is_about = declined.objects.iter().filter(|word| about.contains(*word)).count() >= MIN_SHARED;
-            let lead =
-                opening.iter().filter(|_| is_about).find_map(|(tool, thing)| Some((*tool, of(thing)?)));
+            let lead = opening
+                .iter()
+                .filter(|_| is_about)
+                .find_map(|(tool, thing)| Some((*tool, key_field(thing)?)));
             let is_passed =
                 |id: &str| made().filter_map(|call| call.arguments.as_deref()).any(|text| text.contains(id));
             if let Some((tool, _)) = lead.filter(|(_, field)| !is_passed(field.shown())) {
@@ -144,6 +147,7 @@ fn is_address(thing: &str) -> bool {
 }
 
 /// Whether the tool's action is the one that is said to be impossible, and not only of the same kind.
-fn are_close(said: Action, does: Action) -> bool {
-    said == does || matches!(does, Action::Update | Action::Delete | Action::Cancel) && are_alike(said, does)
+fn are_close(declined: Action, does: Action) -> bool {
+    declined == does
+        || matches!(does, Action::Update | Action::Delete | Action::Cancel) && are_alike(declined, does)
 }

@@ -66,7 +66,7 @@ impl Attempt {
 
 /// A failing call that repeats a failed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Repeat {
+pub(crate) struct FailedRepeat {
     /// The call (index into [`AgentTrace::calls`]).
     pub call: usize,
     /// The first call with the same key.
@@ -81,9 +81,9 @@ pub(crate) struct CallAttempts {
     /// `attempts[i]` belongs to `trace.calls[i]`.
     pub attempts: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
-    pub repeats: Vec<Repeat>,
+    pub repeats: Vec<FailedRepeat>,
     /// The last repetition of each failed call, by its index.
-    ends: HashMap<usize, Repeat>,
+    ends: HashMap<usize, FailedRepeat>,
     /// By the span of an agent, its first call that did not fail.
     unfailed: RefCell<HashMap<Idx, Option<usize>>>,
 }
@@ -100,8 +100,8 @@ impl CallAttempts {
         for agent in &trace.agents {
             failing_repeats(trace, memo, &attempts, &agent.calls, &mut repeats);
         }
-        repeats.sort_by_key(|r: &Repeat| r.call);
-        let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
+        repeats.sort_by_key(|r: &FailedRepeat| r.call);
+        let last: HashMap<usize, FailedRepeat> = repeats.iter().map(|r| (r.first, *r)).collect();
         let ends = last.into_values().map(|r| (r.call, r)).collect();
         CallAttempts { attempts, repeats, ends, unfailed: RefCell::default() }
     }
@@ -113,7 +113,7 @@ impl CallAttempts {
     }
 
     /// The repetition that is call `i`, if it is the last of its key.
-    pub(crate) fn ending(&self, i: usize) -> Option<&Repeat> {
+    pub(crate) fn ending(&self, i: usize) -> Option<&FailedRepeat> {
         self.ends.get(&i)
     }
 
@@ -227,7 +227,7 @@ fn failing_repeats(
     memo: &Memo,
     attempts: &[Attempt],
     calls: &[usize],
-    out: &mut Vec<Repeat>,
+    out: &mut Vec<FailedRepeat>,
 ) {
     let mut rows: HashMap<&str, FailureRun<'_>> = HashMap::new();
     let mut changes = 0;
@@ -259,7 +259,7 @@ fn failing_repeats(
         row.failures += 1;
         let allowed = if attempt.transient() { TRANSIENT_TRIES } else { 1 };
         if row.failures > allowed {
-            out.push(Repeat { call: i, first: row.first, nth: row.failures });
+            out.push(FailedRepeat { call: i, first: row.first, nth: row.failures });
         }
     }
 }
@@ -281,8 +281,8 @@ pub(crate) fn author(trace: &AgentTrace, i: usize) -> Option<Idx> {
     }
     let agent = trace.agents.get(call.agent?)?;
     let before = |llm: &Idx| trace.tree.spans.get(*llm).is_some_and(|s| s.start <= call.start);
-    let known = agent.llms.partition_point(before);
-    known.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
+    let started_count = agent.llms.partition_point(before);
+    started_count.checked_sub(1).and_then(|n| agent.llms.get(n)).copied()
 }
 
 /// The text to quote of a call: its arguments as written, or the tool's name if there are none.

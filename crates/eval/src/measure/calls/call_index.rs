@@ -21,19 +21,19 @@ pub(crate) struct CallIndex {
 
 impl CallIndex {
     /// The index of the trace, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<CallIndex> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<CallIndex> {
         memo.trace(|| {
-            let mut at = CallIndex::default();
+            let mut index = CallIndex::default();
             for (i, call) in trace.calls.iter().enumerate() {
-                at.first.entry(call.name.clone()).or_insert(call.start);
+                index.first.entry(call.name.clone()).or_insert(call.start);
                 if let Some(llm) = call.llm {
-                    at.by_llm.entry(llm).or_default().push(i);
+                    index.by_llm.entry(llm).or_default().push(i);
                 }
                 if let Some(tool) = call.tool {
-                    at.by_tool.entry(tool).or_insert(i);
+                    index.by_tool.entry(tool).or_insert(i);
                 }
             }
-            at
+            index
         })
     }
 }

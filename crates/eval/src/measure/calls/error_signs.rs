@@ -36,7 +36,7 @@ pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     let sorted = by_rank(&signs);
     let cause = match cause(&words_of(&sorted)) {
         Defect::Errored => view.result.as_deref().map_or(Defect::Errored, cause),
-        known => known,
+        defect => defect,
     };
     let words = best_message(&sorted).or(view.result.as_deref());
     let quote = words.map_or(BARE, |words| cause_excerpt(words));
@@ -66,7 +66,7 @@ fn expected_output(kind: Kind) -> &'static str {
 fn ending(signs: &[&ErrorSign], announced: bool) -> String {
     let kind = signs.iter().find_map(|sign| sign.kind.as_deref()).map_or("", str::trim);
     let named = if kind.is_empty() { String::new() } else { format!(" ({})", head(kind, SHOWN_KIND)) };
-    let what = match signs.first().map(|sign| sign.source) {
+    let description = match signs.first().map(|sign| sign.source) {
         _ if announced => "an error that is announced as to be retried",
         Some(ErrorSource::Status) => "status ERROR",
         Some(ErrorSource::Exception | ErrorSource::Retry) => "an exception",
@@ -74,7 +74,7 @@ fn ending(signs: &[&ErrorSign], announced: bool) -> String {
         Some(ErrorSource::Flag) => "an error flag",
         None => "an error",
     };
-    format!("the span ended with {what}{named}")
+    format!("the span ended with {description}{named}")
 }
 
 /// The most informative text of the signs, verbatim.
@@ -162,5 +162,5 @@ struct Reported(Option<String>);
 
 /// [`error_text::reported`], computed once for each text.
 pub(crate) fn reported(memo: &Memo, text: &Text) -> Option<String> {
-    memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
+    memo.of_text(text, |t| Reported(error_text::reported(t))).0.clone()
 }

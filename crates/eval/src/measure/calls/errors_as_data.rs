@@ -83,7 +83,7 @@ fn described_members(call: &Call, result: &str) -> usize {
     let is_passed = |value: &Value| arguments.values().take(MAX_MEMBERS).any(|passed| passed == value);
     let is_name = |value: &Value| (value.is_string() || value.is_number()) && is_passed(value);
     let has_failed = |word: &str| {
-        ["error", "failed", "failure", "fail"].iter().any(|known| word.eq_ignore_ascii_case(known))
+        ["error", "failed", "failure", "fail"].iter().any(|failure| word.eq_ignore_ascii_case(failure))
     };
     let is_code = |key: &str, value: &Value| key == "status" && value.is_number();
     let says =

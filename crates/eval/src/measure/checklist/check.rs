@@ -11,7 +11,7 @@ use serde_json::Value;
 use verdict_config::matches;
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::compiled::Compiled;
+use super::compiled::CompiledPattern;
 use super::log::{LogSource, LogText, calls_within};
 use crate::measure::Memo;
 use crate::measure::calls::error_signs::of_call;
@@ -51,7 +51,7 @@ pub struct Lookup {
     pub place: SearchIn,
     #[serde(skip)]
     #[schemars(skip)]
-    pub(super) compiled: Compiled,
+    pub(super) compiled: CompiledPattern,
 }
 
 /// Where a text is searched.
@@ -91,7 +91,7 @@ pub enum Form {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckResult {
-    pub yes: bool,
+    pub passed: bool,
     pub reason: String,
     /// The evidence, verbatim.
     pub quote: String,
@@ -130,11 +130,11 @@ impl Check {
             Check::Called(called) => called.evaluate(trace, memo, agent),
             Check::Answer(form) => {
                 let (text, at) = final_answer(agent)?;
-                let yes = form.fits(text)?;
+                let passed = form.fits(text)?;
                 let reason =
-                    format!("the final answer is {}{}", if yes { "" } else { "not " }, form.description());
+                    format!("the final answer is {}{}", if passed { "" } else { "not " }, form.description());
                 let quote = clip(text, QUOTE_BYTES).to_owned();
-                Some(CheckResult { yes, reason, quote, at, by_answer: true })
+                Some(CheckResult { passed, reason, quote, at, by_answer: true })
             }
             Check::Contains(wanted) | Check::Equals(wanted) | Check::Matches(wanted) => {
                 self.evaluate_lookup(wanted, memo, agent, log)
@@ -162,12 +162,12 @@ impl Check {
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
         memo.budget.spend(texts.len() + bytes / BYTES_PER_STEP).then_some(())?;
         let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(wanted, text)?, at)));
-        let yes = found.is_some();
-        let nothing = if yes { "" } else { "nothing in " };
+        let passed = found.is_some();
+        let nothing = if passed { "" } else { "nothing in " };
         let (place, text) = (wanted.place.description(), clip(&wanted.text, QUOTE_BYTES));
         let reason = format!("{nothing}{place} {} \"{text}\"", self.verb());
         let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
-        Some(CheckResult { yes, reason, quote, at, by_answer: wanted.place == SearchIn::Answer })
+        Some(CheckResult { passed, reason, quote, at, by_answer: wanted.place == SearchIn::Answer })
     }
 
     fn verb(&self) -> &'static str {
@@ -236,7 +236,7 @@ impl Called {
         };
         let arguments = call.and_then(|call| call.arguments.as_deref()).unwrap_or_default();
         Some(CheckResult {
-            yes: fitting.is_some(),
+            passed: fitting.is_some(),
             reason: format!("{} {outcome}", self.tool),
             quote: clip(arguments, QUOTE_BYTES).to_owned(),
             at: call.map_or(agent.at, |call| call.at),
@@ -356,38 +356,38 @@ mod tests {
 
     #[test]
     fn lookup_searches_the_configured_place() {
-        assert!(evaluate("contains: { text: eur }").unwrap().yes);
-        assert!(!evaluate("contains: { text: Order }").unwrap().yes);
+        assert!(evaluate("contains: { text: eur }").unwrap().passed);
+        assert!(!evaluate("contains: { text: Order }").unwrap().passed);
         let found = evaluate("contains: { text: order 7, in: results }").unwrap();
-        assert_eq!((found.yes, found.quote.as_str()), (true, "Order 7"));
-        assert!(evaluate("matches: { text: '^[0-9.]+ EUR$' }").unwrap().yes);
-        assert!(!evaluate("equals: { text: '12.5' }").unwrap().yes);
-        assert!(evaluate("equals: { text: ' 12.50 eur ' }").unwrap().yes);
+        assert_eq!((found.passed, found.quote.as_str()), (true, "Order 7"));
+        assert!(evaluate("matches: { text: '^[0-9.]+ EUR$' }").unwrap().passed);
+        assert!(!evaluate("equals: { text: '12.5' }").unwrap().passed);
+        assert!(evaluate("equals: { text: ' 12.50 eur ' }").unwrap().passed);
     }
 
     #[test]
     fn call_matches_by_name_and_arguments() {
-        assert!(evaluate("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().yes);
+        assert!(evaluate("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().passed);
         let other = evaluate("called: { tool: get_order, arguments: { id: 8 } }").unwrap();
         assert_eq!(
-            (other.yes, other.reason.as_str()),
+            (other.passed, other.reason.as_str()),
             (false, "get_order was called only with other arguments")
         );
         let never = evaluate("called: { tool: refund }").unwrap();
-        assert_eq!((never.yes, never.reason.as_str()), (false, "refund was never called"));
+        assert_eq!((never.passed, never.reason.as_str()), (false, "refund was never called"));
     }
 
     #[test]
     fn call_is_not_denied_without_evidence() {
         let check = |yaml: &str, trace: &AgentTrace| {
             let check: Check = serde_saphyr::from_str(yaml).unwrap();
-            check.evaluate(trace, &Memo::new(), &trace.agents[0], &[]).map(|found| found.yes)
+            check.evaluate(trace, &Memo::new(), &trace.agents[0], &[]).map(|found| found.passed)
         };
-        let with = "called: { tool: get_order, arguments: { id: 8 } }";
+        let with_arguments = "called: { tool: get_order, arguments: { id: 8 } }";
         let mut hidden = run();
         hidden.calls[0].arguments_content = Content::Absent;
         (hidden.calls[0].arguments, hidden.calls[0].parsed) = (None, None);
-        assert_eq!(check(with, &hidden), None, "its arguments may be these");
+        assert_eq!(check(with_arguments, &hidden), None, "its arguments may be these");
         assert_eq!(check("called: { tool: get_order }", &hidden), Some(true));
         assert_eq!(check("called: { tool: refund }", &hidden), Some(false), "calls are recorded");
         let silent = Script::new("What?").says("").build_without_content();
@@ -403,12 +403,12 @@ mod tests {
             Script::new("List.").calls("", &[("list", "{}")]).returns(&result).answers("Done.").build();
         let evaluate = |check: Check| {
             let log = texts(&trace, &Memo::new(), &trace.agents[0], None);
-            check.evaluate(&trace, &Memo::new(), &trace.agents[0], &log).unwrap().yes
+            check.evaluate(&trace, &Memo::new(), &trace.agents[0], &log).unwrap().passed
         };
         let lookup = |text: &str| Lookup {
             text: text.to_owned(),
             place: SearchIn::Results,
-            compiled: Compiled::default(),
+            compiled: CompiledPattern::default(),
         };
         assert!(evaluate(Check::Equals(lookup(&result))));
         assert!(evaluate(Check::Matches(lookup("(?s)^An entry.*end of the list$"))));
@@ -423,7 +423,7 @@ mod tests {
             .build();
         let check: Check =
             serde_saphyr::from_str("called: { tool: buy, arguments: { items: [{ n: 2.0 }] } }").unwrap();
-        assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().yes);
+        assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().passed);
     }
 
     #[test]
@@ -435,13 +435,13 @@ mod tests {
             .build();
         let check: Check = serde_saphyr::from_str("called: { tool: refund }").unwrap();
         let found = check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap();
-        assert_eq!((found.yes, found.reason.as_str()), (false, "refund was called and failed"));
+        assert_eq!((found.passed, found.reason.as_str()), (false, "refund was called and failed"));
     }
 
     #[test]
     fn answer_is_checked_against_its_form() {
-        assert!(evaluate("answer: number").unwrap().yes);
-        assert!(!evaluate("answer: date").unwrap().yes);
+        assert!(evaluate("answer: number").unwrap().passed);
+        assert!(!evaluate("answer: date").unwrap().passed);
         for number in ["836", "-3.5", "1,234 metres", "about 12 km", "$ 5"] {
             assert!(Form::Number.fits(number) == Some(true), "{number}");
         }
@@ -468,7 +468,7 @@ mod tests {
         let Check::Matches(lookup) = &check else { panic!("another check") };
         let trace = run();
         let first = std::ptr::from_ref(lookup.compiled.get(&lookup.text).unwrap());
-        assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().yes);
+        assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().passed);
         assert!(std::ptr::eq(first, lookup.compiled.get("(").unwrap()), "the pattern is not read again");
     }
 

@@ -7,17 +7,17 @@ use crate::pattern::{Regex, as_written};
 /// The compiled form of a pattern of the configuration, kept with it. It is no part of the
 /// configuration: all of them are equal.
 #[derive(Clone, Debug, Default)]
-pub struct Compiled(OnceLock<Option<Regex>>);
+pub struct CompiledPattern(OnceLock<Option<Regex>>);
 
-impl Compiled {
+impl CompiledPattern {
     /// The expression `source`; `None` if it does not compile, which the configuration rejects.
     pub(super) fn get(&self, source: &str) -> Option<&Regex> {
         self.0.get_or_init(|| as_written(source).ok()).as_ref()
     }
 }
 
-impl PartialEq for Compiled {
-    fn eq(&self, _: &Compiled) -> bool {
+impl PartialEq for CompiledPattern {
+    fn eq(&self, _: &CompiledPattern) -> bool {
         true
     }
 }

@@ -20,7 +20,7 @@ use super::settings::{Asset, ChecklistSettings, Class, Item};
 use super::{check, summary, tools};
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::TraceContent;
-use crate::measure::ask::prompt_page::{Block, PromptPage};
+use crate::measure::ask::prompt_page::{PromptBlock, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
@@ -153,8 +153,8 @@ impl<'a> ChecklistRun<'a> {
         let (calls, others): (Vec<usize>, Vec<usize>) = (0..scores.len()).partition(is_call);
         let mut out: BTreeSet<usize> = [self.log.len().saturating_sub(1)].into();
         for group in [calls, others] {
-            let own: Vec<f64> = group.iter().filter_map(|&i| scores.get(i).copied()).collect();
-            out.extend(select(&own).into_iter().filter_map(|i| group.get(i).copied()));
+            let group_scores: Vec<f64> = group.iter().filter_map(|&i| scores.get(i).copied()).collect();
+            out.extend(select(&group_scores).into_iter().filter_map(|i| group.get(i).copied()));
         }
         out.into_iter().collect()
     }
@@ -167,7 +167,7 @@ impl<'a> ChecklistRun<'a> {
             return ItemResult::new(&item.question, Vec::new(), answer, reason, path("proofs"));
         };
         let proofs = vec![Proof { at: found.at, text: found.quote }];
-        ItemResult::new(&item.question, proofs, Ok(found.yes), found.reason, path(source(found.by_answer)))
+        ItemResult::new(&item.question, proofs, Ok(found.passed), found.reason, path(source(found.by_answer)))
     }
 
     /// The score of each piece: by BM25, and by a rerank endpoint if configured.
@@ -214,15 +214,15 @@ impl<'a> ChecklistRun<'a> {
             Ok(opinions) => opinions.first().map(|opinion| &opinion.value).unwrap_or(&Value::Null),
             Err(reason) => return Err(unmeasured(item, *reason, "no judge read the record")),
         };
-        let yes = |key: &str| value.get(key).and_then(Value::as_str) == Some("yes");
+        let is_yes = |key: &str| value.get(key).and_then(Value::as_str) == Some("yes");
         let class = match value.get("class").and_then(Value::as_str) {
             Some("factual") => Class::Factual,
             Some("coding") => Class::Coding,
             _ => Class::Reasoning,
         };
-        let given = value.get("passages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let proofs = given.iter().filter_map(|passage| self.proof(passage, pieces)).collect();
-        Ok(Perception { class, proofs, by_answer: yes("final_answer"), sufficient: yes("sufficient") })
+        let passages = value.get("passages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let proofs = passages.iter().filter_map(|passage| self.proof(passage, pieces)).collect();
+        Ok(Perception { class, proofs, by_answer: is_yes("final_answer"), sufficient: is_yes("sufficient") })
     }
 
     /// A passage, if its piece contains it.
@@ -231,7 +231,7 @@ impl<'a> ChecklistRun<'a> {
         let piece = passage.get("piece")?.as_str()?.strip_prefix('p')?.parse::<usize>().ok()?;
         let chunk = self.log.get(piece).filter(|_| pieces.contains(&piece))?;
         let shown = self.content.asker.clean(&chunk.text);
-        let contained = QuotableText::of([shown.as_str()]).contains_quote(text);
+        let contained = QuotableText::from_texts([shown.as_str()]).contains_quote(text);
         contained.then(|| Proof { at: chunk.at, text: clip(text, MOST_TEXT).to_owned() })
     }
 
@@ -261,19 +261,19 @@ impl<'a> ChecklistRun<'a> {
     }
 
     /// Content of the span `at`.
-    fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> Block {
+    fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> PromptBlock {
         let span = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
-        Block { span, ..Block::about(label, self.content.asker.clean(text), false) }
+        PromptBlock { span, ..PromptBlock::about(label, self.content.asker.clean(text), false) }
     }
 
     /// Task, question and final answer.
-    fn task_blocks(&self, item: &Item) -> Vec<Block> {
+    fn task_blocks(&self, item: &Item) -> Vec<PromptBlock> {
         let answer = check::final_answer(self.agent).map_or("", |(text, _)| text);
         let answer = self.content.answer(self.agent, answer, MOST_TEXT);
         vec![
-            Block::about("the task", self.task.clone(), true),
-            Block::about("the question", self.content.asker.clean(&item.question), true),
-            Block::about("the agent's final answer", answer, false),
+            PromptBlock::about("the task", self.task.clone(), true),
+            PromptBlock::about("the question", self.content.asker.clean(&item.question), true),
+            PromptBlock::about("the agent's final answer", answer, false),
         ]
     }
 
@@ -376,9 +376,9 @@ impl<'a> ChecklistRun<'a> {
             let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
             let sources = match answer {
                 // Those of the opinions with the answer that counts.
-                Ok(yes) => opinions
+                Ok(is_yes) => opinions
                     .iter()
-                    .filter(|o| word(o) == Some(if yes { "yes" } else { "no" }))
+                    .filter(|o| word(o) == Some(if is_yes { "yes" } else { "no" }))
                     .flat_map(cited)
                     .collect(),
                 Err(_) => Box::default(),
@@ -396,11 +396,12 @@ impl<'a> ChecklistRun<'a> {
     fn output_of(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
         let Some(answer) = self.answers.get(key.as_str()) else {
             let id = |at: Idx| self.content.trace.tree.spans.get(at).map(|span| span.id.to_string());
-            let of = (id(self.agent.at).unwrap_or_default(), self.content.trace.tree.id.to_string());
-            let question = run_code(key, clip(code, tools::MOST_CODE), of.0, of.1);
+            let ids = (id(self.agent.at).unwrap_or_default(), self.content.trace.tree.id.to_string());
+            let question = run_code(key, clip(code, tools::MOST_CODE), ids.0, ids.1);
             return Err(NextStep::Ask(Question { judges: vec![runner.to_owned()], ..question }));
         };
-        let opinions = answer.opinions.as_ref().map_err(|why| format!("it was not run: {}", why.as_str()));
+        let opinions =
+            answer.opinions.as_ref().map_err(|reason| format!("it was not run: {}", reason.as_str()));
         let printed =
             opinions.and_then(|all| read_run(&all.first().map_or(Value::Null, |o| o.value.clone())));
         Ok(tools::shown(printed))
@@ -408,7 +409,7 @@ impl<'a> ChecklistRun<'a> {
 
     /// The passages that an answer cites: of an asset verbatim, of a search with the place where it was found.
     fn cited(&self, answer: &Value, inquiry: &Inquiry<'_>) -> Vec<Citation> {
-        let given = answer.get("cited").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let passages = answer.get("cited").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let citation = |one: &Value| {
             let text = |key: &str| {
                 let text =
@@ -418,12 +419,13 @@ impl<'a> ChecklistRun<'a> {
             let (source, quote) = (text("source")?, text("quote")?);
             let named = source.trim_start_matches("source:").trim();
             let holds = |asset: &&Asset| {
-                asset.name.trim() == named && QuotableText::of([asset.text.as_str()]).contains_quote(&quote)
+                asset.name.trim() == named
+                    && QuotableText::from_texts([asset.text.as_str()]).contains_quote(&quote)
             };
-            let known = inquiry.system == SEARCH || inquiry.assets.iter().any(holds);
-            known.then_some(Citation { source, quote })
+            let is_valid = inquiry.system == SEARCH || inquiry.assets.iter().any(holds);
+            is_valid.then_some(Citation { source, quote })
         };
-        given.iter().take(MOST_CITATIONS).filter_map(citation).collect()
+        passages.iter().take(MOST_CITATIONS).filter_map(citation).collect()
     }
 
     fn answer_prompt(
@@ -441,12 +443,12 @@ impl<'a> ChecklistRun<'a> {
         let kind = if inquiry.system == SOURCE { "source" } else { "known beforehand" };
         for asset in inquiry.assets {
             let label = format!("{kind}: {}", asset.name);
-            blocks.push(Block::about(label, asset.text.clone(), true));
+            blocks.push(PromptBlock::about(label, asset.text.clone(), true));
         }
         for (used, output) in tool_outputs {
             let label =
                 format!("your tool: {}", self.content.asker.cleaned_excerpt(used, 200).replace('\n', " "));
-            blocks.push(Block::about(label, self.content.asker.clean(output), false));
+            blocks.push(PromptBlock::about(label, self.content.asker.clean(output), false));
         }
         let tools = match inquiry.runner {
             _ if last && inquiry.system != SEARCH => " Tools can be used no more.",
@@ -467,8 +469,8 @@ pub(super) fn own_prompt(
     subject: (&AgentTrace, Idx),
 ) -> Prompt {
     let system = asker.question_system_prompt((CHECKLIST, question), rubric, Some(subject));
-    let most = asker.max_bytes(&system);
-    page.within(most).prompt(system)
+    let max_bytes = asker.max_bytes(&system);
+    page.within(max_bytes).prompt(system)
 }
 
 /// The source of the proofs and the class of the question.
@@ -482,7 +484,7 @@ fn source(by_answer: bool) -> &'static str {
     if by_answer { "proofs+final_answer" } else { "proofs" }
 }
 
-fn unmeasured(item: &Item, why: Unmeasured, explanation: &str) -> NextStep {
+fn unmeasured(item: &Item, reason: Unmeasured, explanation: &str) -> NextStep {
     let path = vec!["proofs".to_owned()];
-    NextStep::Done(ItemResult::new(&item.question, Vec::new(), Err(why), explanation, path))
+    NextStep::Done(ItemResult::new(&item.question, Vec::new(), Err(reason), explanation, path))
 }

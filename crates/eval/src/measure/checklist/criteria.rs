@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::{Value, json};
 
 use super::settings::Item;
-use crate::measure::ask::prompt_page::{Block, PromptPage};
+use crate::measure::ask::prompt_page::{PromptBlock, PromptPage};
 use crate::measure::defects::clip;
 use crate::measure::table::{CHECKLIST_CRITERIA, CHECKLIST_FILTER};
 use crate::measure::{Answer, Form, Prompt, Question, Unmeasured};
@@ -27,7 +27,13 @@ pub(crate) enum CriteriaStep {
 
 /// The first opinion of an answer.
 fn first_value(answer: &Answer) -> Result<&Value, Unmeasured> {
-    answer.opinions.as_ref().map_err(|why| *why)?.first().map(|o| &o.value).ok_or(Unmeasured::NotApplicable)
+    answer
+        .opinions
+        .as_ref()
+        .map_err(|reason| *reason)?
+        .first()
+        .map(|o| &o.value)
+        .ok_or(Unmeasured::NotApplicable)
 }
 
 /// Renders a page under the name of its rubric and the rubric.
@@ -35,7 +41,7 @@ type Render<'a> = &'a dyn Fn(PromptPage, (&str, &str)) -> Prompt;
 
 pub(crate) fn questions(
     task: &str,
-    most: usize,
+    max_questions: usize,
     answers: &Answers<'_>,
     render: Render<'_>,
 ) -> Result<Vec<Item>, CriteriaStep> {
@@ -50,7 +56,7 @@ pub(crate) fn questions(
         ));
     };
     let mut made = read_questions(first_value(answer).map_err(CriteriaStep::Unmeasured)?);
-    made.truncate(most);
+    made.truncate(max_questions);
     if made.is_empty() {
         // The task has no requirement that a record could show.
         return Err(CriteriaStep::Unmeasured(Unmeasured::NotApplicable));
@@ -71,15 +77,15 @@ pub(crate) fn questions(
     let dropped: BTreeSet<u64> = numbers.into_iter().flatten().filter_map(Value::as_u64).collect();
     let is_dropped = |i: usize| dropped.contains(&(i as u64 + 1));
     let all_dropped = (0..made.len()).all(is_dropped);
-    let kept = made.into_iter().enumerate().filter(|(i, _)| all_dropped || !is_dropped(*i));
-    Ok(kept.map(|(_, question)| Item { question, check: None }).collect())
+    let remaining = made.into_iter().enumerate().filter(|(i, _)| all_dropped || !is_dropped(*i));
+    Ok(remaining.map(|(_, question)| Item { question, check: None }).collect())
 }
 
 /// The questions without duplicates.
 fn read_questions(value: &Value) -> Vec<String> {
-    let given = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let listed = value.get("questions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut seen = BTreeSet::new();
-    let texts = given.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MOST_QUESTION).to_owned());
+    let texts = listed.iter().filter_map(Value::as_str).map(|q| clip(q.trim(), MOST_QUESTION).to_owned());
     texts.filter(|q| !q.is_empty() && seen.insert(q.to_lowercase())).collect()
 }
 
@@ -92,8 +98,8 @@ fn ask(
     (list, item_type): (&str, &str),
     render: Render<'_>,
 ) -> CriteriaStep {
-    let mut blocks = vec![Block::about("the task", task, true)];
-    blocks.extend(listed.map(|text| Block::about("the questions", text, false)));
+    let mut blocks = vec![PromptBlock::about("the task", task, true)];
+    blocks.extend(listed.map(|text| PromptBlock::about("the questions", text, false)));
     let (intro, question) = match key {
         "criteria" => ("Write the checklist of a task.", "Write its checklist now."),
         _ => ("Review the checklist of a task.", "Give the numbers of the questions to drop."),

@@ -64,21 +64,23 @@ pub(super) fn majority(
     counts: impl Fn(&Opinion) -> bool,
 ) -> (Result<bool, Unmeasured>, Option<String>) {
     let votes = |wanted: &str| opinions.iter().filter(|o| word(o) == Some(wanted) && counts(o)).count();
-    let (yes, no, all) = (votes("yes"), votes("no"), opinions.len());
+    let (yes_count, no_count, all) = (votes("yes"), votes("no"), opinions.len());
     let decided = opinions.iter().filter(|o| matches!(word(o), Some("yes" | "no"))).count();
-    let unclear = opinions.iter().filter(|o| word(o) == Some("unclear")).count() + decided - yes - no;
-    let uncited = decided - yes - no;
-    match (yes * 2 > all, no * 2 > all, unclear * 2 > all) {
+    let unclear =
+        opinions.iter().filter(|o| word(o) == Some("unclear")).count() + decided - yes_count - no_count;
+    let uncited = decided - yes_count - no_count;
+    match (yes_count * 2 > all, no_count * 2 > all, unclear * 2 > all) {
         (true, _, _) => (Ok(true), None),
         (_, true, _) => (Ok(false), None),
         (_, _, true) if uncited > 0 => {
-            let why = "an answer was given without a passage of a source that has it".to_owned();
-            (Err(Unmeasured::NotApplicable), Some(why))
+            let reason = "an answer was given without a passage of a source that has it".to_owned();
+            (Err(Unmeasured::NotApplicable), Some(reason))
         }
         (_, _, true) => (Err(Unmeasured::NotApplicable), None),
         _ => {
-            let split =
-                format!("no majority: of {all} judges {yes} answered yes, {no} no, {unclear} unclear");
+            let split = format!(
+                "no majority: of {all} judges {yes_count} answered yes, {no_count} no, {unclear} unclear"
+            );
             (Err(Unmeasured::JudgeError), Some(split))
         }
     }

@@ -56,7 +56,7 @@ pub(crate) type Chunk = LogText;
 pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Option<&Asker>) -> Vec<LogText> {
     let content = asker.map(|asker| TraceContent { asker, trace, memo });
     let mut out = Vec::new();
-    let planned = PlanContent::of(trace, memo);
+    let planned = PlanContent::cached(trace, memo);
     // Each text is searched for each plan.
     let is_left = |text: usize| {
         let searched = text.saturating_mul(1 + planned.texts() / PLANS_PER_PASS);
@@ -191,14 +191,14 @@ fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
     while !rest.is_empty() && out.len() < MAX_CHUNKS {
         let mut end = rest.len();
         if end > size {
-            let most = rest.floor_char_boundary(size).max(rest.chars().next().map_or(1, char::len_utf8));
+            let limit = rest.floor_char_boundary(size).max(rest.chars().next().map_or(1, char::len_utf8));
             // Split at the end of a line, sentence or word in the second half.
-            let head = rest.get(..most).unwrap_or(rest);
-            let late = |found: Option<usize>| found.filter(|&i| i >= most / 2);
-            end = late(head.rfind('\n'))
-                .or_else(|| late(head.rfind(". ").map(|i| i + 1)))
-                .or_else(|| late(head.rfind(' ')))
-                .unwrap_or(most);
+            let head = rest.get(..limit).unwrap_or(rest);
+            let in_second_half = |found: Option<usize>| found.filter(|&i| i >= limit / 2);
+            end = in_second_half(head.rfind('\n'))
+                .or_else(|| in_second_half(head.rfind(". ").map(|i| i + 1)))
+                .or_else(|| in_second_half(head.rfind(' ')))
+                .unwrap_or(limit);
         }
         let (head, tail) = rest.split_at(end);
         let LogText { at, source, .. } = *whole;
@@ -210,10 +210,10 @@ fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
 /// One line per tool: its calls, and how many of them failed. Tools are in the order of their first calls.
 fn call_counts(trace: &AgentTrace, calls: &[usize]) -> String {
     let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
-    let mut known: HashMap<&Text, usize> = HashMap::default();
+    let mut row_indices: HashMap<&Text, usize> = HashMap::default();
     for call in calls.iter().filter_map(|&i| trace.calls.get(i)) {
         work::count(1);
-        let place = *known.entry(&call.name).or_insert_with(|| {
+        let place = *row_indices.entry(&call.name).or_insert_with(|| {
             counts.push((&call.name, 0, 0));
             counts.len() - 1
         });

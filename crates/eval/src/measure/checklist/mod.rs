@@ -92,18 +92,22 @@ impl Metric for Checklist {
         let Some(task) = shown_task(context, i) else {
             return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::NoContent)]);
         };
-        let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
+        let answers_by_key: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {
             Some(fixed) => fixed.items.clone(),
             None if !self.asks => {
                 return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::Undecided)]);
             }
-            None => match criteria::questions(&task, settings.max_questions, &known, &render(context, agent))
-            {
+            None => match criteria::questions(
+                &task,
+                settings.max_questions,
+                &answers_by_key,
+                &render(context, agent),
+            ) {
                 Ok(questions) => questions,
                 Err(criteria::CriteriaStep::Ask(question)) => return MetricProgress::Ask(vec![*question]),
-                Err(criteria::CriteriaStep::Unmeasured(why)) => {
-                    return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, why)]);
+                Err(criteria::CriteriaStep::Unmeasured(reason)) => {
+                    return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, reason)]);
                 }
             },
         };
@@ -124,7 +128,7 @@ impl Metric for Checklist {
             index,
             summaries,
             asks,
-            answers: known,
+            answers: answers_by_key,
         };
         if asks && settings.summaries {
             match run.summarise() {
@@ -154,8 +158,8 @@ impl Metric for Checklist {
             return MetricProgress::Done(Vec::new());
         }
         let Some(task) = shown_task(context, i) else { return MetricProgress::Done(Vec::new()) };
-        let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
-        match criteria::questions(&task, settings.max_questions, &known, &render(context, agent)) {
+        let answers_by_key: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
+        match criteria::questions(&task, settings.max_questions, &answers_by_key, &render(context, agent)) {
             Err(criteria::CriteriaStep::Ask(question)) => MetricProgress::Ask(vec![*question]),
             _ => MetricProgress::Done(Vec::new()),
         }
@@ -203,11 +207,11 @@ fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[A
 fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[Answer]) -> Measurement {
     let mut out = match result::verdict(done) {
         Err(reason) => unmeasured(at, CHECKLIST, reason),
-        Ok(yes) => {
+        Ok(passed) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
             let findings = failing.map(|item| finding(run.content.trace, at, item)).collect();
-            let value = Value::Label(result::label(Ok(yes)));
-            measured(at, CHECKLIST, Measured { value, passed: yes, findings }).having_examined(done.len())
+            let value = Value::Label(result::label(Ok(passed)));
+            measured(at, CHECKLIST, Measured { value, passed, findings }).having_examined(done.len())
         }
     };
     if let Some(opinion) = answers.iter().rev().find_map(|a| a.opinions.as_ref().ok()?.first()) {

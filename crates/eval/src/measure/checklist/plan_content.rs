@@ -29,7 +29,7 @@ pub(crate) struct PlanContent {
 
 impl PlanContent {
     /// The plans of the trace, found once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<PlanContent> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<PlanContent> {
         memo.send_value(|| PlanContent::of_trace(trace))
     }
 
@@ -73,8 +73,8 @@ impl PlanContent {
 
     /// A model output without plans and announced steps.
     pub(crate) fn strip_output(&self, view: &SpanView) -> String {
-        let own = view.plans.iter().map(|plan| &plan.text);
-        let text = remove_plans(view.output_text().into_owned(), own.chain(self.texts.iter()));
+        let own_plans = view.plans.iter().map(|plan| &plan.text);
+        let text = remove_plans(view.output_text().into_owned(), own_plans.chain(self.texts.iter()));
         if self.steps.is_empty() {
             return text;
         }
@@ -172,8 +172,8 @@ mod tests {
                 .all(|gone| !all.contains(gone)),
             "{all}"
         );
-        for kept in ["Ticket 4: open.", "(end)", "Now done.", "write_todos: 1, of which 0 failed"] {
-            assert!(all.contains(kept), "{kept}: {all}");
+        for passage in ["Ticket 4: open.", "(end)", "Now done.", "write_todos: 1, of which 0 failed"] {
+            assert!(all.contains(passage), "{passage}: {all}");
         }
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn verdict(items: &[ItemResult]) -> Result<bool, Unmeasured> {
 
 /// The JSON. If it is too long, proofs of the last questions are left out.
 pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option<&str>) -> String {
-    let mut room = MOST_ITEMS;
+    let mut remaining = MOST_ITEMS;
     let eval: Vec<Value> = all
         .iter()
         .map(|item| {
@@ -90,17 +90,17 @@ pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option
             });
             let cited = item.sources.iter().map(|cited| format!("source {}: {}", cited.source, cited.quote));
             let texts = texts.chain(cited);
-            let proofs = clip(&texts.collect::<Vec<_>>().join("\n"), room / 2).to_owned();
+            let proofs = clip(&texts.collect::<Vec<_>>().join("\n"), remaining / 2).to_owned();
             let object = json!({
                 "question": item.question,
-                "proofs": { "proofs": proofs, "final_answer": clip(final_answer.unwrap_or_default(), MOST_PROOF.min(room / 4)) },
+                "proofs": { "proofs": proofs, "final_answer": clip(final_answer.unwrap_or_default(), MOST_PROOF.min(remaining / 4)) },
                 "c3_response": {
                     "answer": label(item.answer),
-                    "reason": clip(&item.reason, MOST_PROOF.min(room / 4)),
+                    "reason": clip(&item.reason, MOST_PROOF.min(remaining / 4)),
                     "decision_path": item.path,
                 },
             });
-            room = room.saturating_sub(object.to_string().len());
+            remaining = remaining.saturating_sub(object.to_string().len());
             object
         })
         .collect();

@@ -54,34 +54,34 @@ impl Bm25Index {
         let n = self.chunks.len() as f64;
         let score = |(counts, length): &(HashMap<String, usize>, usize)| -> f64 {
             let norm = K1 * (1.0 - B + B * *length as f64 / self.mean.max(1.0));
-            let of = |word: &String| {
+            let word_score = |word: &String| {
                 let Some(&count) = counts.get(word) else { return 0.0 };
-                let with = self.chunks_with.get(word).copied().unwrap_or(0) as f64;
-                let rarity = ((n - with + 0.5) / (with + 0.5) + 1.0).ln();
+                let chunk_count = self.chunks_with.get(word).copied().unwrap_or(0) as f64;
+                let rarity = ((n - chunk_count + 0.5) / (chunk_count + 0.5) + 1.0).ln();
                 rarity * count as f64 * (K1 + 1.0) / (count as f64 + norm)
             };
-            wanted.iter().map(of).sum()
+            wanted.iter().map(word_score).sum()
         };
         self.chunks.iter().map(score).collect()
     }
 }
 
-/// The chunks to search for proofs: at most `most`, above `share` of the best score, in order.
-pub(crate) fn select(scores: &[f64], most: usize, share: f64) -> Vec<usize> {
+/// The chunks to search for proofs: at most `max_chunks`, above `share` of the best score, in order.
+pub(crate) fn select(scores: &[f64], max_chunks: usize, share: f64) -> Vec<usize> {
     let top = scores.iter().copied().fold(0.0, f64::max);
-    let mut kept: Vec<usize> = (0..scores.len())
+    let mut selected: Vec<usize> = (0..scores.len())
         .filter(|&i| scores[i] > 0.0 && (scores[i] > top * share || scores[i] == top))
         .collect();
-    kept.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-    kept.truncate(most);
-    kept.sort_unstable();
-    kept
+    selected.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    selected.truncate(max_chunks);
+    selected.sort_unstable();
+    selected
 }
 
 /// A wider selection: twice as many without a lower bound, with their neighbours.
-pub(crate) fn widen(scores: &[f64], most: usize) -> Vec<usize> {
-    let near = |i: usize| [i.saturating_sub(1), i, (i + 1).min(scores.len().saturating_sub(1))];
-    let all: BTreeSet<usize> = select(scores, most * 2, 0.0).into_iter().flat_map(near).collect();
+pub(crate) fn widen(scores: &[f64], max_chunks: usize) -> Vec<usize> {
+    let neighbours = |i: usize| [i.saturating_sub(1), i, (i + 1).min(scores.len().saturating_sub(1))];
+    let all: BTreeSet<usize> = select(scores, max_chunks * 2, 0.0).into_iter().flat_map(neighbours).collect();
     all.into_iter().collect()
 }
 
@@ -129,12 +129,12 @@ mod tests {
     proptest! {
         #[test]
         fn selected_chunks_exceed_the_share_and_are_the_best(scores in proptest::collection::vec(0.0..10.0f64, 0..40)) {
-            let kept = select(&scores, 5, 0.5);
+            let selected = select(&scores, 5, 0.5);
             let top = scores.iter().copied().fold(0.0, f64::max);
-            prop_assert!(kept.len() <= 5 && kept.is_sorted());
-            prop_assert!(kept.iter().all(|&i| scores[i] > 0.0 && scores[i] >= top * 0.5));
-            if let Some(worst) = kept.iter().map(|&i| scores[i]).reduce(f64::min) {
-                prop_assert!((0..scores.len()).all(|i| kept.contains(&i) || kept.len() == 5 || scores[i] <= worst));
+            prop_assert!(selected.len() <= 5 && selected.is_sorted());
+            prop_assert!(selected.iter().all(|&i| scores[i] > 0.0 && scores[i] >= top * 0.5));
+            if let Some(worst) = selected.iter().map(|&i| scores[i]).reduce(f64::min) {
+                prop_assert!((0..scores.len()).all(|i| selected.contains(&i) || selected.len() == 5 || scores[i] <= worst));
             }
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use verdict_config::{Problem, admits, settings};
 
 use super::check::Check;
-use super::compiled::Compiled;
+use super::compiled::CompiledPattern;
 use crate::measure::sections::{MetricSettings, Section, below};
 use crate::pattern::as_written;
 use crate::recognise::{Agent, AgentTrace};
@@ -72,7 +72,7 @@ settings! {
         task: Option<String>,
         #[serde(skip)]
         #[schemars(skip)]
-        compiled: Compiled,
+        compiled: CompiledPattern,
     }
 
     /// A configured checklist.
@@ -155,7 +155,7 @@ impl Match {
 }
 
 impl Section for ChecklistSettings {
-    fn of(&self, _: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         MetricSettings { enabled: self.enabled, judges: &self.judges, ..MetricSettings::OFF }
     }
 

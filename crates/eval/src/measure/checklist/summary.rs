@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use super::log::{Chunk, LogSource};
-use crate::measure::ask::prompt_page::{Block, PromptPage};
+use crate::measure::ask::prompt_page::{PromptBlock, PromptPage};
 use crate::measure::defects::clip;
 use crate::measure::{Answer, Form, Prompt, Question};
 
@@ -25,7 +25,7 @@ const MOST_SUMMARY: usize = 600;
 pub(crate) fn summaries(
     log: &[Chunk],
     answers: &HashMap<&str, &Answer>,
-    block: impl Fn(&Chunk, String) -> Block,
+    block: impl Fn(&Chunk, String) -> PromptBlock,
     render: impl Fn(PromptPage) -> Prompt,
 ) -> Result<Vec<String>, Vec<Question>> {
     let mut out = vec![String::new(); log.len()];

@@ -61,8 +61,8 @@ fn drive_panel(
                 for question in questions {
                     let opinion = |value: Json| {
                         let checked = Schema::compile(&question.form.schema).check(&value);
-                        let fits = checked.validity == Validity::Valid;
-                        assert!(fits, "{value} does not fit {}", question.form.schema);
+                        let is_valid = checked.validity == Validity::Valid;
+                        assert!(is_valid, "{value} does not fit {}", question.form.schema);
                         Opinion { value, weighted: None, judge: Arc::from("m/1") }
                     };
                     let opinions = judges(&question).map(|values| values.into_iter().map(opinion).collect());
@@ -178,7 +178,7 @@ fn votes_without_majority_are_a_judge_error_that_lists_them() {
         let DetailValue::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
         let items: Json = serde_json::from_str(items).unwrap();
         let reason = items["eval"][0]["c3_response"]["reason"].as_str().unwrap().to_owned();
-        (measured[0].outcome.as_ref().map(|o| o.passed).map_err(|why| *why), reason)
+        (measured[0].outcome.as_ref().map(|o| o.passed).map_err(|cause| *cause), reason)
     };
     let split = "no majority: of 2 judges 1 answered yes, 1 no, 0 unclear".to_owned();
     assert_eq!(answered(&["yes", "no"]), (Err(Unmeasured::JudgeError), split));
@@ -191,9 +191,10 @@ fn passage_not_in_its_piece_is_no_proof_and_selection_is_widened_once() {
     let trace = specimens("Saint Petersburg");
     let one = "judges: [main]\nchecklist: { keep: 1, fixed: [{ items: [{ question: 'Was the Zoological Institute found?' }] }] }";
     let (measured, asked) = drive(&trace, &settings(one), |question| {
-        let mut said = perceived(piece_with(question, "A catalogue of type"), "deposited on the Moon", "no");
-        said["final_answer"] = json!("no");
-        Ok(said)
+        let mut answer =
+            perceived(piece_with(question, "A catalogue of type"), "deposited on the Moon", "no");
+        answer["final_answer"] = json!("no");
+        Ok(answer)
     });
     assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
@@ -249,9 +250,9 @@ fn only_item(measured: &[Measurement]) -> Json {
 
 /// A correct judge: the record does not contain a fact of the world, so that it cannot suffice.
 fn factual(question: &Question) -> Json {
-    let mut said = perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "no");
-    said["class"] = json!("factual");
-    said
+    let mut answer = perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "no");
+    answer["class"] = json!("factual");
+    answer
 }
 
 const IN_CITY: &str = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
@@ -271,12 +272,12 @@ fn question_of_fact_without_a_source_is_unmeasured() {
 #[test]
 fn assets_answer_a_question_of_fact_although_the_record_does_not_suffice() {
     let trace = specimens("Saint Petersburg");
-    let with = settings(&format!(
+    let with_assets = settings(&format!(
         "judges: [main]\nchecklist: {{ {IN_CITY}, {REFERENCE}, by_class: {{ factual: [big] }} }}"
     ));
-    let asking = |said: Json| {
-        drive(&trace, &with, |question| {
-            Ok(if question.key == "q000.3-source-0" { said.clone() } else { factual(question) })
+    let asking = |source_answer: Json| {
+        drive(&trace, &with_assets, |question| {
+            Ok(if question.key == "q000.3-source-0" { source_answer.clone() } else { factual(question) })
         })
     };
     let (measured, asked) = asking(sourced("yes", &[("reference", "in Saint Petersburg")]));
@@ -310,10 +311,11 @@ fn assets_answer_a_question_of_fact_although_the_record_does_not_suffice() {
 #[test]
 fn search_answers_where_assets_do_not_decide_and_must_cite() {
     let trace = specimens("Saint Petersburg");
-    let with = settings(&format!("judges: [main]\nchecklist: {{ {IN_CITY}, {REFERENCE}, search: web }}"));
+    let with_search =
+        settings(&format!("judges: [main]\nchecklist: {{ {IN_CITY}, {REFERENCE}, search: web }}"));
     let found = [("https://museum.example/about", "The institute is in Saint Petersburg.")];
     let asking = |found: &[(&str, &str)]| {
-        drive(&trace, &with, |question| {
+        drive(&trace, &with_search, |question| {
             Ok(match question.key.as_str() {
                 "q000.3-source-0" => sourced("unclear", &[]),
                 "q000.4-search-0" => searched("yes", found),
@@ -495,9 +497,9 @@ fn of_agents_measures_every_agent() {
         .leave()
         .answers("Elbrus is 5642 m high.")
         .build();
-    let measured_at = |of: &str| -> Vec<Idx> {
+    let measured_at = |judged_agents: &str| -> Vec<Idx> {
         let one = settings(&format!(
-            "checklist: {{ of: {of}, fixed: [{{ items: [{{ question: 'Is it named?', check: {{ contains: {{ text: '5642' }} }} }}] }}] }}"
+            "checklist: {{ of: {judged_agents}, fixed: [{{ items: [{{ question: 'Is it named?', check: {{ contains: {{ text: '5642' }} }} }}] }}] }}"
         ));
         let at = |agent: &Agent| {
             let memo = Memo::new();

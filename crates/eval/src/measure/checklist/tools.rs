@@ -36,7 +36,7 @@ pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chun
 pub(crate) fn shown(output: Result<String, String>) -> String {
     match output {
         Ok(text) => clip(&text, MOST).to_owned(),
-        Err(why) => format!("error: {}", clip(&why, MOST)),
+        Err(error) => format!("error: {}", clip(&error, MOST)),
     }
 }
 
@@ -46,8 +46,9 @@ fn read_span(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, Stri
 }
 
 fn joined<'a>(id: &str, trace: &AgentTrace, log: impl Iterator<Item = &'a Chunk>) -> Result<String, String> {
-    let of = |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
-    let texts: Vec<&str> = log.filter(of).map(|chunk| chunk.text.as_str()).collect();
+    let is_in_span =
+        |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
+    let texts: Vec<&str> = log.filter(is_in_span).map(|chunk| chunk.text.as_str()).collect();
     if texts.is_empty() {
         Err(format!("no span {} with content", clip(id, 40)))
     } else {

@@ -1,7 +1,7 @@
 //! Tests of `error_detection`.
 
 use super::*;
-use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
+use crate::measure::sample::{Sample, asking, llm, measure as run, sign, text_message, tool};
 use crate::measure::{Category, Severity, Unmeasured, Value};
 use crate::recognise::{ErrorSource, Role};
 
@@ -93,7 +93,10 @@ fn announced_retry_has_low_severity() {
 #[test]
 fn answer_that_explains_an_error_is_valid() {
     let answer = "Error: 404 means that the page does not exist. {\"error\": 1}";
-    assert_eq!(label(&alone(llm(vec![said(Role::User, "What is a 404?")], answer))), Some((VALID, true)));
+    assert_eq!(
+        label(&alone(llm(vec![text_message(Role::User, "What is a 404?")], answer))),
+        Some((VALID, true))
+    );
     let body = r#"{"error": {"message": "Rate limit reached", "code": 429}}"#;
     let out = alone(llm(vec![], body));
     assert_eq!(label(&out), Some((API, false)));
@@ -110,9 +113,9 @@ fn call_without_a_span_is_judged_on_the_model_call() {
 
 #[test]
 fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
-    let told = "TypeError: visit_page() got an unexpected keyword argument 'x'";
+    let error = "TypeError: visit_page() got an unexpected keyword argument 'x'";
     let script = crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
-    let trace = script.raises(told).answers("836").build();
+    let trace = script.raises(error).answers("836").build();
     let out = run("error_detection", &trace, trace.agents[0].llms[1]);
     assert_eq!(label(&out), Some((VALID, true)));
     assert!(out[0].outcome.as_ref().unwrap().findings.is_empty());
@@ -141,15 +144,15 @@ fn answer_that_is_cut_off_at_a_limit_fails_where_it_is_the_last_of_its_run() {
 #[test]
 fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
     use crate::measure::testing::Script;
-    let of = |tool: &str, result: &str| {
+    let label_for = |tool: &str, result: &str| {
         let trace =
             Script::new("Member 4417?").calls("", &[(tool, r#"{"member_id":"4417"}"#)]).returns(result);
         let trace = trace.answers("Nothing.").build();
         label(&run("error_detection", &trace, trace.calls[0].tool.unwrap()))
     };
-    assert_eq!(of("find_member", "Error: member not found"), Some((VALID, true)));
-    assert_eq!(of("delete_member", "Error: member not found"), Some((TOOL, false)));
-    assert_eq!(of("find_member", "Error: the index is offline"), Some((API, false)));
+    assert_eq!(label_for("find_member", "Error: member not found"), Some((VALID, true)));
+    assert_eq!(label_for("delete_member", "Error: member not found"), Some((TOOL, false)));
+    assert_eq!(label_for("find_member", "Error: the index is offline"), Some((API, false)));
     let trace = Script::new("Members?").calls("", &[("query_db", r#"{"sql":"SELECT name FROM members"}"#)]);
     let trace = trace.returns("Error: relation \"members\" does not exist").answers("None.").build();
     assert_eq!(label(&run("error_detection", &trace, trace.calls[0].tool.unwrap())), Some((TOOL, false)));
@@ -158,18 +161,18 @@ fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
 #[test]
 fn error_in_a_document_that_a_tool_reads_is_its_content() {
     use crate::measure::testing::Script;
-    let of = |tool: &str, arguments: &str, result: &str| {
+    let label_for = |tool: &str, arguments: &str, result: &str| {
         let trace = Script::new("What does the run say?").calls("", &[(tool, arguments)]).returns(result);
         let trace = trace.answers("It ended early.").build();
         label(&run("error_detection", &trace, trace.calls[0].tool.unwrap()))
     };
     let log = "10:02 start\n10:03 load depots\nTraceback (most recent call last):\n  File \"a.py\", line 2\nKeyError: 'depot'";
     let raised = "Traceback (most recent call last):\n  File \"tool.py\", line 2\nOSError: bad sector";
-    assert_eq!(of("read_file", r#"{"path":"run.txt"}"#, log), Some((VALID, true)));
-    assert_eq!(of("fetch", r#"{"url":"https://ci.example/run/8"}"#, log), Some((VALID, true)));
-    assert_eq!(of("read_file", r#"{"path":"run.txt"}"#, raised), Some((TOOL, false)));
-    assert_eq!(of("read_file", r#"{"path":"run.txt"}"#, "Error: bad sector"), Some((TOOL, false)));
+    assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, log), Some((VALID, true)));
+    assert_eq!(label_for("fetch", r#"{"url":"https://ci.example/run/8"}"#, log), Some((VALID, true)));
+    assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, raised), Some((TOOL, false)));
+    assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, "Error: bad sector"), Some((TOOL, false)));
     // What a tool runs has failed, and so has one that reads no document.
-    assert_eq!(of("run_file", r#"{"path":"run.py"}"#, log), Some((TOOL, false)));
-    assert_eq!(of("get_depots", r#"{"city":"Ulm"}"#, log), Some((TOOL, false)));
+    assert_eq!(label_for("run_file", r#"{"path":"run.py"}"#, log), Some((TOOL, false)));
+    assert_eq!(label_for("get_depots", r#"{"city":"Ulm"}"#, log), Some((TOOL, false)));
 }

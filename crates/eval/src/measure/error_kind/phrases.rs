@@ -257,7 +257,8 @@ const EMPTY_RESULTS: &[&str] = &["no results found", "no results for", "no match
 /// Phrases that are put together: what a parameter has to be, and which limit of a run was reached.
 pub(super) fn composed() -> impl Iterator<Item = (Defect, String)> {
     let types = TYPES.iter().flat_map(|kind| REQUIREMENTS.iter().map(move |words| format!("{words} {kind}")));
-    let limits = COUNTED.iter().flat_map(|noun| MOST.iter().map(move |most| format!("{most} {noun}")));
+    let limits =
+        COUNTED.iter().flat_map(|noun| MOST.iter().map(move |quantifier| format!("{quantifier} {noun}")));
     types.map(|text| (Defect::WrongArguments, text)).chain(limits.map(|text| (Defect::Exhausted, text)))
 }
 

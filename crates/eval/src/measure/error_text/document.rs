@@ -38,8 +38,10 @@ pub(super) fn is_about(text: &str, found: &str) -> bool {
     if STORY.is_match(found) {
         return has_sentences(text);
     }
-    let subject =
-        SUBJECT.captures(found).and_then(|of| of.get(1).or(of.get(2))).map(|subject| subject.as_str());
+    let subject = SUBJECT
+        .captures(found)
+        .and_then(|captures| captures.get(1).or(captures.get(2)))
+        .map(|subject| subject.as_str());
     let is_named = |subject: &str| {
         let rest = clip(text, READ_BYTES).get(found.len()..).unwrap_or_default();
         rest.matches(subject).nth(MIN_NAMED - 1).is_some()
@@ -60,7 +62,7 @@ pub(super) fn has_it_within(text: &str) -> bool {
     };
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match headline::find(text) {
-        Some(said) => lines.next() != Some(said.line) && lines.nth(MIN_LINES - 2).is_some(),
+        Some(headline) => lines.next() != Some(headline.line) && lines.nth(MIN_LINES - 2).is_some(),
         None => text.len() > SHORT_BYTES && title(text).is_some() || before_end() == Some(true),
     }
 }

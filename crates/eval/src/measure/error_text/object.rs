@@ -30,8 +30,8 @@ pub(super) fn reported(text: &str) -> Option<String> {
             return None;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
-            let said = from_value(&value, 0)?;
-            return Some(if said.is_empty() { cause_excerpt(text).to_owned() } else { said });
+            let passage = from_value(&value, 0)?;
+            return Some(if passage.is_empty() { cause_excerpt(text).to_owned() } else { passage });
         }
     }
     from_text(text)
@@ -40,15 +40,15 @@ pub(super) fn reported(text: &str) -> Option<String> {
 /// The passage of a text that makes it an error report. What an executor reports of a run decides over what the
 /// program wrote.
 fn from_text(text: &str) -> Option<String> {
-    if let Some(said) = headline::find(text) {
-        let passage = uncaught::passage(text, said.line);
+    if let Some(headline) = headline::find(text) {
+        let passage = uncaught::passage(text, headline.line);
         // Status 1 without any output is the answer "no" of commands that search or compare.
-        let is_answer = said.status == 1 && !said.says_failed && passage == said.line;
-        return (said.status != 0 && !is_answer).then(|| cause_excerpt(passage).to_owned());
+        let is_answer = headline.status == 1 && !headline.says_failed && passage == headline.line;
+        return (headline.status != 0 && !is_answer).then(|| cause_excerpt(passage).to_owned());
     }
     if let Some(value) = printed(text) {
-        let said = from_value(&value, 0)?;
-        return Some(if said.is_empty() { cause_excerpt(text).to_owned() } else { said });
+        let passage = from_value(&value, 0)?;
+        return Some(if passage.is_empty() { cause_excerpt(text).to_owned() } else { passage });
     }
     plain::report(text).map(|passage| cause_excerpt(passage).to_owned())
 }
@@ -197,8 +197,8 @@ const OUTPUTS: [&str; 7] = ["stderr", "error", "output", "stdout", "message", "c
 
 /// The exit status of a run, also in the metadata next to its output.
 fn exit_status(map: &Map<String, Value>) -> Option<i64> {
-    let of = |map: &Map<String, Value>| EXIT_STATUS.iter().find_map(|key| map.get(*key)?.as_i64());
-    of(map).or_else(|| of(map.get("metadata")?.as_object()?))
+    let status_in = |map: &Map<String, Value>| EXIT_STATUS.iter().find_map(|key| map.get(*key)?.as_i64());
+    status_in(map).or_else(|| status_in(map.get("metadata")?.as_object()?))
 }
 
 /// The error of a run with an exit status other than 0. Status 1 without any output is the answer "no" of

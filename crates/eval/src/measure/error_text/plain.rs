@@ -29,7 +29,7 @@ pub(super) fn report(text: &str) -> Option<&str> {
 fn is_subject(head: &str, found: regex::Match<'_>) -> bool {
     let goes_on = || IS_SAID_OF.captures(head.get(found.end()..)?);
     // After a colon follows what happened: "Error: is a directory".
-    !found.as_str().contains([':', '(']) && goes_on().is_some_and(|said| said.name("event").is_none())
+    !found.as_str().contains([':', '(']) && goes_on().is_some_and(|captures| captures.name("event").is_none())
 }
 
 regex!(

@@ -12,7 +12,7 @@ use crate::measure::conversation::plain_text;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::language::{Language, WordClass, classes_in};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding, Memo};
 use crate::recognise::{Role, SpanView};
@@ -36,21 +36,21 @@ pub(super) fn check_answer_language(
     let systems = view.input.iter().filter(|message| message.role == Role::System);
     let mut texts = systems.flat_map(|message| message.parts.iter().filter_map(plain_text));
     let instruction = texts.find_map(|text| {
-        struct Instruction(Option<String>);
+        struct LanguageInstruction(Option<String>);
         let text = clip(text, MAX_INSTRUCTIONS);
         context.memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
-        context.memo.recurring(text, || Instruction(instruction(text))).0.clone()
+        context.memo.recurring(text, || LanguageInstruction(instruction(text))).0.clone()
     })?;
     let user = view.input.iter().rfind(|message| message.role == Role::User)?;
-    let said = user
+    let user_text = user
         .parts
         .iter()
         .filter_map(plain_text)
         .find(|text| (MIN_MESSAGE..=MAX_MESSAGE).contains(&text.len()))?;
-    if answer.len() < MIN_ANSWER || vocabulary::has(said, Meaning::Language) {
+    if answer.len() < MIN_ANSWER || vocabulary::has(user_text, WordMeaning::Language) {
         return None;
     }
-    let wanted = Language::recognised(said, context.memo)?;
+    let wanted = Language::recognised(user_text, context.memo)?;
     let found = Language::recognised(answer, context.memo)?;
     let rationale = format!(
         "expected an answer in the language of the user, {}, as the prompt says: \"{instruction}\"",
@@ -61,13 +61,15 @@ pub(super) fn check_answer_language(
 
 /// The sentence that asks for the language of the user.
 fn instruction(text: &str) -> Option<String> {
-    let mentions = vocabulary::find(text, &[Meaning::TheLanguage]);
+    let mentions = vocabulary::find(text, &[WordMeaning::TheLanguage]);
     mentions.into_iter().take(MAX_MENTIONS).find_map(|(_, at)| {
         let sentence = sentence(text, at.start, at.end);
         let is_plain = classes_in(sentence, None, &Memo::new())
             .is_some_and(|classes| !classes.has(WordClass::Negation) && !classes.has(WordClass::Condition));
-        let asks =
-            is_plain && [Meaning::OfUser, Meaning::Reply].iter().all(|of| vocabulary::has(sentence, *of));
+        let asks = is_plain
+            && [WordMeaning::OfUser, WordMeaning::Reply]
+                .iter()
+                .all(|meaning| vocabulary::has(sentence, *meaning));
         asks.then(|| head(sentence.trim(), 100).to_owned())
     })
 }

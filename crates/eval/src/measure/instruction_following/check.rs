@@ -24,32 +24,32 @@ pub(crate) fn violation(rule: &OutputRule, output: &str) -> Option<Violation> {
     match rule {
         OutputRule::EndsWith(mark) => {
             // A word or bracket after the marker is accepted.
-            let kept = contains(clip_end(text, mark.len() + 80), mark);
-            unless(kept, Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80))
+            let is_met = contains(clip_end(text, mark.len() + 80), mark);
+            unless(is_met, Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80))
         }
         OutputRule::StartsWith(mark) => {
             let start = text.trim_start_matches(['*', '#', '>', '_', ' ', '"', '`']);
-            let kept = contains(clip(start, mark.len() + 4), mark.trim_end_matches([':', ' ']));
-            unless(kept, Defect::MissingTag, format!("an output that starts with {mark}"), head(text, 80))
+            let is_met = contains(clip(start, mark.len() + 4), mark.trim_end_matches([':', ' ']));
+            unless(is_met, Defect::MissingTag, format!("an output that starts with {mark}"), head(text, 80))
         }
         OutputRule::Enclosed(tag) => missing_tag(text, tag),
         OutputRule::OnlyJson => {
-            let why = not_json(text)?;
-            unless(false, Defect::WrongFormat, format!("JSON and nothing else; {why}"), text)
+            let reason = not_json(text)?;
+            unless(false, Defect::WrongFormat, format!("JSON and nothing else; {reason}"), text)
         }
         OutputRule::OnlyYesOrNo => {
             let word = text.trim_matches(|c: char| !c.is_alphanumeric());
-            let kept = word.eq_ignore_ascii_case("yes") || word.eq_ignore_ascii_case("no");
-            unless(kept, Defect::WrongFormat, "yes or no and nothing else", text)
+            let is_met = word.eq_ignore_ascii_case("yes") || word.eq_ignore_ascii_case("no");
+            unless(is_met, Defect::WrongFormat, "yes or no and nothing else", text)
         }
         OutputRule::OnlyNumber => {
             // A unit or a currency next to the number is accepted.
-            let kept = text.split_whitespace().count() <= 3 && text.contains(|c: char| c.is_numeric());
-            unless(kept, Defect::WrongFormat, "a number and nothing else", text)
+            let is_met = text.split_whitespace().count() <= 3 && text.contains(|c: char| c.is_numeric());
+            unless(is_met, Defect::WrongFormat, "a number and nothing else", text)
         }
         OutputRule::HasNumber => {
-            let kept = text.contains(|c: char| c.is_numeric()) || has_number_word(text);
-            unless(kept, Defect::WrongFormat, "an answer with a number", text)
+            let is_met = text.contains(|c: char| c.is_numeric()) || has_number_word(text);
+            unless(is_met, Defect::WrongFormat, "an answer with a number", text)
         }
         OutputRule::AtMost(limit, unit) => too_long(text, *limit, *unit),
         OutputRule::Bullets(wanted) => {
@@ -66,17 +66,17 @@ pub(crate) fn violation(rule: &OutputRule, output: &str) -> Option<Violation> {
     }
 }
 
-fn unless(kept: bool, defect: Defect, expected: impl Into<String>, found: &str) -> Option<Violation> {
+fn unless(is_met: bool, defect: Defect, expected: impl Into<String>, found: &str) -> Option<Violation> {
     let found = head(found, QUOTE_BYTES).to_owned();
-    (!kept).then(|| Violation { defect, expected: expected.into(), found })
+    (!is_met).then(|| Violation { defect, expected: expected.into(), found })
 }
 
 fn missing_tag(text: &str, tag: &str) -> Option<Violation> {
     let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
     let missing = if !contains(text, &open) { format!("{open}>") } else { close };
-    let kept = contains(text, &missing.replace('>', ""));
+    let is_met = contains(text, &missing.replace('>', ""));
     let expected = format!("an output with <{tag}> and </{tag}>; {missing} is missing");
-    unless(kept, Defect::MissingTag, expected, text)
+    unless(is_met, Defect::MissingTag, expected, text)
 }
 
 /// Violations of rules about code fences and markdown.

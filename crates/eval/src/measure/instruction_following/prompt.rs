@@ -112,15 +112,15 @@ const MAX_CACHED: usize = 16;
 /// Reads a system message.
 pub(super) fn system_message(text: &str) -> SystemMessage {
     let text = clip(text, SYSTEM_BYTES);
-    CACHE.with_borrow_mut(|known| {
-        let at = known.iter().position(|before| *before.text == *text);
-        let message = at.and_then(|at| known.remove(at)).unwrap_or_else(|| SystemMessage {
+    CACHE.with_borrow_mut(|cache| {
+        let at = cache.iter().position(|before| *before.text == *text);
+        let message = at.and_then(|at| cache.remove(at)).unwrap_or_else(|| SystemMessage {
             text: text.into(),
             instructions: read_instructions(text).into(),
             is_english: is_english_alone(text),
         });
-        known.truncate(MAX_CACHED - 1);
-        known.push_front(message.clone());
+        cache.truncate(MAX_CACHED - 1);
+        cache.push_front(message.clone());
         message
     })
 }
@@ -140,7 +140,7 @@ type RuleFromMatch = fn(&Captures<'_>) -> Option<OutputRule>;
 /// Lower-case words: a pattern is tried only if the prompt contains one of each group.
 type Cues = &'static [&'static [&'static str]];
 
-struct Pattern {
+struct RulePattern {
     regex: Regex,
     make: RuleFromMatch,
     /// For each group, the bits of its words.
@@ -151,7 +151,7 @@ struct Pattern {
 type CueBits = u64;
 
 struct Patterns {
-    all: Vec<Pattern>,
+    all: Vec<RulePattern>,
     /// The cues of all patterns, found in one pass over a prompt.
     cues: Occurrences,
 }
@@ -284,10 +284,10 @@ fn patterns() -> Result<Patterns, String> {
     let bits = |any: &&[&str]| any.iter().map(bit).fold(0, |all, bit: CueBits| all | bit);
     let build = |(source, make, cues): &(String, RuleFromMatch, Cues)| {
         let regex = pattern(&format!("(?i){source}")).map_err(|error| error.to_string())?;
-        Ok(Pattern { regex, make: *make, cues: cues.iter().map(bits).collect() })
+        Ok(RulePattern { regex, make: *make, cues: cues.iter().map(bits).collect() })
     };
     let all = sources.iter().map(build).collect::<Result<_, String>>()?;
-    Ok(Patterns { all, cues: Occurrences::of(&cues, true, Within::Text)? })
+    Ok(Patterns { all, cues: Occurrences::new(&cues, true, Within::Text)? })
 }
 
 fn mark(c: &Captures<'_>) -> Option<String> {
@@ -430,15 +430,15 @@ fn unfenced(text: &str) -> String {
         }
     }
     let mut rest = out.as_str();
-    let mut kept = String::with_capacity(out.len());
+    let mut without_examples = String::with_capacity(out.len());
     while let Some(at) = memchr::memmem::find(rest.as_bytes(), b"<example") {
-        kept.push_str(rest.get(..at).unwrap_or(""));
+        without_examples.push_str(rest.get(..at).unwrap_or(""));
         let tail = rest.get(at..).unwrap_or("");
         match memchr::memmem::find(tail.as_bytes(), b"</example") {
             Some(end) => rest = tail.get(end..).and_then(|t| t.get(t.find('>')? + 1..)).unwrap_or(""),
-            None => return kept,
+            None => return without_examples,
         }
     }
-    kept.push_str(rest);
-    kept
+    without_examples.push_str(rest);
+    without_examples
 }

@@ -62,17 +62,17 @@ struct CachedLimit(Option<ReadingLimit>);
 /// `None` without a limit, or without a call or result that it is about; else the violation, if any.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
     let limit = limit(context, view)?;
-    let known = CallIndex::of(context.trace, context.memo);
-    let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
+    let call_index = CallIndex::cached(context.trace, context.memo);
+    let calls = call_index.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let calls = calls.iter().take(MAX_CALLS).filter_map(|&i| context.trace.calls.get(i));
-    let meant: Vec<&Call> = calls.filter(|call| limit.is_about(&call.name)).collect();
-    if !meant.is_empty() {
-        return Some(meant.into_iter().find_map(|call| limit.exceeded_by(context, call)));
+    let limited_calls: Vec<&Call> = calls.filter(|call| limit.is_about(&call.name)).collect();
+    if !limited_calls.is_empty() {
+        return Some(limited_calls.into_iter().find_map(|call| limit.exceeded_by(context, call)));
     }
     if view.requests().next().is_some() || !writes_code(&view.output_text()) {
         return None;
     }
-    let next = Turns::of(context.trace, context.memo).after(context.at)?;
+    let next = Turns::cached(context.trace, context.memo).after(context.at)?;
     let longest = new_in_prompt(context.trace.views.get(next)?).max_by_key(|text| text.len())?;
     Some(limit.exceeded(longest).map(|finding| finding.citing_at(context.trace, next)))
 }
@@ -88,8 +88,8 @@ impl ReadingLimit {
 
     fn exceeded_by(&self, context: &Context<'_>, call: &Call) -> Option<Finding> {
         if let Some((key, number)) = self.requested(call) {
-            let what = format!("{} was called with {key} {number}", call.name.trim());
-            return Some(self.finding(&what, quoted(call)));
+            let observation = format!("{} was called with {key} {number}", call.name.trim());
+            return Some(self.finding(&observation, quoted(call)));
         }
         Some(self.exceeded(call.result.as_deref()?)?.citing_at(context.trace, call.at))
     }
@@ -111,14 +111,15 @@ impl ReadingLimit {
 
     fn exceeded(&self, text: &str) -> Option<Finding> {
         let count = self.count(text)?;
-        let what = format!("{count} came back");
-        (count > self.amount.saturating_mul(TOLERANCE)).then(|| self.finding(&what, text.trim()))
+        let observation = format!("{count} came back");
+        (count > self.amount.saturating_mul(TOLERANCE)).then(|| self.finding(&observation, text.trim()))
     }
 
-    fn finding(&self, what: &str, quote: &str) -> Finding {
+    fn finding(&self, observation: &str, quote: &str) -> Finding {
         let ReadingLimit { amount, unit, sentence } = self;
-        let rationale =
-            format!("expected at most {amount} {unit} at a time, as the prompt says: \"{sentence}\"; {what}");
+        let rationale = format!(
+            "expected at most {amount} {unit} at a time, as the prompt says: \"{sentence}\"; {observation}"
+        );
         Defect::ReadTooMuch.finding(rationale, quote)
     }
 
@@ -151,7 +152,7 @@ fn longest_list(value: &Value) -> Option<usize> {
 fn limit(context: &Context<'_>, view: &SpanView) -> Option<ReadingLimit> {
     let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
-    texts.find_map(|text| context.memo.of(text, |t| CachedLimit(read_limit(t))).0.clone())
+    texts.find_map(|text| context.memo.of_text(text, |t| CachedLimit(read_limit(t))).0.clone())
 }
 
 fn read_limit(text: &str) -> Option<ReadingLimit> {

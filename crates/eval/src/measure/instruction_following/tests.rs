@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::prompt::{LengthUnit, system_message, user_instructions};
 use super::*;
 use crate::measure::Value;
-use crate::measure::sample::{Sample, asking, llm, measure as run, said};
+use crate::measure::sample::{Sample, asking, llm, measure as run, text_message};
 use crate::measure::testing::Script;
 
 fn rules(text: &str) -> Vec<OutputRule> {
@@ -15,7 +15,8 @@ fn rules(text: &str) -> Vec<OutputRule> {
 /// The score of one model call with this system prompt and output.
 fn score(system: &str, output: &str) -> Option<f64> {
     let mut sample = Sample::new();
-    let at = sample.span(None, llm(vec![said(Role::System, system), said(Role::User, "Go.")], output));
+    let at = sample
+        .span(None, llm(vec![text_message(Role::System, system), text_message(Role::User, "Go.")], output));
     match run("instruction_following", &sample.trace(), at)[0].outcome.as_ref().ok()?.value {
         Value::Score(score) => Some(score),
         _ => None,
@@ -116,7 +117,7 @@ fn abbreviations_do_not_end_a_sentence() {
 
 #[test]
 fn second_call_violates_a_limit_of_one() {
-    let view = llm(vec![said(Role::System, "Only call one tool at a time.")], "");
+    let view = llm(vec![text_message(Role::System, "Only call one tool at a time.")], "");
     let mut sample = Sample::new();
     let one = sample.span(None, asking(view.clone(), "search", "{}"));
     let two = sample.span(None, asking(asking(view, "search", "{}"), "visit", "{}"));
@@ -133,16 +134,16 @@ fn answer_without_the_required_tool_is_a_violation() {
             .system("You must call the lookup_order tool.")
             .tools(&["lookup_order"])
     };
-    let without = base().answers("The order 7 left the warehouse yesterday.").build();
-    let at = without.agents[0].answer_at.unwrap();
-    assert!(!run("instruction_following", &without, at)[0].outcome.as_ref().unwrap().passed);
-    let with = base()
+    let without_call = base().answers("The order 7 left the warehouse yesterday.").build();
+    let at = without_call.agents[0].answer_at.unwrap();
+    assert!(!run("instruction_following", &without_call, at)[0].outcome.as_ref().unwrap().passed);
+    let with_call = base()
         .calls("", &[("lookup_order", "{\"id\":7}")])
         .returns("left the warehouse")
         .answers("The order 7 left the warehouse yesterday.")
         .build();
-    let at = with.agents[0].answer_at.unwrap();
-    assert!(run("instruction_following", &with, at)[0].outcome.as_ref().unwrap().passed);
+    let at = with_call.agents[0].answer_at.unwrap();
+    assert!(run("instruction_following", &with_call, at)[0].outcome.as_ref().unwrap().passed);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Claims of actions and of work: "I have cancelled your booking", "I verified the figure".
 //!
-//! In: sentences. Out: [`Claim`]s, each with the class of its action, which no language shares words with,
+//! In: sentences. Out: [`ActionClaim`]s, each with the class of its action, which no language shares words with,
 //! its verb, and whether the action is done, promised or offered.
 
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
+use super::compiler::{Pattern, PatternCompiler, clause, is_hypothetical};
 use super::sentence::Sentence;
-use super::verb_finder::{Groups, VerbFinder};
+use super::verb_finder::{VerbFinder, VerbGroups};
 
 verdict_otlp::labelled_enum! {
     /// A class of actions. The last four are work on information, which changes nothing.
@@ -70,7 +70,7 @@ impl Tense {
 
 /// An action that a sentence states.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Claim<'t> {
+pub(crate) struct ActionClaim<'t> {
     pub action: Action,
     pub tense: Tense,
     /// The verb, in lower case.
@@ -83,11 +83,11 @@ pub(crate) struct Claim<'t> {
     pub names_source: bool,
 }
 
-impl Claim<'_> {
+impl ActionClaim<'_> {
     /// The claim in a sentence with the same words.
-    pub(super) fn of<'s>(self, sentence: &'s str) -> Claim<'s> {
-        let Claim { action, tense, verb, instrument, names_source, .. } = self;
-        Claim { action, tense, verb, sentence, instrument, names_source }
+    pub(super) fn with_sentence<'s>(self, sentence: &'s str) -> ActionClaim<'s> {
+        let ActionClaim { action, tense, verb, instrument, names_source, .. } = self;
+        ActionClaim { action, tense, verb, sentence, instrument, names_source }
     }
 }
 
@@ -151,7 +151,7 @@ impl Claims {
     pub(super) fn new(
         file: &ClaimsFile,
         actions: &Forms,
-        compiler: &Compiler<'_>,
+        compiler: &PatternCompiler<'_>,
         hypothetical: Arc<Pattern>,
     ) -> Result<Claims, String> {
         let mut verbs: BTreeMap<String, Vec<(Action, Pattern)>> = BTreeMap::new();
@@ -200,7 +200,8 @@ impl Claims {
         });
         let prefilters: Vec<Prefilter> = prefilters.collect();
         let patterns = patterns.into_iter().filter_map(|(tense, form, pattern): (Tense, String, Pattern)| {
-            let is_of = |of: &Prefilter| of.is_done == tense.is_done() && of.form == form;
+            let is_of =
+                |prefilter: &Prefilter| prefilter.is_done == tense.is_done() && prefilter.form == form;
             let prefilter = prefilters.iter().position(is_of)?;
             Some(ClaimPattern { tense, form, pattern, prefilter })
         });
@@ -228,14 +229,14 @@ impl Claims {
     }
 
     /// Adds the claims of `sentence` to `out`, one for each action and tense.
-    pub(super) fn find<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
+    pub(super) fn find<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<ActionClaim<'t>>) {
         self.search(sentence, |_| true, out);
     }
 
     /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
-    pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
+    pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<ActionClaim<'t>>) {
         if !sentence.is_question && self.may_be_done(sentence.words()) {
-            self.search(sentence, |of| of.is_done, out);
+            self.search(sentence, |prefilter| prefilter.is_done, out);
         }
     }
 
@@ -243,19 +244,21 @@ impl Claims {
         &self,
         sentence: &Sentence<'t>,
         is_wanted: impl Fn(&Prefilter) -> bool,
-        out: &mut Vec<Claim<'t>>,
+        out: &mut Vec<ActionClaim<'t>>,
     ) {
         let first = out.len();
         let words = sentence.words();
         // Most sentences pass none.
         let found = self.finder.find(words);
         let prefilters = self.prefilters.iter().enumerate();
-        let passes =
-            |(nth, of): &(usize, &Prefilter)| is_wanted(of) && found.has(*nth) && of.frames.is_match(words);
-        let passed =
-            prefilters.filter(passes).fold(Groups::default(), |all, (nth, _)| all.with(Groups::only(nth)));
+        let passes = |(nth, prefilter): &(usize, &Prefilter)| {
+            is_wanted(prefilter) && found.has(*nth) && prefilter.frames.is_match(words)
+        };
+        let passed = prefilters
+            .filter(passes)
+            .fold(VerbGroups::default(), |all, (nth, _)| all.union(VerbGroups::only(nth)));
         for ClaimPattern { tense, form, pattern, .. } in
-            self.patterns.iter().filter(|of| passed.has(of.prefilter))
+            self.patterns.iter().filter(|candidate| passed.has(candidate.prefilter))
         {
             // A search for captures costs more than one that only decides.
             if !pattern.is_match(words) {
@@ -273,13 +276,13 @@ impl Claims {
                     continue;
                 }
                 let tense = if sentence.is_question { Tense::Offered } else { *tense };
-                let known = out.get(first..).unwrap_or_default();
-                if !known.iter().any(|claim| claim.action == action && claim.tense == tense) {
+                let earlier = out.get(first..).unwrap_or_default();
+                if !earlier.iter().any(|claim| claim.action == action && claim.tense == tense) {
                     let is_work = action.is_work() && tense.is_done();
                     let instrument = is_work.then(|| self.instrument.captures_iter(words).next()).flatten();
                     let instrument =
                         instrument.and_then(|found| Some(words.get(found.name("noun")?.range())?.to_owned()));
-                    out.push(Claim {
+                    out.push(ActionClaim {
                         action,
                         tense,
                         verb: verb.to_owned(),

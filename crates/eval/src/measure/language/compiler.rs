@@ -36,12 +36,12 @@ fn clause_start(words: &str, start: usize) -> usize {
 }
 
 /// Compiles patterns of one file.
-pub(super) struct Compiler<'f> {
+pub(super) struct PatternCompiler<'f> {
     pub words: &'f BTreeMap<String, String>,
     pub spaced: bool,
 }
 
-impl Compiler<'_> {
+impl PatternCompiler<'_> {
     /// A pattern that matches where any of `sources` does.
     pub(super) fn any(&self, sources: &[String]) -> Result<Pattern, String> {
         let sources: Vec<String> =

@@ -61,14 +61,14 @@ const HEAD: usize = BLOCK;
 const MAX_LANGUAGES: usize = 32;
 
 /// By word, the languages that have it, as indexes of `codes`.
-struct Table {
+struct LanguageTable {
     codes: Vec<&'static str>,
     words: HashMap<&'static str, Vec<usize>>,
     /// A Bloom filter of the words: most words of a text are none of them, and are not looked up.
     filter: Vec<u64>,
 }
 
-impl Table {
+impl LanguageTable {
     /// The language of an index of `codes`, if rules read it.
     fn language(&self, index: usize) -> Option<Language> {
         let code = self.codes.get(index).copied()?;
@@ -109,11 +109,11 @@ fn place(head: u64, len: usize) -> (usize, u64) {
     ((bit / 64) as usize, bit % 64)
 }
 
-regex!(TABLE: Table = table());
+regex!(TABLE: LanguageTable = table());
 
-fn table() -> Result<Table, String> {
+fn table() -> Result<LanguageTable, String> {
     let filter = vec![0; (FILTER_BITS / 64) as usize];
-    let mut table = Table { codes: Vec::new(), words: HashMap::new(), filter };
+    let mut table = LanguageTable { codes: Vec::new(), words: HashMap::new(), filter };
     for line in FUNCTION_WORDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (code, words) = line.split_once(':').ok_or_else(|| format!("no language in {line:?}"))?;
         let index = table.codes.len();
@@ -137,7 +137,7 @@ fn table() -> Result<Table, String> {
 
 pub(super) fn detect(text: &str) -> Detected {
     let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or(text);
-    let scripts = Scripts::of(text);
+    let scripts = Scripts::from_text(text);
     scripts.language().unwrap_or_else(|| by_words(text))
 }
 
@@ -154,7 +154,7 @@ struct Scripts {
 const PART: usize = 32;
 
 impl Scripts {
-    fn of(text: &str) -> Scripts {
+    fn from_text(text: &str) -> Scripts {
         let letters =
             |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum + u8::from(byte.is_ascii_alphabetic()));
         // Parts so short that the compiler counts many bytes at once.
@@ -239,7 +239,7 @@ fn hints_at_another(text: &str, best: f32, scores: &[f32]) -> bool {
     let is_word = || {
         text.split(|c: char| !c.is_alphabetic()).any(|word| {
             word.chars().nth(1).is_some()
-                && TABLE.words.get(&*word.to_lowercase()).is_some_and(|of| of.len() == 1)
+                && TABLE.words.get(&*word.to_lowercase()).is_some_and(|languages| languages.len() == 1)
         })
     };
     best >= MIN_HINT && english * 2.0 <= best && is_word() || english < MIN_HINT && is_prose(text)
@@ -289,7 +289,7 @@ struct WordReader<'t> {
 
 impl WordReader<'_> {
     /// The next word of letters that can be a function word, up to any word that has other characters.
-    fn next_plain(&mut self, table: &Table) -> Option<Range<usize>> {
+    fn next_plain(&mut self, table: &LanguageTable) -> Option<Range<usize>> {
         let bytes = self.text.as_bytes();
         while let Some(block) = block_at(bytes, self.at) {
             let (start, mut end) = (self.at, self.at + letters_of(block));
@@ -313,7 +313,7 @@ impl WordReader<'_> {
     }
 
     /// Reads the next word that can be a function word into `lower`; false at the end.
-    fn next_in_lower_case(&mut self, table: &Table, lower: &mut String) -> bool {
+    fn next_in_lower_case(&mut self, table: &LanguageTable, lower: &mut String) -> bool {
         lower.clear();
         loop {
             if let Some(word) = self.next_plain(table) {

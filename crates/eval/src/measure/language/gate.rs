@@ -11,7 +11,7 @@ impl Language {
     /// The language of a text or, if that cannot be recognised, of `fallback`, the text that it answers; `None` if it
     /// is none that rules read. Too few words that hint at no language are read as English.
     pub(crate) fn detected(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
-        match language_of(text, &Reading::of(text, memo), fallback, memo) {
+        match language_of(text, &Reading::cached(text, memo), fallback, memo) {
             Detected::In(language) => Some(language),
             Detected::TooFewWords | Detected::NoWords => Some(Language::English),
             Detected::Unclear(_) | Detected::Other => None,
@@ -20,7 +20,7 @@ impl Language {
 
     /// The language of a text if its own words show it.
     pub(crate) fn recognised(text: &str, memo: &Memo) -> Option<Language> {
-        match Reading::of(text, memo).language(text) {
+        match Reading::cached(text, memo).language(text) {
             Detected::In(language) => Some(language),
             _ => None,
         }
@@ -30,7 +30,7 @@ impl Language {
 impl RequestWords {
     /// The words of instructions in the language of `text`. A text of too few words is read as English; `None` for a
     /// language without data.
-    pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
+    pub(crate) fn for_text(text: &str) -> Option<&'static RequestWords> {
         let language = match detect(text) {
             Detected::In(language) => language,
             Detected::TooFewWords | Detected::NoWords => Language::English,
@@ -56,7 +56,7 @@ pub(crate) enum Readable {
 /// answers. Rules that have words of English only read no text that is not readable in English: what is
 /// hedged, labelled, negated or asked for in another language would be taken for something else.
 pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
-    readable_in(language_of(text, &Reading::of(text, memo), fallback, memo))
+    readable_in(language_of(text, &Reading::cached(text, memo), fallback, memo))
 }
 
 fn readable_in(found: Detected) -> Readable {
@@ -80,8 +80,8 @@ pub(crate) fn is_english_alone(text: &str) -> bool {
 /// The closed classes that a text has words of, in any language that it may be in: that of what it answers, if its
 /// own is not recognised. `None` for a text that cannot be read: what such words would excuse is no finding.
 pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
-    let said = ReadText::new(text, fallback, memo);
-    let classes = |language| said.reading.places(text, language, memo).all();
-    let all = || said.languages().map(classes).fold(WordClasses::default(), WordClasses::with);
-    (said.is_known || !said.languages.is_empty()).then(all)
+    let read_text = ReadText::new(text, fallback, memo);
+    let classes = |language| read_text.reading.places(text, language, memo).all();
+    let all = || read_text.languages().map(classes).fold(WordClasses::default(), WordClasses::union);
+    (read_text.is_known || !read_text.languages.is_empty()).then(all)
 }

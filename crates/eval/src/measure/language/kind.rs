@@ -5,7 +5,7 @@ use super::sentence::Sentence;
 
 /// What a sentence may be in a text that answers nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum SentenceKind {
     Refusal,
     Inability,
     /// Words in place of an answer that is not known: "unknown".
@@ -17,16 +17,16 @@ pub(crate) enum Kind {
     Padding,
 }
 
-impl Kind {
+impl SentenceKind {
     pub(super) fn holds(self, sentence: &Sentence<'_>, lists: &Lists) -> bool {
         let asks = sentence.is_question;
         match self {
-            Kind::Refusal => !asks && lists.refusal.finds(sentence),
-            Kind::Inability => !asks && lists.inability.finds(sentence),
-            Kind::Nothing => !asks && lists.nothing.is_all_of(sentence),
-            Kind::Error => !asks && lists.error.finds(sentence),
-            Kind::Stopped => !asks && lists.stopped.finds(sentence),
-            Kind::Padding => asks || lists.padding.finds(sentence),
+            SentenceKind::Refusal => !asks && lists.refusal.finds(sentence),
+            SentenceKind::Inability => !asks && lists.inability.finds(sentence),
+            SentenceKind::Nothing => !asks && lists.nothing.is_all_of(sentence),
+            SentenceKind::Error => !asks && lists.error.finds(sentence),
+            SentenceKind::Stopped => !asks && lists.stopped.finds(sentence),
+            SentenceKind::Padding => asks || lists.padding.finds(sentence),
         }
     }
 }

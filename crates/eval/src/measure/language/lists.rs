@@ -1,6 +1,6 @@
 //! The lists of one language, compiled from its data file.
 //!
-//! In: a YAML file. Out: one [`List`] for each kind of statement, and the [`Claims`]. A pattern is a regular
+//! In: a YAML file. Out: one [`PatternList`] for each kind of statement, and the [`Claims`]. A pattern is a regular
 //! expression over the words of a sentence, in which a space separates words, `{name}` is a class of words
 //! of the file, `{gap}` matches up to eight words and `{near}` up to three without a comma or colon
 //! between them, `~` ends a word with any letters, and `<form>` is a verb of any action in that form.
@@ -12,10 +12,10 @@ use serde::Deserialize;
 use verdict_otlp::work;
 
 use super::claim::{Action, Claims, ClaimsFile};
-use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
+use super::compiler::{Pattern, PatternCompiler, clause, is_hypothetical};
 use super::request::{RequestWords, RequestsFile};
 use super::sentence::{Contrast, Sentence};
-use super::word_class::{ClassesFile, Table};
+use super::word_class::{ClassesFile, WordClassTable};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,32 +69,32 @@ struct InventionFile {
 #[derive(Debug)]
 pub(super) struct Lists {
     pub contrast: Contrast,
-    pub refusal: List,
-    pub inability: List,
+    pub refusal: PatternList,
+    pub inability: PatternList,
     /// Words in place of an answer that is not known.
-    pub nothing: List,
-    pub stopped: List,
-    pub padding: List,
-    pub hedge: List,
-    pub invention: List,
+    pub nothing: PatternList,
+    pub stopped: PatternList,
+    pub padding: PatternList,
+    pub hedge: PatternList,
+    pub invention: PatternList,
     /// What a sentence of `invention` only assumes.
     pub assumed: Pattern,
-    pub error: List,
+    pub error: PatternList,
     /// The reply of a user who agrees. `unless` adds something or makes an exception, at any position.
-    pub agreement: List,
+    pub agreement: PatternList,
     /// The reply of a user who declines, takes back or postpones.
-    pub withdrawal: List,
+    pub withdrawal: PatternList,
     /// Statements that the user confirms something, or has to. `unless` is about other confirmations.
-    pub consent: List,
-    pub question: List,
+    pub consent: PatternList,
+    pub question: PatternList,
     pub claims: Claims,
     pub requests: Option<RequestWords>,
-    pub classes: Table,
+    pub classes: WordClassTable,
 }
 
 /// The patterns of one kind of statement.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct PatternList {
     any: Pattern,
     unless: Option<Pattern>,
     hypothetical: Arc<Pattern>,
@@ -105,12 +105,12 @@ impl Lists {
     /// The file is no valid YAML, or a pattern names an unknown class of words.
     pub(super) fn parse(yaml: &str, spaced: bool) -> Result<Lists, String> {
         let file: File = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
-        let compiler = Compiler { words: &file.words, spaced };
-        let classes = Table::new(&file.classes, spaced)?;
+        let compiler = PatternCompiler { words: &file.words, spaced };
+        let classes = WordClassTable::new(&file.classes, spaced)?;
         let hypothetical = Arc::new(compiler.any(&file.hypothetical)?);
         let list = |list: &ListFile| {
             let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
-            Ok::<_, String>(List {
+            Ok::<_, String>(PatternList {
                 any: compiler.any(&list.any)?,
                 unless,
                 hypothetical: hypothetical.clone(),
@@ -138,7 +138,7 @@ impl Lists {
     }
 }
 
-impl List {
+impl PatternList {
     /// Whether the sentence is nothing else than a match.
     pub(super) fn is_all_of(&self, sentence: &Sentence<'_>) -> bool {
         self.any

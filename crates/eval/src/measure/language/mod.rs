@@ -32,18 +32,20 @@ mod sentence;
 mod verb_finder;
 mod word_class;
 
-pub(crate) use claim::{Action, Claim, Tense};
+pub(crate) use claim::{Action, ActionClaim, Tense};
 pub(crate) use gate::{Readable, classes_in, is_english, is_english_alone, readable};
-pub(crate) use kind::Kind;
+pub(crate) use kind::SentenceKind;
 use std::rc::Rc;
 pub(crate) use supported::Language;
 
 use compiler::Pattern;
-use lists::{List, Lists};
+use lists::{Lists, PatternList};
 use reading::{Reading, TAIL_BYTES};
 pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
-pub(crate) use word_class::{Place, Places, Table, WordClass, WordClasses, classes, classes_of};
+pub(crate) use word_class::{
+    ClassifiedWord, ClassifiedWords, WordClass, WordClassTable, WordClasses, classes, classes_of,
+};
 
 use super::Memo;
 use super::excerpt::clip_end;
@@ -56,17 +58,17 @@ const SHORT_BYTES: usize = 120;
 impl Language {
     /// The language of a text, or `None` for another one or if it is not recognised.
     #[cfg(test)]
-    pub(crate) fn of(text: &str) -> Option<Language> {
+    pub(crate) fn from_text(text: &str) -> Option<Language> {
         detect::detect(text).language()
     }
 
     /// The words of closed classes in a text, read once per trace.
-    pub(crate) fn places(self, text: &str, memo: &Memo) -> Rc<Places> {
-        Reading::of(text, memo).places(text, self, memo)
+    pub(crate) fn places(self, text: &str, memo: &Memo) -> Rc<ClassifiedWords> {
+        Reading::cached(text, memo).places(text, self, memo)
     }
 
     /// The closed classes of words of the language.
-    pub(crate) fn table(self) -> &'static Table {
+    pub(crate) fn table(self) -> &'static WordClassTable {
         &self.lists().classes
     }
 
@@ -92,11 +94,12 @@ impl Language {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
         let is_free = |word: &&str| {
             let at = word.as_ptr().addr() - base;
-            let is_beside = |place: &Place| place.at.end <= at || at + word.len() <= place.at.start;
+            let is_beside = |place: &ClassifiedWord| place.at.end <= at || at + word.len() <= place.at.start;
             places.iter().all(|place| is_beside(place) || !place.classes.has_any(word_class::FUNCTION))
         };
         let words = words.filter(is_free).map(str::to_lowercase);
-        let carries = |word: &String| lists.requests.as_ref().is_none_or(|known| known.has_content(word));
+        let carries =
+            |word: &String| lists.requests.as_ref().is_none_or(|requests| requests.has_content(word));
         words.filter(carries).collect()
     }
 
@@ -156,7 +159,7 @@ fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Mem
     use detect::Detected::{In, TooFewWords, Unclear};
     let found = reading.language(text);
     let (TooFewWords | Unclear(_), Some(fallback)) = (found, fallback) else { return found };
-    match (found, Reading::of(fallback, memo).language(fallback)) {
+    match (found, Reading::cached(fallback, memo).language(fallback)) {
         (Unclear(Some(language)), Unclear(Some(other))) if language == other => In(language),
         (_, of_fallback) => of_fallback,
     }
@@ -175,17 +178,17 @@ impl<'t> ReadText<'t> {
     /// Reads `text`, once per trace; if its language is not recognised, in the language of `fallback`, the text that
     /// it answers.
     pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> ReadText<'t> {
-        let reading = Reading::of(text, memo);
+        let reading = Reading::cached(text, memo);
         let found = language_of(text, &reading, fallback, memo);
         ReadText::detected(text, found, reading)
     }
 
     /// As [`ReadText::new`], and counts the work.
-    pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> ReadText<'t> {
+    pub(crate) fn new_counted(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> ReadText<'t> {
         for text in [Some(text), fallback].into_iter().flatten() {
-            memo.of(text, |text| {
+            memo.of_text(text, |text| {
                 memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16);
-                Counted
+                CountedLanguageWork
             });
         }
         ReadText::new(text, fallback.map(|text| &**text), memo)
@@ -193,7 +196,7 @@ impl<'t> ReadText<'t> {
 
     /// Reads a text that answers this one, in its own language or, if that is not recognised, in that of this text.
     pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> ReadText<'r> {
-        let reading = Reading::of(reply, memo);
+        let reading = Reading::cached(reply, memo);
         match reading.language(reply) {
             detect::Detected::TooFewWords | detect::Detected::Unclear(_) | detect::Detected::NoWords
                 if !self.languages.is_empty() =>
@@ -302,7 +305,7 @@ impl<'t> ReadText<'t> {
     }
 
     /// Actions that the speaker claims, promises or offers.
-    pub(crate) fn claims_of_action(&self) -> Vec<Claim<'t>> {
+    pub(crate) fn claims_of_action(&self) -> Vec<ActionClaim<'t>> {
         let mut out = Vec::new();
         for &language in self.languages {
             let claims = &language.lists().claims;
@@ -312,14 +315,14 @@ impl<'t> ReadText<'t> {
     }
 
     /// Actions that the speaker claims to have done.
-    pub(crate) fn claims_of_done_action(&self) -> Vec<Claim<'t>> {
+    pub(crate) fn claims_of_done_action(&self) -> Vec<ActionClaim<'t>> {
         let mut out = Vec::new();
         for &language in self.languages {
             let (split, done) =
                 (self.reading.split(self.text, language), self.reading.done(self.text, language));
             let of_text = done.iter().filter_map(|(nth, claim)| {
                 let sentence = split.sentence(self.text, *nth)?;
-                Some(claim.clone().of(sentence))
+                Some(claim.clone().with_sentence(sentence))
             });
             out.extend(of_text);
         }
@@ -329,7 +332,7 @@ impl<'t> ReadText<'t> {
     /// The closed classes that a part of the text has words of, in any language that it may be in.
     pub(crate) fn classes(&self, part: &str) -> WordClasses {
         let all = self.languages.iter().map(|language| language.classes(part));
-        all.fold(WordClasses::default(), WordClasses::with)
+        all.fold(WordClasses::default(), WordClasses::union)
     }
 
     /// The languages in which the text is read: one if it is known.
@@ -341,8 +344,8 @@ impl<'t> ReadText<'t> {
     pub(crate) fn classified<const N: usize>(
         &self,
         language: Language,
-        kinds: [Kind; N],
-    ) -> impl Iterator<Item = (Sentence<'t>, Option<Kind>)> + use<'t, N> {
+        kinds: [SentenceKind; N],
+    ) -> impl Iterator<Item = (Sentence<'t>, Option<SentenceKind>)> + use<'t, N> {
         let reading = Rc::clone(&self.reading);
         self.sentences(language).enumerate().map(move |(nth, sentence)| {
             let kind = kinds.into_iter().find(|kind| reading.holds(*kind, language, nth, &sentence));
@@ -350,7 +353,7 @@ impl<'t> ReadText<'t> {
         })
     }
 
-    fn sentences_of(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
+    fn sentences_of(&self, list: impl Fn(&'static Lists) -> &'static PatternList) -> Vec<&'t str> {
         let mut out = Vec::new();
         for &language in self.languages {
             let list = list(language.lists());
@@ -381,7 +384,7 @@ fn only(language: Language) -> &'static [Language] {
 }
 
 /// The work on the language of a text was counted.
-struct Counted;
+struct CountedLanguageWork;
 
 #[cfg(test)]
 mod tests;

@@ -36,9 +36,9 @@ static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
                     let is_word = class != Reason || entry.starts_with('+');
                     let is_long = nth >= DAYS || name.chars().count() >= MIN_NAME;
                     if is_word && is_long && !name.contains(' ') {
-                        let (classes, known) = names.entry(name).or_default();
-                        *classes = classes.with(WordClasses::of(&[class]));
-                        *known = if nth < DAYS { value } else { *known };
+                        let (classes, calendar_value) = names.entry(name).or_default();
+                        *classes = classes.union(WordClasses::new(&[class]));
+                        *calendar_value = if nth < DAYS { value } else { *calendar_value };
                     }
                 }
             }

@@ -5,12 +5,12 @@ use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::claim::Claim;
+use super::claim::ActionClaim;
 use super::detect;
-use super::kind::Kind;
-use super::sentence::{Sentence, Split};
+use super::kind::SentenceKind;
+use super::sentence::{Sentence, SplitText};
 use super::supported::Language;
-use super::word_class::Places;
+use super::word_class::ClassifiedWords;
 use crate::measure::Memo;
 use crate::measure::excerpt::{clip, clip_end};
 
@@ -24,11 +24,11 @@ pub(super) const TAIL_BYTES: usize = 4 * 1024;
 pub(super) struct Reading {
     language: OnceCell<detect::Detected>,
     /// The sentences of the text by language: one that is known, all for a short text in an unknown one.
-    split: RefCell<Vec<(Language, Rc<Split>)>>,
+    split: RefCell<Vec<(Language, Rc<SplitText>)>>,
     /// By language, the claims of done actions.
     done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
     /// By language, the words of closed classes.
-    places: RefCell<Vec<(Language, Rc<Places>)>>,
+    places: RefCell<Vec<(Language, Rc<ClassifiedWords>)>>,
     /// By language and sentence, the kinds that were asked for.
     kinds: RefCell<Vec<(Language, Vec<KnownKinds>)>>,
 }
@@ -41,11 +41,11 @@ struct KnownKinds {
 }
 
 /// A claim of a done action without its sentence, and which sentence it is.
-pub(super) type DoneClaim = (usize, Claim<'static>);
+pub(super) type DoneClaim = (usize, ActionClaim<'static>);
 
 impl Reading {
     /// The reading of a text, shared by all that read it in the trace.
-    pub(super) fn of(text: &str, memo: &Memo) -> Rc<Reading> {
+    pub(super) fn cached(text: &str, memo: &Memo) -> Rc<Reading> {
         memo.of_content(text, Reading::default)
     }
 
@@ -55,11 +55,11 @@ impl Reading {
     }
 
     /// The sentences of `text`, of which this is the reading.
-    pub(super) fn split(&self, text: &str, language: Language) -> Rc<Split> {
-        let known =
-            self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
-        known.unwrap_or_else(|| {
-            let mut split = Split::default();
+    pub(super) fn split(&self, text: &str, language: Language) -> Rc<SplitText> {
+        let cached =
+            self.split.borrow().iter().find(|(key, _)| *key == language).map(|(_, split)| split.clone());
+        cached.unwrap_or_else(|| {
+            let mut split = SplitText::default();
             for part in head_and_tail(text) {
                 split.add(text, part, language.is_spaced(), &language.lists().contrast);
             }
@@ -70,9 +70,9 @@ impl Reading {
     }
 
     /// The words of closed classes in `text`, of which this is the reading.
-    pub(super) fn places(&self, text: &str, language: Language, memo: &Memo) -> Rc<Places> {
-        let known = self.places.borrow().iter().find(|(of, _)| *of == language).map(|(_, p)| p.clone());
-        known.unwrap_or_else(|| {
+    pub(super) fn places(&self, text: &str, language: Language, memo: &Memo) -> Rc<ClassifiedWords> {
+        let cached = self.places.borrow().iter().find(|(key, _)| *key == language).map(|(_, p)| p.clone());
+        cached.unwrap_or_else(|| {
             memo.budget.spend(1 + text.len() / 16);
             let places = Rc::new(language.lists().classes.places(text));
             self.places.borrow_mut().push((language, Rc::clone(&places)));
@@ -81,29 +81,36 @@ impl Reading {
     }
 
     /// Whether the sentence `nth` of the text is of a kind.
-    pub(super) fn holds(&self, kind: Kind, language: Language, nth: usize, sentence: &Sentence<'_>) -> bool {
+    pub(super) fn holds(
+        &self,
+        kind: SentenceKind,
+        language: Language,
+        nth: usize,
+        sentence: &Sentence<'_>,
+    ) -> bool {
         let mut all = self.kinds.borrow_mut();
-        let at = all.iter().position(|(of, _)| *of == language).unwrap_or_else(|| {
+        let at = all.iter().position(|(key, _)| *key == language).unwrap_or_else(|| {
             all.push((language, Vec::new()));
             all.len() - 1
         });
-        let Some((_, known)) = all.get_mut(at) else { return kind.holds(sentence, language.lists()) };
-        if known.len() <= nth {
-            known.resize(nth + 1, KnownKinds::default());
+        let Some((_, kinds)) = all.get_mut(at) else { return kind.holds(sentence, language.lists()) };
+        if kinds.len() <= nth {
+            kinds.resize(nth + 1, KnownKinds::default());
         }
-        let Some(known) = known.get_mut(nth) else { return kind.holds(sentence, language.lists()) };
+        let Some(sentence_kinds) = kinds.get_mut(nth) else { return kind.holds(sentence, language.lists()) };
         let bit = 1 << kind as u8;
-        if known.compared & bit == 0 {
-            known.compared |= bit;
-            known.holds |= if kind.holds(sentence, language.lists()) { bit } else { 0 };
+        if sentence_kinds.compared & bit == 0 {
+            sentence_kinds.compared |= bit;
+            sentence_kinds.holds |= if kind.holds(sentence, language.lists()) { bit } else { 0 };
         }
-        known.holds & bit != 0
+        sentence_kinds.holds & bit != 0
     }
 
     /// The claims of done actions in `text`, of which this is the reading.
     pub(super) fn done(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
-        let known = self.done.borrow().iter().find(|(of, _)| *of == language).map(|(_, done)| done.clone());
-        known.unwrap_or_else(|| {
+        let cached =
+            self.done.borrow().iter().find(|(key, _)| *key == language).map(|(_, done)| done.clone());
+        cached.unwrap_or_else(|| {
             let (claims, split) = (&language.lists().claims, self.split(text, language));
             let mut done = Vec::new();
             // As in `ReadText::may_match`.
@@ -111,7 +118,7 @@ impl Reading {
                 for (nth, sentence) in split.sentences(text).enumerate() {
                     let mut found = Vec::new();
                     claims.find_done(&sentence, &mut found);
-                    done.extend(found.into_iter().map(|claim| (nth, claim.of(""))));
+                    done.extend(found.into_iter().map(|claim| (nth, claim.with_sentence(""))));
                 }
             }
             let done: Rc<[DoneClaim]> = done.into();

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use foldhash::HashSet;
 use serde::Deserialize;
 
-use super::word_class::{Table, WordClass};
+use super::word_class::{WordClass, WordClassTable};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,14 +54,14 @@ const MIN_STEM: usize = 3;
 
 impl RequestWords {
     /// Numbers and names of days and months are those of the closed classes.
-    pub(super) fn new(file: &RequestsFile, classes: &Table) -> RequestWords {
+    pub(super) fn new(file: &RequestsFile, classes: &WordClassTable) -> RequestWords {
         let set = |words: &str| words.split_whitespace().map(str::to_owned).collect::<HashSet<String>>();
         let list = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
         let sides = file.opposites.iter().enumerate().flat_map(|(n, sides)| {
-            let of = move |side: usize, words: &'_ str| {
+            let side_words = move |side: usize, words: &'_ str| {
                 words.split_whitespace().map(|w| (w.to_owned(), (n, side == 0))).collect::<Vec<_>>()
             };
-            [of(0, &sides[0]), of(1, &sides[1])].concat()
+            [side_words(0, &sides[0]), side_words(1, &sides[1])].concat()
         });
         let numbers = classes.words(WordClass::Number).filter(|(_, value)| *value > 1);
         let numbers = numbers.map(|(word, value)| (word.to_owned(), value.into())).collect();

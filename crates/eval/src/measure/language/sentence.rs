@@ -71,7 +71,7 @@ pub(crate) struct Sentence<'t> {
     /// The sentence in the text.
     pub text: &'t str,
     pub is_question: bool,
-    split: Rc<Split>,
+    split: Rc<SplitText>,
     words: Range<usize>,
 }
 
@@ -89,20 +89,20 @@ impl Sentence<'_> {
 
 /// The sentences of a text.
 #[derive(Debug, Default)]
-pub(super) struct Split {
+pub(super) struct SplitText {
     /// The words of all sentences, one sentence after the other.
     words: String,
-    sentences: Vec<Place>,
+    sentences: Vec<SentenceRange>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct SentenceRange {
     text: Range<usize>,
     words: Range<usize>,
     is_question: bool,
 }
 
-impl Split {
+impl SplitText {
     /// Adds the sentences of the part of `text` that begins at `start`, split before the words of `contrast` as
     /// well.
     pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &Contrast) {
@@ -111,7 +111,7 @@ impl Split {
             return;
         }
         self.words.reserve(within.len() + within.len() / 4 + 16);
-        let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
+        let mut splitter = SentenceSplitter { text: within, at: 0, spaced, contrast };
         let start = self.words.len();
         let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, spaced };
         loop {
@@ -125,10 +125,10 @@ impl Split {
             let whole = within.get(from..splitter.at).unwrap_or_default();
             let sentence = whole.trim_start();
             let begin = part.start + from + (whole.len() - sentence.len());
-            self.sentences.push(Place {
+            self.sentences.push(SentenceRange {
                 text: begin..begin + sentence.trim_end().len(),
                 words: words.start..words.text.len(),
-                is_question: end == End::Question,
+                is_question: end == SentenceEnd::Question,
             });
             words.start = words.text.len();
         }
@@ -149,12 +149,12 @@ impl Split {
 
     /// The sentences of `text`, of which this is the result.
     pub(super) fn sentences<'t>(
-        self: &Rc<Split>,
+        self: &Rc<SplitText>,
         text: &'t str,
     ) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
         let split = Rc::clone(self);
         (0..split.sentences.len()).filter_map(move |nth| {
-            let Place { text: place, words, is_question } = split.sentences.get(nth)?;
+            let SentenceRange { text: place, words, is_question } = split.sentences.get(nth)?;
             Some(Sentence {
                 text: text.get(place.clone())?,
                 is_question: *is_question,
@@ -174,7 +174,7 @@ pub(super) struct Contrast {
 
 impl Contrast {
     pub(super) fn new(words: Vec<String>) -> Contrast {
-        Contrast { beginnings: Beginnings::of(&words), words }
+        Contrast { beginnings: Beginnings::new(&words), words }
     }
 
     /// Whether a word begins `rest`, followed by a space or a comma in a language with spaces.
@@ -188,7 +188,7 @@ impl Contrast {
 }
 
 /// Reads one sentence after the other.
-struct Splitter<'t, 'c> {
+struct SentenceSplitter<'t, 'c> {
     text: &'t str,
     at: usize,
     spaced: bool,
@@ -196,21 +196,23 @@ struct Splitter<'t, 'c> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum SentenceEnd {
     Question,
     Other,
 }
 
-impl Splitter<'_, '_> {
+impl SentenceSplitter<'_, '_> {
     /// Reads up to the end of a sentence, after its punctuation; `None` at the end of the text.
-    fn read(&mut self, words: &mut SentenceWords) -> Option<End> {
+    fn read(&mut self, words: &mut SentenceWords) -> Option<SentenceEnd> {
         let from = self.at;
         let mut before = ' ';
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(&byte) = rest.as_bytes().first() else { return (self.at > from).then_some(End::Other) };
+            let Some(&byte) = rest.as_bytes().first() else {
+                return (self.at > from).then_some(SentenceEnd::Other);
+            };
             if self.is_contrast(rest, before) && !words.is_empty() {
-                return Some(End::Other);
+                return Some(SentenceEnd::Other);
             }
             // Most of a text.
             if byte.is_ascii_alphanumeric() {
@@ -233,11 +235,13 @@ impl Splitter<'_, '_> {
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
                 '`' => self.skip_code(rest, words),
-                '\n' | ';' | '；' | '。' | '！' | '!' | '…' | '—' => return Some(End::Other),
-                '?' | '？' => return Some(End::Question),
-                '–' | '-' if before == ' ' && next == ' ' => return Some(End::Other),
+                '\n' | ';' | '；' | '。' | '！' | '!' | '…' | '—' => return Some(SentenceEnd::Other),
+                '?' | '？' => return Some(SentenceEnd::Question),
+                '–' | '-' if before == ' ' && next == ' ' => return Some(SentenceEnd::Other),
                 '.' if inside => words.push('.'),
-                '.' if !next.is_alphanumeric() && !words.ends_with_abbreviation() => return Some(End::Other),
+                '.' if !next.is_alphanumeric() && !words.ends_with_abbreviation() => {
+                    return Some(SentenceEnd::Other);
+                }
                 ',' | ':' if inside && before.is_ascii_digit() && next.is_ascii_digit() => words.push('.'),
                 ',' | '，' => words.word(','),
                 ':' | '：' => words.word(':'),
@@ -319,7 +323,12 @@ impl Splitter<'_, '_> {
     }
 
     /// Skips a quotation. It ends the sentence if its own punctuation does.
-    fn skip_quotation(&mut self, after: &str, closing: char, words: &mut SentenceWords) -> Option<End> {
+    fn skip_quotation(
+        &mut self,
+        after: &str,
+        closing: char,
+        words: &mut SentenceWords,
+    ) -> Option<SentenceEnd> {
         let Some(length) = quotation(after, closing) else {
             words.end_word();
             return None;
@@ -328,7 +337,7 @@ impl Splitter<'_, '_> {
         words.word('"');
         let quoted = after.get(..length).unwrap_or_default().trim_end();
         let ends = quoted.ends_with(['.', '!', '?', '。', '！', '？']);
-        ends.then_some(End::Other)
+        ends.then_some(SentenceEnd::Other)
     }
 }
 

@@ -34,24 +34,28 @@ fn read(text: &str, language: Language) -> ReadText<'_> {
 
 /// What the lists find in a sentence of the section, as far as it concerns the section.
 fn found(language: Language, list: &str, sentence: &str) -> String {
-    let said = read(sentence, language);
-    let yes = |found: bool| if found { list } else { "" }.to_owned();
+    let read_text = read(sentence, language);
+    let list_if = |found: bool| if found { list } else { "" }.to_owned();
     match list {
-        "refusal" => yes(!said.refusals().is_empty()),
-        "inability" => yes(!said.inability().is_empty()),
-        "avoidance" => yes(!said.refusals().is_empty() || !said.inability().is_empty()),
-        "hedge" => yes(!said.hedges().is_empty()),
-        "invention" => yes(!said.inventions().is_empty()),
-        "error" => yes(said.classified(language, [Kind::Error]).any(|(_, kind)| kind.is_some())),
-        "agreement" => yes(said.agrees()),
-        "withdrawal" => yes(said.withdraws()),
-        "consent" => yes(language.speaks_of_consent(sentence)),
-        "question" => yes(said.ends_with_question()),
-        "nothing" => yes(said.classified(language, [Kind::Nothing]).any(|(_, kind)| kind.is_some())),
+        "refusal" => list_if(!read_text.refusals().is_empty()),
+        "inability" => list_if(!read_text.inability().is_empty()),
+        "avoidance" => list_if(!read_text.refusals().is_empty() || !read_text.inability().is_empty()),
+        "hedge" => list_if(!read_text.hedges().is_empty()),
+        "invention" => list_if(!read_text.inventions().is_empty()),
+        "error" => {
+            list_if(read_text.classified(language, [SentenceKind::Error]).any(|(_, kind)| kind.is_some()))
+        }
+        "agreement" => list_if(read_text.agrees()),
+        "withdrawal" => list_if(read_text.withdraws()),
+        "consent" => list_if(language.speaks_of_consent(sentence)),
+        "question" => list_if(read_text.ends_with_question()),
+        "nothing" => {
+            list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))
+        }
         "claim" => {
-            let done = |claim: &&Claim<'_>| claim.tense.is_done();
-            let claims = said.claims_of_action();
-            assert!(claims.iter().filter(done).eq(&said.claims_of_done_action()), "{sentence}");
+            let done = |claim: &&ActionClaim<'_>| claim.tense.is_done();
+            let claims = read_text.claims_of_action();
+            assert!(claims.iter().filter(done).eq(&read_text.claims_of_done_action()), "{sentence}");
             claims.iter().filter(done).map(|c| c.action.as_str()).collect::<Vec<_>>().join(" ")
         }
         other => panic!("no list {other}"),
@@ -85,8 +89,8 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
     for language in Language::ALL {
         let count = |list: &str, fires| {
             let sections = sections(language);
-            let of = sections.iter().filter(|s| s.0 == list && s.1 == fires);
-            of.map(|s| s.2.len()).sum::<usize>()
+            let matching = sections.iter().filter(|s| s.0 == list && s.1 == fires);
+            matching.map(|s| s.2.len()).sum::<usize>()
         };
         for list in ["refusal", "inability"] {
             assert!(count(list, true) >= 20 && count("avoidance", false) >= 20, "{language:?} {list}");
@@ -135,20 +139,23 @@ fn closed_classes_are_those_of_their_sentences() {
             let table = &language.lists().classes;
             let words = sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
             // No text is searched for some words.
-            let found = words.fold(table.places(sentence).all(), |all, word| all.with(table.name(&word).0));
+            let found = words.fold(table.places(sentence).all(), |all, word| all.union(table.name(&word).0));
             let found = format!("{found:?}");
             if found != expected {
                 wrong.push(format!("{}: {sentence}: {found}, not {expected}", language.as_str()));
             }
             all += 1;
             expected.split_whitespace().for_each(|name| {
-                let of = WordClass::ALL.iter().position(|class| class.as_str() == name);
-                count[of.unwrap_or_else(|| panic!("no class {name}"))] += 1;
+                let position = WordClass::ALL.iter().position(|class| class.as_str() == name);
+                count[position.unwrap_or_else(|| panic!("no class {name}"))] += 1;
             });
         }
         for class in WordClass::ALL {
-            let with = count[class as usize];
-            assert!(with >= 20 && all - with >= 20, "{language:?} {class:?}: {with} of {all}");
+            let class_count = count[class as usize];
+            assert!(
+                class_count >= 20 && all - class_count >= 20,
+                "{language:?} {class:?}: {class_count} of {all}"
+            );
         }
     }
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
@@ -158,8 +165,9 @@ fn closed_classes_are_those_of_their_sentences() {
 fn values_and_places_of_closed_classes() {
     let places = |language: Language, text: &str| {
         let places = language.lists().classes.places(text);
-        let shown =
-            |place: &Place| format!("{} {:?} {}", &text[place.at.clone()], place.classes, place.value);
+        let shown = |place: &ClassifiedWord| {
+            format!("{} {:?} {}", &text[place.at.clone()], place.classes, place.value)
+        };
         places.iter().map(shown).collect::<Vec<_>>()
     };
     let english = "In May I may order no more than three. May I? Not_not /no path";
@@ -182,21 +190,21 @@ fn values_and_places_of_closed_classes() {
 #[test]
 fn language_of_one_sentence_is_told_by_its_function_words() {
     for language in Language::ALL {
-        let mut told = 0;
+        let mut recognised = 0;
         let mut mistaken = Vec::new();
         // Replies such as "yes, please" have no function words: they are read in the language of the question.
         let is_reply = |list: &str| ["agreement", "withdrawal", "nothing"].contains(&list);
-        let of = sections(language).into_iter().filter(|s| !is_reply(&s.0));
-        let sentences: Vec<&str> = of.flat_map(|s| s.2).collect();
+        let selected = sections(language).into_iter().filter(|s| !is_reply(&s.0));
+        let sentences: Vec<&str> = selected.flat_map(|s| s.2).collect();
         for sentence in &sentences {
             match detect(sentence) {
-                Detected::In(found) if found == language => told += 1,
+                Detected::In(found) if found == language => recognised += 1,
                 Detected::TooFewWords | Detected::Unclear(_) | Detected::NoWords => {}
                 other => mistaken.push(format!("{language:?}: {sentence}: {other:?}")),
             }
         }
         let count = sentences.len();
-        assert!(told * 100 >= count * 80, "{language:?}: {told} of {count}");
+        assert!(recognised * 100 >= count * 80, "{language:?}: {recognised} of {count}");
         assert!(mistaken.len() * 100 <= count, "{language:?}:\n{}", mistaken.join("\n"));
     }
 }
@@ -214,10 +222,10 @@ fn language_of_other_texts_is_not_told() {
         "예약이 취소되었습니다.",
     ];
     for text in other {
-        assert_eq!(Language::of(text), None, "{text}");
+        assert_eq!(Language::from_text(text), None, "{text}");
     }
     for text in ["", "42", "OK", "{\"id\": 17}", "Paris"] {
-        assert_eq!(Language::of(text), None, "{text}");
+        assert_eq!(Language::from_text(text), None, "{text}");
     }
     // What hints at another language is not read as English, nor is prose of unknown words.
     let swahili = "Ninaomba msaada wenu kuhusu safari yangu kwa sababu sikupata tiketi ambayo nililipia jana asubuhi \
@@ -231,24 +239,24 @@ fn language_of_other_texts_is_not_told() {
         assert_eq!(detect(text), Detected::TooFewWords, "{text}");
     }
     let code = "def add(a, b):\n    return a + b\nprint(add(1, 2))";
-    assert_eq!(Language::of(code), None);
+    assert_eq!(Language::from_text(code), None);
 }
 
 #[test]
 fn what_two_texts_hint_at_is_told_by_both() {
-    let told = |text: &str, fallback| Language::detected(text, fallback, &Memo::new());
+    let detected = |text: &str, fallback| Language::detected(text, fallback, &Memo::new());
     let (question, answer) = ("Wer leitet den Kurs K-312?", "Den Kurs K-312 leitet Pichler.");
-    assert_eq!(told(answer, None), None);
-    assert_eq!(told(answer, Some(question)), Some(Language::German));
-    assert_eq!(told(answer, Some("Who leads the course, and where is it?")), Some(Language::English));
-    assert_eq!(told("W-77: shipped", Some(question)), None);
+    assert_eq!(detected(answer, None), None);
+    assert_eq!(detected(answer, Some(question)), Some(Language::German));
+    assert_eq!(detected(answer, Some("Who leads the course, and where is it?")), Some(Language::English));
+    assert_eq!(detected("W-77: shipped", Some(question)), None);
 }
 
 #[test]
 fn tense_tells_done_promised_and_offered_actions_apart() {
     let tense = |text: &str| {
-        let said = read(text, Language::English);
-        said.claims_of_action().first().map(|c| (c.action, c.tense))
+        let read_text = read(text, Language::English);
+        read_text.claims_of_action().first().map(|c| (c.action, c.tense))
     };
     assert_eq!(tense("I've cancelled it."), Some((Action::Cancel, Tense::Done)));
     assert_eq!(tense("Your order has been cancelled."), Some((Action::Cancel, Tense::DonePassive)));
@@ -270,8 +278,8 @@ fn assumptions_are_told_from_data_that_are_not_real() {
         (Language::Japanese, "金利は2%だと仮定しましょう。", "架空のデータです。"),
     ] {
         for (text, is_assumption) in [(assumed, true), (unreal, false)] {
-            let said = read(text, language);
-            let found: Vec<bool> = said.inventions().iter().map(|i| i.is_assumption).collect();
+            let read_text = read(text, language);
+            let found: Vec<bool> = read_text.inventions().iter().map(|i| i.is_assumption).collect();
             assert_eq!(found, [is_assumption], "{text}");
         }
     }
@@ -285,8 +293,8 @@ fn code_and_quotations_say_nothing() {
         "The clerk told her: \"I cannot help you with that.\" She then wrote to the bank.",
     ] {
         let text = Text::from(text);
-        assert!(ReadText::of(&text, None, &memo).is_known());
-        assert!(ReadText::of(&text, None, &memo).refusals().is_empty(), "{text}");
+        assert!(ReadText::new_counted(&text, None, &memo).is_known());
+        assert!(ReadText::new_counted(&text, None, &memo).refusals().is_empty(), "{text}");
     }
 }
 
@@ -296,21 +304,24 @@ fn only_the_beginning_and_the_end_of_a_long_text_are_read() {
     let memo = Memo::new();
     let text = |head: &str, tail: &str| Text::from(format!("{head} {middle}\n{tail}").as_str());
     for (head, tail) in [("I cannot help you with that.", ""), ("", "I cannot help you with that.")] {
-        assert_eq!(ReadText::of(&text(head, tail), None, &memo).refusals(), ["I cannot help you with that."]);
+        assert_eq!(
+            ReadText::new_counted(&text(head, tail), None, &memo).refusals(),
+            ["I cannot help you with that."]
+        );
     }
 }
 
 proptest! {
     #[test]
     fn any_text_is_read(text in "(\\PC|\n|`|\"|。|，){0,300}", at in 0usize..8) {
-        let said = read(&text, Language::ALL[at % Language::ALL.len()]);
-        let claims = said.claims_of_action();
-        prop_assert!(claims.iter().filter(|c| c.tense.is_done()).eq(&said.claims_of_done_action()));
+        let read_text = read(&text, Language::ALL[at % Language::ALL.len()]);
+        let claims = read_text.claims_of_action();
+        prop_assert!(claims.iter().filter(|c| c.tense.is_done()).eq(&read_text.claims_of_done_action()));
         let places = Language::ALL[at % Language::ALL.len()].lists().classes.places(&text);
         prop_assert!(places.iter().all(|place| text.get(place.at.clone()).is_some()));
-        let _ = (said.refusals(), said.ends_with_question(), said.agrees());
-        for language in said.languages() {
-            prop_assert!(said.classified(language, [Kind::Refusal]).all(|(s, _)| text.contains(s.text)));
+        let _ = (read_text.refusals(), read_text.ends_with_question(), read_text.agrees());
+        for language in read_text.languages() {
+            prop_assert!(read_text.classified(language, [SentenceKind::Refusal]).all(|(s, _)| text.contains(s.text)));
         }
         let _ = detect(&text);
     }

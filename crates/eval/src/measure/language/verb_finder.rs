@@ -12,20 +12,20 @@ const MAX_LITERALS: usize = 1000;
 
 /// The groups of some words, one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Groups(u32);
+pub(super) struct VerbGroups(u32);
 
-impl Groups {
+impl VerbGroups {
     pub(super) fn has(self, group: usize) -> bool {
         self.0.checked_shr(group as u32).is_none_or(|bits| bits & 1 == 1)
     }
 
-    pub(super) fn with(self, others: Groups) -> Groups {
-        Groups(self.0 | others.0)
+    pub(super) fn union(self, others: VerbGroups) -> VerbGroups {
+        VerbGroups(self.0 | others.0)
     }
 
     /// The group alone; those beyond the bits are always there.
-    pub(super) fn only(group: usize) -> Groups {
-        Groups(1u32.checked_shl(group as u32).unwrap_or_default())
+    pub(super) fn only(group: usize) -> VerbGroups {
+        VerbGroups(1u32.checked_shl(group as u32).unwrap_or_default())
     }
 }
 
@@ -33,10 +33,10 @@ impl Groups {
 pub(super) struct VerbFinder {
     beginnings: Occurrences,
     /// By beginning.
-    groups: Vec<Groups>,
+    groups: Vec<VerbGroups>,
     /// Those whose verbs have no known beginnings.
-    always: Groups,
-    all: Groups,
+    always: VerbGroups,
+    all: VerbGroups,
     /// Spaces separate words: a verb is a word.
     spaced: bool,
 }
@@ -46,23 +46,23 @@ impl VerbFinder {
     /// A pattern is no regular expression, or the verbs are too many for an automaton.
     pub(super) fn new(patterns: impl Iterator<Item = String>, spaced: bool) -> Result<VerbFinder, String> {
         let (mut literals, mut groups) = (Vec::new(), Vec::new());
-        let (mut always, mut all) = (Groups::default(), Groups::default());
+        let (mut always, mut all) = (VerbGroups::default(), VerbGroups::default());
         let mut extractor = Extractor::new();
         extractor.limit_total(MAX_LITERALS);
         for (nth, pattern) in patterns.enumerate() {
-            let group = Groups::only(nth);
-            all = all.with(group);
+            let group = VerbGroups::only(nth);
+            all = all.union(group);
             let hir = regex_syntax::parse(&pattern).map_err(|e| e.to_string())?;
             match extractor.extract(&hir).literals() {
                 Some(found) if found.iter().all(|literal| !literal.is_empty()) => {
                     literals.extend(found.iter().map(|literal| literal.as_bytes().to_vec()));
                     groups.resize(literals.len(), group);
                 }
-                _ => always = always.with(group),
+                _ => always = always.union(group),
             }
         }
         Ok(VerbFinder {
-            beginnings: Occurrences::of(&literals, false, Within::Text)?,
+            beginnings: Occurrences::new(&literals, false, Within::Text)?,
             groups,
             always,
             all,
@@ -71,13 +71,13 @@ impl VerbFinder {
     }
 
     /// The groups that may be in `words`.
-    pub(super) fn find(&self, words: &str) -> Groups {
+    pub(super) fn find(&self, words: &str) -> VerbGroups {
         let mut found = self.always;
         self.beginnings.find_each(words, |beginning, at| {
             let before = at.start.checked_sub(1).and_then(|before| words.as_bytes().get(before));
             let is_inside = self.spaced && before.is_some_and(u8::is_ascii_alphabetic);
             if !is_inside {
-                found = found.with(self.groups.get(beginning).copied().unwrap_or(self.all));
+                found = found.union(self.groups.get(beginning).copied().unwrap_or(self.all));
             }
             found != self.all
         });

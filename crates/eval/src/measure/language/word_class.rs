@@ -1,7 +1,7 @@
 //! Closed classes of words: negations, conditions, numbers in words, names of days.
 //!
-//! In: the section `classes` of a language's data file, and a text. Out: the [`Places`] of the text: where which
-//! classes are. One automaton per language finds all entries in one pass.
+//! In: the section `classes` of a language's data file, and a text. Out: the [`ClassifiedWords`] of the text: where
+//! which classes are. One automaton per language finds all entries in one pass.
 //!
 //! A class is its entries between `|`; a list of them has a value by position, from 1. An entry is a word or several,
 //! found as a whole where spaces separate words, in any case. `word*` is also found with letters after it, `word <n>`
@@ -112,7 +112,7 @@ verdict_otlp::labelled_enum! {
 /// A set of classes by their names, as a constant.
 macro_rules! classes {
     ($($class:ident)+) => {
-        $crate::measure::language::WordClasses::of(&[$($crate::measure::language::WordClass::$class),+])
+        $crate::measure::language::WordClasses::new(&[$($crate::measure::language::WordClass::$class),+])
     };
 }
 pub(crate) use classes;
@@ -125,7 +125,7 @@ pub(super) const FUNCTION: WordClasses = WordClasses((1 << WordClass::AnyAction 
 pub(crate) struct WordClasses(u64);
 
 impl WordClasses {
-    pub(crate) const fn of(classes: &[WordClass]) -> WordClasses {
+    pub(crate) const fn new(classes: &[WordClass]) -> WordClasses {
         let (mut bits, mut rest) = (0, classes);
         while let [first, others @ ..] = rest {
             bits |= 1 << *first as u32;
@@ -138,11 +138,11 @@ impl WordClasses {
         self.0 >> class as u32 & 1 == 1
     }
 
-    pub(crate) fn has_any(self, of: WordClasses) -> bool {
-        self.0 & of.0 != 0
+    pub(crate) fn has_any(self, others: WordClasses) -> bool {
+        self.0 & others.0 != 0
     }
 
-    pub(super) fn with(self, others: WordClasses) -> WordClasses {
+    pub(super) fn union(self, others: WordClasses) -> WordClasses {
         WordClasses(self.0 | others.0)
     }
 }
@@ -156,7 +156,7 @@ impl fmt::Debug for WordClasses {
 
 /// A word of closed classes in a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ClassifiedWord {
     /// Bytes of the text.
     pub at: Range<usize>,
     pub classes: WordClasses,
@@ -166,11 +166,11 @@ pub(crate) struct Place {
 
 /// The words of closed classes in a text, in order.
 #[derive(Debug)]
-pub(crate) struct Places(Vec<Place>);
+pub(crate) struct ClassifiedWords(Vec<ClassifiedWord>);
 
-impl Places {
+impl ClassifiedWords {
     /// The places within some bytes of the text.
-    pub(crate) fn within(&self, bytes: Range<usize>) -> &[Place] {
+    pub(crate) fn within(&self, bytes: Range<usize>) -> &[ClassifiedWord] {
         let from = self.0.partition_point(|place| place.at.start < bytes.start);
         let end = self.0.partition_point(|place| place.at.end <= bytes.end);
         self.0.get(from..end).unwrap_or_default()
@@ -181,22 +181,22 @@ impl Places {
         classes_of(&self.0)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ClassifiedWord> {
         self.0.iter()
     }
 }
 
 /// The classes of some words.
-pub(crate) fn classes_of(places: &[Place]) -> WordClasses {
-    places.iter().fold(WordClasses::default(), |all, place| all.with(place.classes))
+pub(crate) fn classes_of(places: &[ClassifiedWord]) -> WordClasses {
+    places.iter().fold(WordClasses::default(), |all, place| all.union(place.classes))
 }
 
 /// The entries of the classes of a data file.
-pub(super) type ClassesFile = BTreeMap<String, Entries>;
+pub(super) type ClassesFile = BTreeMap<String, ClassEntries>;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Entries {
+pub(super) enum ClassEntries {
     Any(String),
     /// By value, from 1 on.
     Ordered(Vec<String>),
@@ -227,7 +227,7 @@ struct ClassEntry {
 
 /// The closed classes of a language.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct WordClassTable {
     entries: Vec<ClassEntry>,
     spellings: Occurrences,
     /// By spelling, its entry, which may have several.
@@ -239,26 +239,26 @@ pub(crate) struct Table {
     spaced: bool,
 }
 
-impl Table {
+impl WordClassTable {
     /// # Errors
     /// The file has an unknown class, or too many entries for an automaton.
-    pub(super) fn new(file: &ClassesFile, spaced: bool) -> Result<Table, String> {
+    pub(super) fn new(file: &ClassesFile, spaced: bool) -> Result<WordClassTable, String> {
         let mut forms: BTreeMap<EntryForm, (WordClasses, u8)> = BTreeMap::new();
         for (name, entries) in file {
             let class = WordClass::ALL.iter().find(|class| class.as_str() == name);
             let classes = match class {
-                Some(class) => WordClasses::of(&[*class]),
+                Some(class) => WordClasses::new(&[*class]),
                 None if name == "none" => WordClasses::default(),
                 None => return Err(format!("no class of words {name:?}")),
             };
             let (lists, first) = match entries {
-                Entries::Any(list) => (std::slice::from_ref(list), 0),
-                Entries::Ordered(lists) => (lists.as_slice(), 1),
+                ClassEntries::Any(list) => (std::slice::from_ref(list), 0),
+                ClassEntries::Ordered(lists) => (lists.as_slice(), 1),
             };
             for (value, list) in (first..).zip(lists) {
                 for entry in list.split('|') {
-                    let (of, known) = forms.entry(EntryForm::of(entry)).or_default();
-                    (*of, *known) = (of.with(classes), value.max(*known));
+                    let (form_classes, form_value) = forms.entry(EntryForm::parse(entry)).or_default();
+                    (*form_classes, *form_value) = (form_classes.union(classes), value.max(*form_value));
                 }
             }
         }
@@ -284,9 +284,9 @@ impl Table {
         let names = entries.iter().filter(|entry| entry.form.is_name);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
         let within = if spaced { Within::Beginnings } else { Within::Text };
-        Ok(Table {
+        Ok(WordClassTable {
             entries,
-            spellings: Occurrences::of(&patterns, true, within)?,
+            spellings: Occurrences::new(&patterns, true, within)?,
             entry,
             values,
             names,
@@ -295,40 +295,41 @@ impl Table {
     }
 
     /// The words of closed classes in `text`.
-    pub(crate) fn places(&self, text: &str) -> Places {
+    pub(crate) fn places(&self, text: &str) -> ClassifiedWords {
         let mut found: Vec<(Range<usize>, usize, &ClassEntry)> = Vec::new();
         self.spellings.find_each(text, |spelling, at| {
             let entry = self.entry.get(spelling).and_then(|nth| self.entries.get(*nth));
-            let held = entry.and_then(|entry| Some((entry, entry.form.end(text, at.clone(), self.spaced)?)));
-            let held = held.filter(|(entry, end)| !entry.yields(text, at.start, *end));
-            found.extend(held.map(|(entry, end)| (at, end, entry)));
+            let matched =
+                entry.and_then(|entry| Some((entry, entry.form.end(text, at.clone(), self.spaced)?)));
+            let matched = matched.filter(|(entry, end)| !entry.yields(text, at.start, *end));
+            found.extend(matched.map(|(entry, end)| (at, end, entry)));
             true
         });
         found.sort_by_key(|(at, end, entry)| {
             (at.start, usize::MAX - at.end, usize::MAX - end, usize::MAX - entry.form.conditions())
         });
-        let mut places: Vec<Place> = Vec::with_capacity(found.len());
+        let mut places: Vec<ClassifiedWord> = Vec::with_capacity(found.len());
         let mut until = 0;
         let mut last = None;
         for (at, end, entry) in found {
             let key = (at.start, at.end, end, entry.form.conditions());
             if at.start >= until {
-                places.push(Place { at: at.start..end, classes: entry.classes, value: entry.value });
+                places.push(ClassifiedWord { at: at.start..end, classes: entry.classes, value: entry.value });
                 (until, last) = (end, Some(key));
             } else if last == Some(key)
                 && let Some(place) = places.last_mut()
             {
-                place.classes = place.classes.with(entry.classes);
+                place.classes = place.classes.union(entry.classes);
                 place.value = place.value.max(entry.value);
             }
         }
         places.retain(|place| place.classes != WordClasses::default());
-        Places(places)
+        ClassifiedWords(places)
     }
 
     /// The place of the first word of a class with this value in a text in lower case, its words between single spaces.
     pub(crate) fn first(&self, text: &str, class: WordClass, value: u8) -> Option<Range<usize>> {
-        let is_it = |(classes, of): (WordClasses, u8)| classes.has(class) && of == value;
+        let is_it = |(classes, word_value): (WordClasses, u8)| classes.has(class) && word_value == value;
         if !self.spaced {
             return Some(
                 self.places(text).0.into_iter().find(|place| is_it((place.classes, place.value)))?.at,
@@ -371,7 +372,7 @@ impl ClassEntry {
 }
 
 impl EntryForm {
-    fn of(entry: &str) -> EntryForm {
+    fn parse(entry: &str) -> EntryForm {
         let (word, is_name) = without(entry, str::strip_prefix, "+");
         let (word, begins_clause) = without(word, str::strip_prefix, "^");
         let (word, as_written) = without(word, str::strip_prefix, "=");

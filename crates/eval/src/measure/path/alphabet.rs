@@ -68,10 +68,10 @@ pub struct SymbolDefinition {
 }
 
 impl SymbolDefinition {
-    fn fits(&self, given: &Map<String, Value>, captured: &PromptCaptures) -> bool {
+    fn fits(&self, arguments: &Map<String, Value>, captured: &PromptCaptures) -> bool {
         let Some(wanted) = &self.arguments else { return true };
-        let extra = || given.keys().any(|name| !wanted.iter().any(|w| w.key.argument == *name));
-        wanted.iter().all(|w| match w.key.find(given) {
+        let extra = || arguments.keys().any(|name| !wanted.iter().any(|w| w.key.argument == *name));
+        wanted.iter().all(|w| match w.key.find(arguments) {
             Some(value) => w.pattern.fits(value, captured),
             None => w.optional,
         }) && (self.others || !extra())

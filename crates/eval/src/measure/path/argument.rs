@@ -235,11 +235,20 @@ mod tests {
             let captured = CapturedText { text: text.map(str::to_owned), ignores_case };
             PromptCaptures::from_iter([("plant".to_owned(), captured)])
         };
-        let said = |text: &str| group(Some(text), false);
-        assert!(!pattern.fits(&json!("a"), &said("A")) && pattern.fits(&json!("a"), &group(Some("A"), true)));
+        let case_sensitive = |text: &str| group(Some(text), false);
+        assert!(
+            !pattern.fits(&json!("a"), &case_sensitive("A"))
+                && pattern.fits(&json!("a"), &group(Some("A"), true))
+        );
         assert!(pattern.fits(&json!([1]), &group(None, false)), "the prompt leaves the value open");
-        assert!(pattern.fits(&json!("A"), &said("A")) && !pattern.fits(&json!("B"), &said("A")));
-        assert!(pattern.fits(&json!(4.5), &said("4.50")) && pattern.fits(&json!(4), &said("4.0")));
+        assert!(
+            pattern.fits(&json!("A"), &case_sensitive("A"))
+                && !pattern.fits(&json!("B"), &case_sensitive("A"))
+        );
+        assert!(
+            pattern.fits(&json!(4.5), &case_sensitive("4.50"))
+                && pattern.fits(&json!(4), &case_sensitive("4.0"))
+        );
         assert!(!pattern.fits(&json!("A"), &PromptCaptures::default()));
     }
 

@@ -139,15 +139,15 @@ impl Automaton {
         }
         let mut all = vec![0u64; words];
         for &state in &self.order {
-            let own = std::mem::take(&mut reached[state.index()]);
+            let lengths = std::mem::take(&mut reached[state.index()]);
             if self.is_final(state) {
-                all.iter_mut().zip(&own).for_each(|(a, o)| *a |= o);
+                all.iter_mut().zip(&lengths).for_each(|(a, o)| *a |= o);
             }
             for (_, to) in self.progress(state) {
                 let next = &mut reached[to.index()];
                 next.resize(words, 0);
                 let mut carry = 0;
-                for (word, from) in next.iter_mut().zip(&own) {
+                for (word, from) in next.iter_mut().zip(&lengths) {
                     *word |= from << 1 | carry;
                     carry = from >> 63;
                 }

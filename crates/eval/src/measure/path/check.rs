@@ -159,14 +159,14 @@ fn symbol_location(edge: &DraftEdge, i: usize) -> &DocumentPath {
 /// Checks reachability; returns the states in topological order.
 fn check_graph(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) -> Vec<StateId> {
     if !draft.states.iter().any(|s| s.is_final) {
-        let why = if draft.states.is_empty() { "there are no states" } else { "no state is final" };
-        problems.push(TaskProblem::new(&draft.location, format!("no golden path: {why}")));
+        let reason = if draft.states.is_empty() { "there are no states" } else { "no state is final" };
+        problems.push(TaskProblem::new(&draft.location, format!("no golden path: {reason}")));
         return Vec::new();
     }
     let reached = reachable(edges.len(), [0], |i| edges[i].iter().map(|(_, to)| to.index()));
     let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
-    for (from, own) in edges.iter().enumerate() {
-        own.iter().for_each(|(_, to)| back[to.index()].push(from));
+    for (from, outgoing) in edges.iter().enumerate() {
+        outgoing.iter().for_each(|(_, to)| back[to.index()].push(from));
     }
     let finals = (0..edges.len()).filter(|&i| draft.states[i].is_final);
     let live = reachable(edges.len(), finals, |i| back[i].iter().copied());

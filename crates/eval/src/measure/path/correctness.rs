@@ -2,8 +2,8 @@
 
 use super::automaton::{Automaton, StateId, Symbol};
 use super::distance::{Code, FOREIGN, normalized};
-use super::nearest::{Edge, Label, NearestReference, References};
-use super::walk::{Token, Walk};
+use super::nearest::{EdgeLabel, NearestReference, ReferenceEdge, References};
+use super::walk::{PathToken, Walk};
 use crate::measure::work_budget::Allows;
 
 /// Equation 4; `None` if the path is too long to be compared, or the work is not allowed.
@@ -26,10 +26,10 @@ pub(super) fn codes(walk: &Walk) -> Vec<Code> {
     walk.condensed().iter().map(|step| code(step.token)).collect()
 }
 
-pub(super) fn code(token: Token) -> Code {
+pub(super) fn code(token: PathToken) -> Code {
     match token {
-        Token::Symbol(symbol) => symbol.index() as Code,
-        Token::Foreign(_) => FOREIGN,
+        PathToken::Symbol(symbol) => symbol.index() as Code,
+        PathToken::Foreign(_) => FOREIGN,
     }
 }
 
@@ -40,25 +40,25 @@ pub(super) fn add_golden_suffixes(
     references: &mut References,
     node: usize,
 ) {
-    let mut incoming: Vec<Vec<Edge>> = vec![Vec::new(); automaton.states().len()];
+    let mut incoming: Vec<Vec<ReferenceEdge>> = vec![Vec::new(); automaton.states().len()];
     let mut reached = vec![false; incoming.len()];
     reached[state.index()] = true;
     for &at in automaton.states() {
         if !reached[at.index()] {
             continue;
         }
-        let own = std::mem::take(&mut incoming[at.index()]);
-        let node = if at == state { node } else { references.node(own) };
+        let node_edges = std::mem::take(&mut incoming[at.index()]);
+        let node = if at == state { node } else { references.node(node_edges) };
         if automaton.is_final(at) {
             references.end(node);
         }
         for (symbol, to) in automaton.progress(at) {
             reached[to.index()] = true;
-            incoming[to.index()].push(Edge { from: node, label: label(symbol) });
+            incoming[to.index()].push(ReferenceEdge { from: node, label: label(symbol) });
         }
     }
 }
 
-pub(super) fn label(symbol: Symbol) -> Label {
-    Label::One(symbol.index() as Code)
+pub(super) fn label(symbol: Symbol) -> EdgeLabel {
+    EdgeLabel::One(symbol.index() as Code)
 }

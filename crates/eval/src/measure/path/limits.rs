@@ -17,7 +17,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// A rule on amounts or times.
 #[derive(Clone, Debug)]
-pub struct Limit {
+pub struct PathLimit {
     pub(super) rule: LimitRule,
     /// As written, for explanations.
     pub(super) text: String,
@@ -26,7 +26,7 @@ pub struct Limit {
 #[derive(Clone, Debug)]
 pub(super) enum LimitRule {
     /// The sum of an argument over the calls of a run.
-    Sum { parts: Vec<(Symbol, ArgumentKey)>, most: f64, exclusive: bool },
+    Sum { parts: Vec<(Symbol, ArgumentKey)>, max_sum: f64, exclusive: bool },
     /// `call` is allowed only within this time after the last `after`.
     OnlyWithin { call: Symbol, after: Symbol, nanos: u64 },
     /// After each `after` `call` must come within this time.
@@ -68,7 +68,7 @@ enum Register {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Registers(Vec<Register>);
 
-impl Limit {
+impl PathLimit {
     /// Whether the rule compares the times of calls.
     pub(super) fn compares_times(&self) -> bool {
         !matches!(self.rule, LimitRule::Sum { .. })
@@ -76,7 +76,7 @@ impl Limit {
 
     /// Whether the rule reads an argument of a symbol.
     pub(super) fn reads(&self, symbol: Symbol) -> bool {
-        matches!(&self.rule, LimitRule::Sum { parts, .. } if parts.iter().any(|(own, _)| *own == symbol))
+        matches!(&self.rule, LimitRule::Sum { parts, .. } if parts.iter().any(|(part_symbol, _)| *part_symbol == symbol))
     }
 
     /// The amount of a call that this rule counts; `None` if it is not a recorded number. An amount below zero
@@ -94,8 +94,8 @@ impl Limit {
 }
 
 impl Registers {
-    pub(super) fn new(limits: &[Limit]) -> Registers {
-        let register = |limit: &Limit| match limit.rule {
+    pub(super) fn new(limits: &[PathLimit]) -> Registers {
+        let register = |limit: &PathLimit| match limit.rule {
             LimitRule::Sum { .. } => Register::Sum(0.0),
             _ => Register::Since(None),
         };
@@ -107,7 +107,7 @@ impl Registers {
     }
 
     /// Whether the rules allow `call` now.
-    pub(super) fn check(&self, limits: &[Limit], call: LimitedCall<'_>) -> LimitCheck {
+    pub(super) fn check(&self, limits: &[PathLimit], call: LimitedCall<'_>) -> LimitCheck {
         let mut unknown = false;
         for (i, (limit, register)) in limits.iter().zip(&self.0).enumerate() {
             match check_one(&limit.rule, register, call) {
@@ -120,12 +120,12 @@ impl Registers {
     }
 
     /// Updates the registers by a call that was made.
-    pub(super) fn push(&mut self, limits: &[Limit], call: LimitedCall<'_>) {
+    pub(super) fn push(&mut self, limits: &[PathLimit], call: LimitedCall<'_>) {
         for (limit, register) in limits.iter().zip(&mut self.0) {
             match (&limit.rule, register) {
                 (LimitRule::Sum { parts, .. }, Register::Sum(sum)) => {
                     for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == call.symbol) {
-                        *sum += Limit::amount(key, call.arguments).unwrap_or(0.0);
+                        *sum += PathLimit::amount(key, call.arguments).unwrap_or(0.0);
                     }
                 }
                 (LimitRule::MustWithin { call: awaited, after, .. }, Register::Since(since)) => {
@@ -146,33 +146,33 @@ impl Registers {
     }
 
     /// The first rule that requires a call which has not come yet.
-    pub(super) fn unanswered<'l>(&self, limits: &'l [Limit]) -> Option<&'l Limit> {
-        let is_open = |(limit, register): &(&Limit, &Register)| {
+    pub(super) fn unanswered<'l>(&self, limits: &'l [PathLimit]) -> Option<&'l PathLimit> {
+        let is_open = |(limit, register): &(&PathLimit, &Register)| {
             matches!((&limit.rule, register), (LimitRule::MustWithin { .. }, Register::Since(Some(_))))
         };
         limits.iter().zip(&self.0).find(is_open).map(|(limit, _)| limit)
     }
 
     /// The amounts left of each sum that counts `symbol`, with the name of the argument.
-    pub(super) fn left(&self, limits: &[Limit], symbol: Symbol) -> Vec<(String, f64)> {
-        let of = |(limit, register): (&Limit, &Register)| match (&limit.rule, register) {
-            (LimitRule::Sum { parts, most, .. }, Register::Sum(sum)) => {
-                let (_, key) = parts.iter().find(|(own, _)| *own == symbol)?;
-                Some((key.to_string(), most - sum))
+    pub(super) fn remaining_amounts(&self, limits: &[PathLimit], symbol: Symbol) -> Vec<(String, f64)> {
+        let remaining = |(limit, register): (&PathLimit, &Register)| match (&limit.rule, register) {
+            (LimitRule::Sum { parts, max_sum, .. }, Register::Sum(sum)) => {
+                let (_, key) = parts.iter().find(|(part_symbol, _)| *part_symbol == symbol)?;
+                Some((key.to_string(), max_sum - sum))
             }
             _ => None,
         };
-        limits.iter().zip(&self.0).filter_map(of).collect()
+        limits.iter().zip(&self.0).filter_map(remaining).collect()
     }
 }
 
 fn check_one(rule: &LimitRule, register: &Register, now: LimitedCall<'_>) -> LimitCheck {
     let broken = |reason| LimitCheck::Broken(0, reason);
     match (rule, register) {
-        (LimitRule::Sum { parts, most, exclusive }, Register::Sum(sum)) => {
+        (LimitRule::Sum { parts, max_sum, exclusive }, Register::Sum(sum)) => {
             let mut total = *sum;
             for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == now.symbol) {
-                match Limit::amount(key, now.arguments) {
+                match PathLimit::amount(key, now.arguments) {
                     Some(amount) => total += amount,
                     None => return LimitCheck::Unknown,
                 }
@@ -180,9 +180,9 @@ fn check_one(rule: &LimitRule, register: &Register, now: LimitedCall<'_>) -> Lim
             if parts.iter().all(|(symbol, _)| *symbol != now.symbol) {
                 return LimitCheck::Kept;
             }
-            let margin = ROUNDING * most.abs().max(1.0);
-            let kept = if *exclusive { total < most - margin } else { total <= most + margin };
-            if kept { LimitCheck::Kept } else { broken(HarmReason::OverLimit) }
+            let margin = ROUNDING * max_sum.abs().max(1.0);
+            let is_within = if *exclusive { total < max_sum - margin } else { total <= max_sum + margin };
+            if is_within { LimitCheck::Kept } else { broken(HarmReason::OverLimit) }
         }
         (LimitRule::OnlyWithin { call, nanos, .. }, Register::Since(since)) if *call == now.symbol => {
             match since {
@@ -225,8 +225,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn limit(rule: LimitRule) -> Vec<Limit> {
-        vec![Limit { rule, text: "rule".into() }]
+    fn limit(rule: LimitRule) -> Vec<PathLimit> {
+        vec![PathLimit { rule, text: "rule".into() }]
     }
 
     fn at(symbol: u32, arguments: &Value, seconds: u64) -> LimitedCall<'_> {
@@ -234,10 +234,10 @@ mod tests {
         LimitedCall { symbol: Symbol(symbol), arguments: Some(arguments), start: time, end: time }
     }
 
-    fn sum(most: f64, exclusive: bool) -> Vec<Limit> {
+    fn sum(max_sum: f64, exclusive: bool) -> Vec<PathLimit> {
         let parts =
             vec![(Symbol(0), ArgumentKey::new("amount")), (Symbol(1), ArgumentKey::new("/order/sum"))];
-        limit(LimitRule::Sum { parts, most, exclusive })
+        limit(LimitRule::Sum { parts, max_sum, exclusive })
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             "0.1 + 0.2 reaches 0.3 exactly; more is above it"
         );
         assert_eq!(registers.check(&rules, at(2, &tenth, 3)), LimitCheck::Kept, "another symbol");
-        assert_eq!(registers.left(&rules, Symbol(0)).len(), 1);
+        assert_eq!(registers.remaining_amounts(&rules, Symbol(0)).len(), 1);
         for unknown in [json!({}), json!({"amount": "much"}), json!({"amount": null})] {
             assert_eq!(registers.check(&rules, at(0, &unknown, 3)), LimitCheck::Unknown, "{unknown}");
         }
@@ -284,8 +284,8 @@ mod tests {
             registers.push(&rules, at(1, &none, 1000));
             match registers.check(&rules, at(0, &none, 1000 + wait)) {
                 LimitCheck::Broken(_, reason) => Some(reason),
-                kept => {
-                    assert_eq!(kept, LimitCheck::Kept);
+                other => {
+                    assert_eq!(other, LimitCheck::Kept);
                     None
                 }
             }

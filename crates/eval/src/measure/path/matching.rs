@@ -6,7 +6,7 @@ use verdict_otlp::attribute_values::values;
 use verdict_otlp::trace::Idx;
 
 use super::prompt_pattern::PromptCaptures;
-use super::task::{Matching, PromptPattern, Scope, Task};
+use super::task::{AgentConditions, PromptPattern, Scope, Task};
 use crate::measure::agent_index;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call};
@@ -45,20 +45,20 @@ fn restore_message_order(all: &[Call], calls: &mut [usize]) {
         }
     }
     for positions in places.into_values() {
-        let mut own: Vec<usize> = positions.iter().map(|&position| calls[position]).collect();
-        own.sort_by_key(|&i| all[i].place);
-        for (position, call) in positions.into_iter().zip(own) {
+        let mut message_calls: Vec<usize> = positions.iter().map(|&position| calls[position]).collect();
+        message_calls.sort_by_key(|&i| all[i].place);
+        for (position, call) in positions.into_iter().zip(message_calls) {
             calls[position] = call;
         }
     }
 }
 
 /// Whether a service and an agent have the required names.
-pub(super) fn fits_named(matching: &Matching, service: Option<&str>, agent: Option<&str>) -> bool {
+pub(super) fn fits_named(matching: &AgentConditions, service: Option<&str>, agent: Option<&str>) -> bool {
     admits(matching.service.as_deref(), service) && admits(matching.agent.as_deref(), agent)
 }
 
-fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<PromptCaptures> {
+fn captured(matching: &AgentConditions, trace: &AgentTrace, i: usize) -> Option<PromptCaptures> {
     let agent = trace.agents.get(i)?;
     let view = trace.views.get(agent.at)?;
     let span = trace.tree.spans.get(agent.at)?;

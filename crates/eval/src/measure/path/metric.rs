@@ -18,7 +18,7 @@ use super::run_walk::{HarmfulCall, RunWalk};
 use super::score::PathScores;
 use super::settings::PathSettings;
 use super::task::Task;
-use super::walk::Token;
+use super::walk::PathToken;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::harm_reason::HarmReason;
@@ -53,8 +53,8 @@ impl Metric for Paths {
         if settings.loaded.tasks().is_empty() {
             return MetricProgress::Done(Vec::new());
         }
-        let of = measure_all(context.trace, settings, context.memo);
-        MetricProgress::Done(of.0.get(&context.at).cloned().unwrap_or_default())
+        let measurements = measure_all(context.trace, settings, context.memo);
+        MetricProgress::Done(measurements.0.get(&context.at).cloned().unwrap_or_default())
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &PathSettings, memo: &
 
 fn measure_all(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Rc<MeasurementsBySpan> {
     memo.trace(|| {
-        let mut of: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
+        let mut by_span: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
         // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
         // not hide the harmful calls of other agents.
@@ -80,17 +80,17 @@ fn measure_all(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Rc<M
         for TaskRun { scorer, agent, run_walk, calls } in &runs {
             run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
-            let own = of.entry(at).or_default();
+            let span_measurements = by_span.entry(at).or_default();
             // One agent is on one span, so the first task is the one without measurements before it.
-            let task = (!own.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
+            let task = (!span_measurements.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
             let mut scores = scorer.scores(*agent, run_walk, calls, memo);
             scores.iter_mut().for_each(|score| score.task.clone_from(&task));
-            own.extend(scores);
+            span_measurements.extend(scores);
         }
         for (at, measurement) in harmful {
-            of.entry(at).or_default().push(measurement);
+            by_span.entry(at).or_default().push(measurement);
         }
-        MeasurementsBySpan(of)
+        MeasurementsBySpan(by_span)
     })
 }
 
@@ -173,8 +173,8 @@ impl TaskScorer<'_> {
         let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
-        let score = |condition: FailCondition, value: Option<f64>, why: Option<Unmeasured>| {
-            let value = why.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
+        let score = |condition: FailCondition, value: Option<f64>, reason: Option<Unmeasured>| {
+            let value = reason.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
             self.measurement(
                 agent.at,
                 condition.as_str(),
@@ -238,12 +238,12 @@ impl TaskScorer<'_> {
     }
 
     fn measured_score(&self, condition: FailCondition, value: f64, run_walk: &RunWalk) -> Measured {
-        let limit = self.task.thresholds.of(condition, &self.settings.thresholds).unwrap_or(0.0);
-        let most = condition == FailCondition::HarmRate;
-        let reached = if most { value <= limit } else { value >= limit };
+        let limit = self.task.thresholds.limit_for(condition, &self.settings.thresholds).unwrap_or(0.0);
+        let is_maximum = condition == FailCondition::HarmRate;
+        let reached = if is_maximum { value <= limit } else { value >= limit };
         let passed = reached || !self.fails_on(condition);
         let findings = (!passed).then(|| {
-            let side = if most { "at most" } else { "at least" };
+            let side = if is_maximum { "at most" } else { "at least" };
             let rationale = format!(
                 "{side} {limit} was expected for the task '{}'; these calls come to {value:.4}",
                 self.task.name
@@ -286,12 +286,12 @@ impl TaskScorer<'_> {
         let rationale = self.explain_harm(harm, call.name.trim());
         let finding = finding(rationale, quote, Category::ToolSelectionErrors, HIGH);
         let found = Measured { value: Value::Label(harm.reason.as_str()), passed, findings: vec![finding] };
-        match all.get_mut(&call.at).map(|known| &mut known.outcome) {
+        match all.get_mut(&call.at).map(|existing| &mut existing.outcome) {
             // From another task, or another call of the same model span.
-            Some(Ok(known)) => {
-                known.passed &= found.passed;
-                if known.findings.len() < MOST_NAMED {
-                    known.findings.extend(found.findings);
+            Some(Ok(existing)) => {
+                existing.passed &= found.passed;
+                if existing.findings.len() < MOST_NAMED {
+                    existing.findings.extend(found.findings);
                 }
             }
             _ => {
@@ -315,7 +315,7 @@ impl TaskScorer<'_> {
             );
         }
         let allowed = self.symbol_names(automaton.edges(harm.state).iter().map(|(symbol, _)| *symbol));
-        let what = match harm.reason {
+        let problem = match harm.reason {
             HarmReason::NotAllowedHere
             | HarmReason::OverLimit
             | HarmReason::TooLate
@@ -323,7 +323,10 @@ impl TaskScorer<'_> {
             HarmReason::OtherArguments => "is not allowed with these arguments in any state",
             HarmReason::OtherFunction => "is not part of the task",
         };
-        format!("{allowed} was expected in state '{state}' of the task '{}'; {name} {what}", self.task.name)
+        format!(
+            "{allowed} was expected in state '{state}' of the task '{}'; {name} {problem}",
+            self.task.name
+        )
     }
 
     fn symbol_names(&self, symbols: impl Iterator<Item = super::Symbol>) -> String {
@@ -343,8 +346,8 @@ impl TaskScorer<'_> {
         }
         let names = steps.iter().take(MOST_NAMED * 2).map(|step| {
             let name = match step.token {
-                Token::Symbol(symbol) => self.task.automaton.symbol_name(symbol),
-                Token::Foreign(i) => {
+                PathToken::Symbol(symbol) => self.task.automaton.symbol_name(symbol),
+                PathToken::Foreign(i) => {
                     self.trace.calls.get(i as usize).map_or("?", |call| clip(&call.name, NAME_BYTES))
                 }
             };

@@ -20,7 +20,7 @@ use crate::measure::work_budget::Allows;
 
 /// The token that an edge of the graph adds to a reference.
 #[derive(Clone, Debug)]
-pub(super) enum Label {
+pub(super) enum EdgeLabel {
     One(Code),
     /// Any one of these: a set by code.
     AnyOf(Rc<[bool]>),
@@ -28,15 +28,15 @@ pub(super) enum Label {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Edge {
+pub(super) struct ReferenceEdge {
     pub from: usize,
-    pub label: Label,
+    pub label: EdgeLabel,
 }
 
 /// A node; edges lead to it from earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GraphNode {
-    pub incoming: Vec<Edge>,
+    pub incoming: Vec<ReferenceEdge>,
     /// A reference may end here.
     pub is_end: bool,
     /// The fewest and the most tokens on a path to this node.
@@ -94,7 +94,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(nearest: NearestReference, path: usize) -> Ratio {
+    fn new(nearest: NearestReference, path: usize) -> Ratio {
         let NearestReference { distance, length } = nearest;
         Ratio { p: 2 * distance as i64, q: ((path + length + distance) as i64).max(1) }
     }
@@ -118,12 +118,12 @@ impl References {
     }
 
     /// Adds a node with edges from earlier ones; returns its index.
-    pub(super) fn node(&mut self, incoming: Vec<Edge>) -> usize {
+    pub(super) fn node(&mut self, incoming: Vec<ReferenceEdge>) -> usize {
         let mut depth = (usize::MAX, 0);
         for edge in &incoming {
-            let (fewest, most) = self.nodes.get(edge.from).map_or((0, 0), |n| n.depth);
-            let more = usize::from(!matches!(edge.label, Label::Nothing));
-            depth = (depth.0.min(fewest + more), depth.1.max(most + more));
+            let (shortest, longest) = self.nodes.get(edge.from).map_or((0, 0), |n| n.depth);
+            let more = usize::from(!matches!(edge.label, EdgeLabel::Nothing));
+            depth = (depth.0.min(shortest + more), depth.1.max(longest + more));
             if let Some(leaving) = self.leaving.get_mut(edge.from) {
                 *leaving += 1;
             }
@@ -162,15 +162,15 @@ impl References {
             let allows_pass = || allows(1 + cells / CELLS_PER_STEP);
             best = self.improve(path, band, best, passes, &allows_pass)?;
             // Better ones have d < p (m + l) / (2q - p), and no l is larger than the longest.
-            let far = best.map_or(everything, |best| {
-                let EditWeights { edit, gain } = Ratio::of(best, path.len()).weights();
+            let needed_band = best.map_or(everything, |best| {
+                let EditWeights { edit, gain } = Ratio::new(best, path.len()).weights();
                 let limit = i128::from(gain) * everything as i128 / i128::from(edit.max(1));
                 usize::try_from(limit).unwrap_or(everything).min(everything)
             });
-            if far <= band {
+            if needed_band <= band {
                 return best;
             }
-            band = (band * BAND_GROWTH).min(far);
+            band = (band * BAND_GROWTH).min(needed_band);
         }
     }
 
@@ -185,7 +185,7 @@ impl References {
     ) -> Option<Option<NearestReference>> {
         let mut best = known;
         for _ in 0..passes {
-            let ratio = best.map_or(Ratio { p: 1, q: 1 }, |best| Ratio::of(best, path.len()));
+            let ratio = best.map_or(Ratio { p: 1, q: 1 }, |best| Ratio::new(best, path.len()));
             if ratio.p == 0 {
                 break;
             }
@@ -202,16 +202,16 @@ impl References {
     }
 
     fn band_of(&self, node: usize, path: usize, band: usize) -> (usize, usize) {
-        let (fewest, most) = self.nodes.get(node).map_or((0, 0), |n| n.depth);
-        (fewest.saturating_sub(band), most.saturating_add(band).min(path))
+        let (shortest, longest) = self.nodes.get(node).map_or((0, 0), |n| n.depth);
+        (shortest.saturating_sub(band), longest.saturating_add(band).min(path))
     }
 
     fn cells(&self, path: usize, band: usize) -> usize {
-        let of = |i: usize, node: &GraphNode| {
+        let node_cells = |i: usize, node: &GraphNode| {
             let (first, last) = self.band_of(i, path, band);
             (last + 1).saturating_sub(first).saturating_mul(node.incoming.len().max(1))
         };
-        self.nodes.iter().enumerate().map(|(i, node)| of(i, node)).fold(0, usize::saturating_add)
+        self.nodes.iter().enumerate().map(|(i, node)| node_cells(i, node)).fold(0, usize::saturating_add)
     }
 
     /// The reference of least `d (2q - p) - l p - m p`, which is negative for a better ratio.
@@ -267,19 +267,19 @@ impl CostRow {
     fn relax(
         &mut self,
         before: &CostRow,
-        label: &Label,
+        label: &EdgeLabel,
         path: &[Code],
         EditWeights { edit, gain }: EditWeights,
     ) {
         let (met, other) = (cell(-gain, 1), cell(edit - gain, 1));
         let cost = |is_met: bool| if is_met { met } else { other };
         match label {
-            Label::Nothing => self.shift(before, 0, path, |_| 0),
-            Label::One(code) => {
+            EdgeLabel::Nothing => self.shift(before, 0, path, |_| 0),
+            EdgeLabel::One(code) => {
                 self.shift(before, 0, path, |_| other);
                 self.shift(before, 1, path, |token| cost(token == *code));
             }
-            Label::AnyOf(set) => {
+            EdgeLabel::AnyOf(set) => {
                 let has = |token: Code| set.get(token as usize).is_some_and(|is| *is);
                 self.shift(before, 0, path, |_| other);
                 self.shift(before, 1, path, |token| cost(has(token)));
@@ -287,18 +287,18 @@ impl CostRow {
         }
     }
 
-    /// Takes the minimum with the cells `by` positions earlier in the row `before`; `cost` is
+    /// Takes the minimum with the cells `offset` positions earlier in the row `before`; `cost` is
     /// called with the token before each cell's position.
-    fn shift(&mut self, before: &CostRow, by: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
-        let start = self.first.max(before.first + by);
-        let Some(own) = self.cells.get_mut(start - self.first..) else { return };
-        let from = before.cells.get(start - by - before.first..).unwrap_or(&[]);
-        if by == 0 {
-            own.iter_mut().zip(from).for_each(|(cell, from)| *cell = (*cell).min(from + cost(0)));
+    fn shift(&mut self, before: &CostRow, offset: usize, path: &[Code], cost: impl Fn(Code) -> i64) {
+        let start = self.first.max(before.first + offset);
+        let Some(cells) = self.cells.get_mut(start - self.first..) else { return };
+        let from = before.cells.get(start - offset - before.first..).unwrap_or(&[]);
+        if offset == 0 {
+            cells.iter_mut().zip(from).for_each(|(cell, from)| *cell = (*cell).min(from + cost(0)));
             return;
         }
         let tokens = path.get(start - 1..).unwrap_or(&[]);
-        for ((cell, from), token) in own.iter_mut().zip(from).zip(tokens) {
+        for ((cell, from), token) in cells.iter_mut().zip(from).zip(tokens) {
             *cell = (*cell).min(from + cost(*token));
         }
     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use verdict_otlp::work;
 
 use super::automaton::{Symbol, Transition};
-use super::limits::Limit;
+use super::limits::PathLimit;
 use super::matching::{calls_of, fits_named, matching_steps};
 use super::prompt_pattern::PromptCaptures;
 use super::run_walk::{RunWalk, WalkedCall};
@@ -164,7 +164,7 @@ pub struct PathAnswer {
 
 impl PathPositions {
     /// The positions in an open trace.
-    pub(crate) fn of(trace: &AgentTrace, tasks: &TaskSet, memo: &Memo) -> PathPositions {
+    pub(crate) fn new(trace: &AgentTrace, tasks: &TaskSet, memo: &Memo) -> PathPositions {
         let mut last = vec![0; trace.agents.len()];
         for (owner, span) in trace.owner.iter().zip(&trace.tree.spans) {
             work::count(1);
@@ -177,7 +177,7 @@ impl PathPositions {
             let is_made = |call: &usize| {
                 trace.calls.get(*call).is_some_and(|call| call.tool.is_some() || call.result.is_some())
             };
-            let mut own = Vec::new();
+            let mut made_calls = Vec::new();
             let mut runs = Vec::new();
             for (n, task) in tasks.tasks().iter().enumerate() {
                 memo.budget.spend(matching_steps(task, trace, i));
@@ -185,11 +185,11 @@ impl PathPositions {
                     calls.retain(is_made);
                     let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
                     runs.push((n, run_walk.without_history(), captured));
-                    own = calls;
+                    made_calls = calls;
                 }
             }
             let (mut ids, mut made) = (HashSet::default(), HashMap::default());
-            for call in own.iter().filter_map(|&call| trace.calls.get(call)) {
+            for call in made_calls.iter().filter_map(|&call| trace.calls.get(call)) {
                 let arguments = call.parsed.as_deref().unwrap_or(&Value::Null);
                 *made.entry(call_key(&call.name, arguments)).or_default() += 1;
                 ids.extend(call.id.as_ref().map(|id| id_key(id)));
@@ -274,7 +274,7 @@ impl PathPositions {
             if hints.task.as_ref().is_some_and(|name| *name != task.name) {
                 continue;
             }
-            let run = agent.and_then(|agent| agent.runs.iter().find(|(of, ..)| *of == n));
+            let run = agent.and_then(|agent| agent.runs.iter().find(|(task_index, ..)| *task_index == n));
             let run = match run {
                 Some((_, run_walk, captured)) => {
                     TaskPosition { task, walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
@@ -324,7 +324,7 @@ struct TaskPosition<'a> {
 impl TaskPosition<'_> {
     fn decide(&self, pending: &[PendingCall], call: &ProposedCall) -> TaskDecision {
         let mut decision = self.decide_at(pending, call, |time| time);
-        if !self.task.limits.iter().any(Limit::compares_times) {
+        if !self.task.limits.iter().any(PathLimit::compares_times) {
             return decision;
         }
         let fast = self.decide_at(pending, call, |time| time.saturating_add(CLOCK_TOLERANCE));
@@ -365,7 +365,7 @@ impl TaskPosition<'_> {
         }
         let broken = run_walk.harmful.get(harmful);
         let (decision, reason) = match (unknown.or(run_walk.indeterminate), broken) {
-            (Some(why), _) => (PathDecision::Unknown, Some(why.as_str())),
+            (Some(reason), _) => (PathDecision::Unknown, Some(reason.as_str())),
             (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),
             (None, None) => (PathDecision::Allowed, None),
         };
@@ -391,7 +391,7 @@ fn next_calls(task: &Task, run_walk: &RunWalk) -> Vec<NextCall> {
         if task.automaton.step(state, symbol) == Transition::Harmful {
             return None;
         }
-        let left = run_walk.registers.left(&task.limits, symbol);
+        let left = run_walk.registers.remaining_amounts(&task.limits, symbol);
         let left = left.into_iter().map(|(argument, amount)| (argument, amount.into()));
         Some(NextCall {
             symbol: definition.symbol.clone(),

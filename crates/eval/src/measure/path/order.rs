@@ -32,9 +32,9 @@ pub(crate) fn ordered_correctness(
 ) -> Option<f64> {
     let path = codes(walk);
     let mut best = f64::NEG_INFINITY;
-    let most = lambda * pc + (1.0 - lambda);
+    let upper_bound = lambda * pc + (1.0 - lambda);
     let (mut seen, mut words) = (0usize, 0usize);
-    let whole = visit_golden_paths(automaton, &path, &mut |golden| {
+    let is_complete = visit_golden_paths(automaton, &path, &mut |golden| {
         seen += 1;
         words += path.len() + golden.len();
         if !allows(path.len() + golden.len()) {
@@ -53,9 +53,9 @@ pub(crate) fn ordered_correctness(
             let similar = 1.0 - normalized(distance, path.len(), golden.len());
             best = best.max(lambda * similar + order);
         }
-        best < most && seen < MAX_PATHS && words < MAX_WORDS
+        best < upper_bound && seen < MAX_PATHS && words < MAX_WORDS
     });
-    (whole || best >= most).then_some(best.min(1.0))
+    (is_complete || best >= upper_bound).then_some(best.min(1.0))
 }
 
 /// Kendall's tau of the matched tokens' places in `golden`, scaled to 0..1. The nth occurrence of a

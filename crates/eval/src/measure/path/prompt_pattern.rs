@@ -51,7 +51,7 @@ impl PromptRegex {
     }
 
     pub(super) fn has_group(&self, name: &str) -> bool {
-        self.regex.capture_names().flatten().any(|own| own == name)
+        self.regex.capture_names().flatten().any(|group| group == name)
     }
 
     /// Captures that leave every value open.
@@ -102,8 +102,8 @@ fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (
 fn read_sequence(asts: &[Ast], mut ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
     let mut all = true;
     for ast in asts {
-        let (own, after) = read_case(ast, ignores, groups);
-        all &= own;
+        let (ignores_case, after) = read_case(ast, ignores, groups);
+        all &= ignores_case;
         ignores = after;
     }
     (all, ignores)

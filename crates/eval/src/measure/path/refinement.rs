@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use super::automaton::{Automaton, StateId};
 use super::correctness::{add_golden_suffixes, code, codes, similarity};
-use super::nearest::{Edge, Label, NearestReference, References};
-use super::walk::{Token, Walk};
+use super::nearest::{EdgeLabel, NearestReference, ReferenceEdge, References};
+use super::walk::{PathToken, Walk};
 use crate::measure::work_budget::Allows;
 
 /// Section 4; `None` if the path is too long to be compared, or the work is not allowed.
@@ -36,10 +36,10 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
             // A call that can only be deleted leads to no further references. Without this a run of harmful
             // calls would cost its length squared.
             let Some(set) = set else { continue };
-            incoming.push(Edge { from: node, label: Label::Nothing });
-            incoming.push(Edge { from: node, label: Label::AnyOf(set) });
+            incoming.push(ReferenceEdge { from: node, label: EdgeLabel::Nothing });
+            incoming.push(ReferenceEdge { from: node, label: EdgeLabel::AnyOf(set) });
         } else {
-            incoming.push(Edge { from: node, label: Label::One(code(step.token)) });
+            incoming.push(ReferenceEdge { from: node, label: EdgeLabel::One(code(step.token)) });
         }
         node = references.node(incoming);
     }
@@ -66,7 +66,7 @@ fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> 
         if !step.harmful {
             continue;
         }
-        if let Token::Symbol(symbol) = step.token {
+        if let PathToken::Symbol(symbol) = step.token {
             harmful[symbol.index()] = true;
         }
         if with_loops != Some(step.before) {
@@ -90,12 +90,12 @@ fn shortest_suffix(automaton: &Automaton, from: StateId, on_the_way: &mut [bool]
     for &at in automaton.states() {
         let Some(length) = lengths[at.index()] else { continue };
         if automaton.is_final(at) {
-            shortest = Some(shortest.map_or(length, |known: usize| known.min(length)));
+            shortest = Some(shortest.map_or(length, |best: usize| best.min(length)));
         }
         for (symbol, to) in automaton.progress(at) {
             on_the_way[symbol.index()] = true;
-            let known = &mut lengths[to.index()];
-            *known = Some(known.map_or(length + 1, |known| known.min(length + 1)));
+            let target_length = &mut lengths[to.index()];
+            *target_length = Some(target_length.map_or(length + 1, |best| best.min(length + 1)));
         }
     }
     shortest

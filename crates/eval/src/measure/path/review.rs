@@ -68,7 +68,7 @@ pub(crate) fn is_read(name: &str) -> bool {
 /// For each call the first later one that undoes it: opposite words in otherwise equal names with a shared
 /// argument; or one function with two of its values exchanged.
 pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
-    let names = Names::of(run);
+    let names = Names::new(run);
     let (mut shared, mut exchanges) = (SharedArguments::default(), Exchanges::default());
     let mut pairs = Vec::new();
     for (i, call) in made_backwards(run) {
@@ -121,7 +121,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn of(run: &[ReviewedCall<'a>]) -> Names<'a> {
+    fn new(run: &[ReviewedCall<'a>]) -> Names<'a> {
         let mut classes: HashMap<Vec<String>, usize> = HashMap::new();
         let mut by_name = HashMap::new();
         for call in run {
@@ -170,8 +170,8 @@ impl SharedArguments {
 /// A text for each argument; an empty one if there are none.
 fn argument_keys(arguments: &Map<String, Value>) -> impl Iterator<Item = String> {
     let none = arguments.is_empty().then(String::new);
-    let of = |(key, value): (&String, &Value)| format!("{key:?}{}", value_key(value));
-    arguments.iter().map(of).chain(none)
+    let argument_key = |(key, value): (&String, &Value)| format!("{key:?}{}", value_key(value));
+    arguments.iter().map(argument_key).chain(none)
 }
 
 /// The nearest later call by its function, the names of its arguments and their values in any order: only these
@@ -192,15 +192,15 @@ impl<'a> Exchanges<'a> {
         let mut values: Vec<String> = arguments.values().map(value_key).collect();
         keys.sort_unstable();
         values.sort_unstable();
-        let known = self.0.entry((call.name, format!("{keys:?}{}", values.concat()))).or_default();
+        let later_calls = self.0.entry((call.name, format!("{keys:?}{}", values.concat()))).or_default();
         let later =
-            known.iter().filter(|(_, _, later)| exchanged(arguments, later)).map(|(_, i, _)| *i).min();
-        let own = members_key(arguments);
-        known.retain(|(key, ..)| *key != own);
-        if known.len() >= MOST_EXCHANGES {
-            known.pop_front();
+            later_calls.iter().filter(|(_, _, later)| exchanged(arguments, later)).map(|(_, i, _)| *i).min();
+        let members = members_key(arguments);
+        later_calls.retain(|(key, ..)| *key != members);
+        if later_calls.len() >= MOST_EXCHANGES {
+            later_calls.pop_front();
         }
-        known.push_back((own, i, arguments));
+        later_calls.push_back((members, i, arguments));
         later
     }
 }

@@ -13,7 +13,7 @@ use super::automaton::{StateId, Transition};
 use super::limits::{LimitCheck, LimitedCall, Registers};
 use super::prompt_pattern::PromptCaptures;
 use super::task::{FailedCalls, Task};
-use super::walk::{Token, Walk};
+use super::walk::{PathToken, Walk};
 use crate::measure::calls::error_signs;
 use crate::measure::harm_reason::HarmReason;
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -55,7 +55,7 @@ pub struct RunWalk {
     pub harmful: Vec<HarmfulCall>,
     /// The token and transition of each call that is not ignored, by its index into
     /// [`AgentTrace::calls`].
-    pub steps: Vec<(usize, Token, Transition)>,
+    pub steps: Vec<(usize, PathToken, Transition)>,
     /// Why the effect of a call is unknown, and so the state after it. The walk ends before that call.
     pub indeterminate: Option<Unmeasured>,
 }
@@ -125,7 +125,7 @@ impl RunWalk {
     /// The memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         let steps = self.harmful.len() * size_of::<HarmfulCall>()
-            + self.steps.len() * size_of::<(usize, Token, Transition)>();
+            + self.steps.len() * size_of::<(usize, PathToken, Transition)>();
         size_of::<RunWalk>() + steps + self.walk.bytes() + self.registers.bytes()
     }
 
@@ -136,10 +136,10 @@ impl RunWalk {
 
     /// Adds the next call.
     pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: WalkedCall<'_>) {
-        let foreign = Token::Foreign(u32::try_from(call.index).unwrap_or(u32::MAX));
-        let known = call.arguments.ok();
-        let (token, reason) = match task.alphabet.classify(call.name, known, captured) {
-            ObservedCall::Symbol(symbol) => (Token::Symbol(symbol), HarmReason::NotAllowedHere),
+        let foreign = PathToken::Foreign(u32::try_from(call.index).unwrap_or(u32::MAX));
+        let recorded_arguments = call.arguments.ok();
+        let (token, reason) = match task.alphabet.classify(call.name, recorded_arguments, captured) {
+            ObservedCall::Symbol(symbol) => (PathToken::Symbol(symbol), HarmReason::NotAllowedHere),
             ObservedCall::OtherArguments => (foreign, HarmReason::OtherArguments),
             ObservedCall::OtherFunction => (foreign, HarmReason::OtherFunction),
             ObservedCall::Ignored => return,
@@ -151,10 +151,10 @@ impl RunWalk {
         let state = self.walk.state();
         let stays = call.failed && task.failed_calls == FailedCalls::Stay;
         let limited = match token {
-            Token::Symbol(symbol) => {
-                Some(LimitedCall { symbol, arguments: known, start: call.start, end: call.end })
+            PathToken::Symbol(symbol) => {
+                Some(LimitedCall { symbol, arguments: recorded_arguments, start: call.start, end: call.end })
             }
-            Token::Foreign(_) => None,
+            PathToken::Foreign(_) => None,
         };
         let check = limited.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
         let allowed = self.walk.allows(&task.automaton, token);

@@ -50,11 +50,11 @@ pub struct PathScores {
 }
 
 impl PathScores {
-    pub fn of(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> PathScores {
+    pub fn compute(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> PathScores {
         PathScores::within(automaton, walk, parameters, &|_| true)
     }
 
-    /// As [`PathScores::of`]. `allows` is called with the steps of the work budget before each part of the work;
+    /// As [`PathScores::compute`]. `allows` is called with the steps of the work budget before each part of the work;
     /// if it returns false, the score is `None`.
     pub(crate) fn within(
         automaton: &Automaton,

@@ -38,7 +38,7 @@ impl PathSettings {
 }
 
 impl Section for PathSettings {
-    fn of(&self, _: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         MetricSettings { enabled: self.is_on(), ..MetricSettings::OFF }
     }
 

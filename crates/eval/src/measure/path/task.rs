@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alphabet::Alphabet;
 use super::automaton::Automaton;
-use super::limits::Limit;
+use super::limits::PathLimit;
 use super::prompt_pattern::PromptRegex;
 use super::score::{Parameters, PathWeights};
 use crate::measure::metric_names::FailCondition;
@@ -18,7 +18,7 @@ pub struct Task {
     /// The name of the task; `prompt_id` of the authors' records.
     pub name: String,
     /// The agents it applies to.
-    pub matching: Matching,
+    pub matching: AgentConditions,
     /// The calls that make the path.
     pub scope: Scope,
     /// Maps calls to symbols.
@@ -26,7 +26,7 @@ pub struct Task {
     /// The allowed paths.
     pub automaton: Automaton,
     /// Rules on amounts and times.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<PathLimit>,
     /// The effect of failed calls.
     pub failed_calls: FailedCalls,
     pub parameters: Parameters,
@@ -40,7 +40,7 @@ pub struct Task {
 /// The agents a task applies to. An agent matches if it meets every given condition; without
 /// conditions every agent matches.
 #[derive(Clone, Debug, Default)]
-pub struct Matching {
+pub struct AgentConditions {
     /// `service.name`; `*` at the end matches any suffix.
     pub service: Option<String>,
     /// The agent's name; `*` at the end matches any suffix.
@@ -62,7 +62,7 @@ impl Task {
     }
 }
 
-impl Matching {
+impl AgentConditions {
     /// Whether it matches every agent.
     pub fn is_everything(&self) -> bool {
         self.service.is_none() && self.agent.is_none() && self.attribute.is_empty() && self.prompt.is_none()
@@ -150,15 +150,20 @@ impl Thresholds {
 
     /// The threshold of a score, from `general` where it is not set here; `None` for a condition without
     /// a score.
-    pub fn of(&self, condition: FailCondition, general: &Thresholds) -> Option<f64> {
-        let find = |thresholds: &Thresholds| thresholds.all().into_iter().find(|(of, ..)| *of == condition);
-        let (_, own, default) = find(self)?;
-        own.or(find(general)?.1).or(Some(default))
+    pub fn limit_for(&self, condition: FailCondition, general: &Thresholds) -> Option<f64> {
+        let find = |thresholds: &Thresholds| {
+            thresholds.all().into_iter().find(|(entry_condition, ..)| *entry_condition == condition)
+        };
+        let (_, specific, default) = find(self)?;
+        specific.or(find(general)?.1).or(Some(default))
     }
 
     /// The names of thresholds that are not between 0 and 1.
     pub fn problems(&self) -> impl Iterator<Item = &'static str> {
         let is_outside = |limit: Option<f64>| limit.is_some_and(|l| !(0.0..=1.0).contains(&l));
-        self.all().into_iter().filter(move |(_, limit, _)| is_outside(*limit)).map(|(of, ..)| of.name())
+        self.all()
+            .into_iter()
+            .filter(move |(_, limit, _)| is_outside(*limit))
+            .map(|(condition, ..)| condition.name())
     }
 }

@@ -9,7 +9,7 @@ use super::draft::{Draft, DraftEdge, DraftState, TaskProblem};
 use super::order::ordered_correctness;
 use super::refinement::refined_correctness;
 use super::score::{Parameters, PathScores, PathWeights, efficiency, prefix_criticality};
-use super::walk::{CondensedStep, Token, Walk};
+use super::walk::{CondensedStep, PathToken, Walk};
 use super::*;
 
 /// An automaton over letters: states apart by ';', a final one with a star, edges as `AB>state`.
@@ -59,16 +59,16 @@ fn walk(automaton: &Automaton, word: &str) -> Walk {
     let mut walk = Walk::new(automaton);
     for letter in word.chars() {
         let symbol = automaton.symbol(&letter.to_string());
-        walk.push(automaton, symbol.map_or(Token::Foreign(letter as u32), Token::Symbol));
+        walk.push(automaton, symbol.map_or(PathToken::Foreign(letter as u32), PathToken::Symbol));
     }
     walk
 }
 
 fn scores(automaton: &Automaton, word: &str, beta: f64) -> PathScores {
-    PathScores::of(automaton, &walk(automaton, word), Parameters { lambda: 0.5, beta })
+    PathScores::compute(automaton, &walk(automaton, word), Parameters { lambda: 0.5, beta })
 }
 
-fn near(found: Option<f64>, expected: f64) {
+fn assert_near(found: Option<f64>, expected: f64) {
     let found = found.expect("it is measured");
     assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
 }
@@ -81,13 +81,13 @@ fn running_example_has_its_published_scores() {
     let condensed: Vec<bool> = walk.condensed().iter().map(|k| k.harmful).collect();
     assert_eq!(condensed, [false, false, true, false]);
     let scores = scores(&rover, "BBABXDC", 0.5);
-    near(scores.correctness, 0.75);
-    near(scores.pc_ktc, 0.875);
-    near(Some(scores.prefix_criticality), 13.0 / 15.0);
-    near(Some(scores.harm_rate), 0.25);
-    near(Some(scores.harm_free()), 0.75);
-    near(scores.efficiency, 3.0 / 7.0);
-    near(scores.pc_hlr, 7.0 / 9.0);
+    assert_near(scores.correctness, 0.75);
+    assert_near(scores.pc_ktc, 0.875);
+    assert_near(Some(scores.prefix_criticality), 13.0 / 15.0);
+    assert_near(Some(scores.harm_rate), 0.25);
+    assert_near(Some(scores.harm_free()), 0.75);
+    assert_near(scores.efficiency, 3.0 / 7.0);
+    assert_near(scores.pc_hlr, 7.0 / 9.0);
     assert!(scores.accepting && scores.harmful_calls == 1);
 }
 
@@ -96,22 +96,22 @@ fn section_5_examples_follow_the_equations() {
     // A: the mandatory check is skipped. The paper prints PC-KTC .25 and efficiency 0.
     let check = words(&["CE"]);
     let a = scores(&check, "E", 0.5);
-    near(a.correctness, 0.5);
-    near(a.pc_ktc, 0.5);
+    assert_near(a.correctness, 0.5);
+    assert_near(a.pc_ktc, 0.5);
     assert_eq!((a.harmful_calls, a.efficiency, a.accepting), (1, None, false));
     // B: three sends. The paper prints PC .50.
     let send = words(&["S"]);
     let b = scores(&send, "SSS", 0.5);
-    near(b.correctness, 1.0 / 3.0);
-    near(b.efficiency, 1.0 / 3.0);
-    near(Some(b.prefix_criticality), 4.0 / 7.0);
+    assert_near(b.correctness, 1.0 / 3.0);
+    assert_near(b.efficiency, 1.0 / 3.0);
+    assert_near(Some(b.prefix_criticality), 4.0 / 7.0);
     assert_eq!(b.harmful_calls, 2);
     // C: a step is left out, so that what follows is not allowed either. c is C' here.
     let arm = words(&["ACEGcH"]);
     let c = scores(&arm, "ACGcH", 0.25);
-    near(c.correctness, 5.0 / 6.0);
-    near(c.pc_ktc, 11.0 / 12.0);
-    near(Some(c.prefix_criticality), 320.0 / 341.0);
+    assert_near(c.correctness, 5.0 / 6.0);
+    assert_near(c.pc_ktc, 11.0 / 12.0);
+    assert_near(Some(c.prefix_criticality), 320.0 / 341.0);
     assert_eq!(c.harmful_calls, 3);
 }
 
@@ -119,15 +119,15 @@ fn section_5_examples_follow_the_equations() {
 fn refinement_candidates_are_repaired_paths_only() {
     let two = words(&["ABCDE", "F"]);
     let run = scores(&two, "A", 0.5);
-    near(run.correctness, 1.0 / 3.0);
-    near(run.pc_hlr, 0.2);
+    assert_near(run.correctness, 1.0 / 3.0);
+    assert_near(run.pc_hlr, 0.2);
 }
 
 #[test]
 fn run_without_calls_has_the_best_harm_scores() {
     let idle = scores(&words(&["ABC"]), "", 0.5);
-    near(idle.correctness, 0.0);
-    near(idle.pc_ktc, 0.25);
+    assert_near(idle.correctness, 0.0);
+    assert_near(idle.pc_ktc, 0.25);
     assert_eq!((idle.prefix_criticality, idle.harm_rate, idle.efficiency), (1.0, 0.0, None));
     assert!(!idle.accepting && idle.harmful_calls == 0);
     // If no call is required, the empty run is golden.
@@ -139,11 +139,11 @@ fn run_without_calls_has_the_best_harm_scores() {
 #[test]
 fn failed_call_does_not_advance_the_state() {
     let steps = automaton("start A>one R>start; *one").unwrap();
-    let [a, r] = ["A", "R"].map(|s| Token::Symbol(steps.symbol(s).unwrap()));
+    let [a, r] = ["A", "R"].map(|s| PathToken::Symbol(steps.symbol(s).unwrap()));
     let mut walk = Walk::new(&steps);
     assert_eq!(walk.push_failed(&steps, a), Transition::Loop);
     assert_eq!(walk.push_failed(&steps, r), Transition::Loop);
-    assert_eq!(walk.push_failed(&steps, Token::Foreign(0)), Transition::Harmful);
+    assert_eq!(walk.push_failed(&steps, PathToken::Foreign(0)), Transition::Harmful);
     assert_eq!((walk.calls(), walk.condensed().len(), walk.state()), (3, 1, steps.initial()));
     assert!(matches!(walk.push(&steps, a), Transition::Progress(_)));
     assert_eq!(efficiency(&steps, walk.calls()), Some(0.25));
@@ -167,8 +167,8 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         ("", "no golden path: there are no states"),
         ("a A>b; b A>c B>a; *c", "progress edges form a cycle: 'a' -> 'b' -> 'a'"),
     ] {
-        let why = refused(states);
-        assert!(why.contains(reason), "{why:?} does not say {reason:?}");
+        let message = refused(states);
+        assert!(message.contains(reason), "{message:?} does not say {reason:?}");
     }
     let elsewhere = Draft {
         states: vec![
@@ -197,8 +197,8 @@ fn unsound_automaton_is_rejected_with_a_reason() {
 
 #[test]
 fn progress_cycle_is_found_when_later_states_follow_it() {
-    let why = refused("s A>a; a A>b; b A>a B>c; c A>d; *d");
-    assert!(why.contains("'a' -> 'b' -> 'a'") || why.contains("'b' -> 'a' -> 'b'"), "{why}");
+    let message = refused("s A>a; a A>b; b A>a B>c; c A>d; *d");
+    assert!(message.contains("'a' -> 'b' -> 'a'") || message.contains("'b' -> 'a' -> 'b'"), "{message}");
 }
 
 /// Every golden path, by brute force.
@@ -221,13 +221,13 @@ fn golden(automaton: &Automaton) -> Vec<Vec<Symbol>> {
 /// Every HLR candidate, by brute force.
 fn candidates(automaton: &Automaton, walk: &Walk) -> Vec<Vec<Symbol>> {
     let mut prefixes: Vec<Vec<Symbol>> = vec![Vec::new()];
-    for kept in walk.condensed() {
+    for step in walk.condensed() {
         let mut next = Vec::new();
         for prefix in prefixes {
-            match kept.token {
-                Token::Symbol(symbol) if !kept.harmful => next.push([prefix, vec![symbol]].concat()),
+            match step.token {
+                PathToken::Symbol(symbol) if !step.harmful => next.push([prefix, vec![symbol]].concat()),
                 _ => {
-                    for read in automaton.loops(kept.before) {
+                    for read in automaton.loops(step.before) {
                         next.push([prefix.clone(), vec![read]].concat());
                     }
                     next.push(prefix);
@@ -304,7 +304,7 @@ fn walked(automaton: &Automaton, run: &[u8]) -> Walk {
     let mut walk = Walk::new(automaton);
     for &letter in run {
         let symbol = LETTERS.get(letter as usize).and_then(|l| automaton.symbol(l));
-        walk.push(automaton, symbol.map_or(Token::Foreign(0), Token::Symbol));
+        walk.push(automaton, symbol.map_or(PathToken::Foreign(0), PathToken::Symbol));
     }
     walk
 }
@@ -340,7 +340,7 @@ proptest! {
     #[test]
     fn scores_have_the_properties_of_appendix_c(automaton in sound(), run in run(12), beta in 0.01f64..0.99) {
         let walk = walked(&automaton, &run);
-        let scores = PathScores::of(&automaton, &walk, Parameters { lambda: 0.5, beta });
+        let scores = PathScores::compute(&automaton, &walk, Parameters { lambda: 0.5, beta });
         let all = [scores.correctness, scores.pc_ktc, Some(scores.prefix_criticality), Some(scores.harm_rate),
             scores.efficiency, scores.pc_hlr];
         prop_assert!(all.iter().flatten().all(|s| (0.0..=1.0).contains(s)), "{:?}", scores);
@@ -357,8 +357,8 @@ proptest! {
         }
         // Earlier harm weighs more.
         let mask = |at: usize| -> Vec<CondensedStep> {
-            let kept = |i| CondensedStep { token: Token::Foreign(0), harmful: i == at, before: automaton.initial() };
-            (0..6).map(kept).collect()
+            let step = |i| CondensedStep { token: PathToken::Foreign(0), harmful: i == at, before: automaton.initial() };
+            (0..6).map(step).collect()
         };
         prop_assert!(prefix_criticality(&mask(1), beta) < prefix_criticality(&mask(2), beta));
     }
@@ -372,10 +372,10 @@ fn long_paths_have_the_exact_nearest_reference() {
         draft = draft.state(&i.to_string(), false).edge(&[letter], &(i + 1).to_string());
     }
     let chain = check(&draft.state("400", true)).unwrap().automaton;
-    let symbol = |i: usize| Token::Symbol(chain.symbol(&letters[i]).unwrap());
+    let symbol = |i: usize| PathToken::Symbol(chain.symbol(&letters[i]).unwrap());
     for (skip, extra) in [(0, 0), (3, 5), (60, 10), (399, 1), (0, 300)] {
         let mut walk = Walk::new(&chain);
-        (0..extra).for_each(|i| _ = walk.push(&chain, Token::Foreign(i)));
+        (0..extra).for_each(|i| _ = walk.push(&chain, PathToken::Foreign(i)));
         (skip..400).for_each(|i| _ = walk.push(&chain, symbol(i)));
         let golden: Vec<distance::Code> = (0..400).collect();
         let path = correctness::codes(&walk);
@@ -398,14 +398,14 @@ fn exponentially_many_golden_paths_are_not_enumerated() {
     let mut walk = Walk::new(&many);
     for i in 0..60 {
         let symbol = many.symbol(&format!("{}{i}", if i % 3 == 0 { "a" } else { "b" })).unwrap();
-        walk.push(&many, Token::Symbol(symbol));
-        walk.push(&many, Token::Foreign(i));
+        walk.push(&many, PathToken::Symbol(symbol));
+        walk.push(&many, PathToken::Foreign(i));
     }
-    let scores = PathScores::of(&many, &walk, Parameters::default());
-    near(scores.correctness, 1.0 - 120.0 / 240.0);
+    let scores = PathScores::compute(&many, &walk, Parameters::default());
+    assert_near(scores.correctness, 1.0 - 120.0 / 240.0);
     // The golden path in the order of the run is visited first, and none can be better.
-    near(scores.pc_ktc, 0.75);
-    near(scores.pc_hlr, 1.0 - 120.0 / 240.0);
+    assert_near(scores.pc_ktc, 0.75);
+    assert_near(scores.pc_hlr, 1.0 - 120.0 / 240.0);
 }
 
 #[test]

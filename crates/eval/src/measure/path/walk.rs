@@ -9,7 +9,7 @@ use super::automaton::{Automaton, StateId, Symbol, Transition};
 
 /// A call on a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Token {
+pub enum PathToken {
     /// A symbol of the alphabet.
     Symbol(Symbol),
     /// A call outside the alphabet, numbered by the caller.
@@ -19,7 +19,7 @@ pub enum Token {
 /// A step of the condensed path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CondensedStep {
-    pub token: Token,
+    pub token: PathToken,
     /// The automaton has no such edge.
     pub harmful: bool,
     /// The state before the step, which a harmful step does not change.
@@ -42,7 +42,7 @@ impl Walk {
     }
 
     /// Adds the next call. `automaton` must be the one passed to [`Walk::new`].
-    pub fn push(&mut self, automaton: &Automaton, token: Token) -> Transition {
+    pub fn push(&mut self, automaton: &Automaton, token: PathToken) -> Transition {
         let step = self.transition(automaton, token);
         self.calls += 1;
         match step {
@@ -58,7 +58,7 @@ impl Walk {
 
     /// Adds a failed call, which does not advance the state. If the automaton has an edge for it,
     /// it counts as a loop, else as a harmful call (decisions.md).
-    pub fn push_failed(&mut self, automaton: &Automaton, token: Token) -> Transition {
+    pub fn push_failed(&mut self, automaton: &Automaton, token: PathToken) -> Transition {
         match self.transition(automaton, token) {
             Transition::Harmful => self.push(automaton, token),
             Transition::Progress(_) | Transition::Loop => {
@@ -69,25 +69,25 @@ impl Walk {
     }
 
     /// Whether the automaton has an edge for it.
-    pub(super) fn allows(&self, automaton: &Automaton, token: Token) -> bool {
+    pub(super) fn allows(&self, automaton: &Automaton, token: PathToken) -> bool {
         self.transition(automaton, token) != Transition::Harmful
     }
 
     /// Adds a call that a rule on amounts or times forbids.
-    pub(super) fn push_forbidden(&mut self, token: Token) -> Transition {
+    pub(super) fn push_forbidden(&mut self, token: PathToken) -> Transition {
         self.calls += 1;
         self.push_condensed(token, true);
         Transition::Harmful
     }
 
-    fn transition(&self, automaton: &Automaton, token: Token) -> Transition {
+    fn transition(&self, automaton: &Automaton, token: PathToken) -> Transition {
         match token {
-            Token::Symbol(symbol) => automaton.step(self.state, symbol),
-            Token::Foreign(_) => Transition::Harmful,
+            PathToken::Symbol(symbol) => automaton.step(self.state, symbol),
+            PathToken::Foreign(_) => Transition::Harmful,
         }
     }
 
-    fn push_condensed(&mut self, token: Token, harmful: bool) {
+    fn push_condensed(&mut self, token: PathToken, harmful: bool) {
         self.condensed.push(CondensedStep { token, harmful, before: self.state });
         self.harmful += usize::from(harmful);
     }

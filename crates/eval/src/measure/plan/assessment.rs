@@ -106,7 +106,11 @@ impl PlanAssessment {
         let value = judged.value.min(at_most);
         self.values[part as usize] = Some(value);
         for issue in &judged.issues {
-            if !self.issues.iter().any(|known| known.step == issue.step && known.fault == issue.fault) {
+            if !self
+                .issues
+                .iter()
+                .any(|existing| existing.step == issue.step && existing.fault == issue.fault)
+            {
                 self.issues.push(issue.clone());
             }
         }

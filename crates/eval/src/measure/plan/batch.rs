@@ -117,7 +117,7 @@ pub struct LabelRow {
 
 impl LabelRow {
     fn new(label: &'static str, people: usize, judge: usize, overlap: usize) -> LabelRow {
-        let share = |of: usize| (of > 0).then(|| overlap as f64 / of as f64);
+        let share = |total: usize| (total > 0).then(|| overlap as f64 / total as f64);
         // 2 PR / (P + R), which is 0 for a label that one side gave and the other did not.
         let f1 = (people + judge > 0).then(|| 2.0 * overlap as f64 / (people + judge) as f64);
         LabelRow { label, people, judge, overlap, precision: share(judge), recall: share(people), f1 }
@@ -125,7 +125,7 @@ impl LabelRow {
 }
 
 impl LabelAgreement {
-    fn of(items: usize, labels: Vec<LabelRow>) -> Option<LabelAgreement> {
+    fn from_rows(items: usize, labels: Vec<LabelRow>) -> Option<LabelAgreement> {
         let mean = |value: fn(&LabelRow) -> Option<f64>| mean(labels.iter().filter_map(value)).1;
         let (precision, recall, f1) = (mean(|l| l.precision), mean(|l| l.recall), mean(|l| l.f1));
         (items > 0).then_some(LabelAgreement { items, labels, precision, recall, f1 })
@@ -133,7 +133,7 @@ impl LabelAgreement {
 }
 
 impl Tiers {
-    fn of(ratings: impl Iterator<Item = Rating>) -> Option<Tiers> {
+    fn from_ratings(ratings: impl Iterator<Item = Rating>) -> Option<Tiers> {
         let mut counts: BTreeMap<Rating, usize> = Rating::ALL.iter().map(|rating| (*rating, 0)).collect();
         ratings.for_each(|rating| *counts.entry(rating).or_default() += 1);
         let plans: usize = counts.values().sum();
@@ -167,7 +167,8 @@ pub fn report(plans: &[BatchPlan]) -> BatchReport {
     let mut groups: BTreeMap<(usize, String), Vec<&BatchPlan>> = BTreeMap::new();
     let names = ["all", "steps", "hops", "kind", "planner"];
     for plan in plans {
-        let mut add = |by: usize, group: String| groups.entry((by, group)).or_default().push(plan);
+        let mut add =
+            |grouping: usize, group: String| groups.entry((grouping, group)).or_default().push(plan);
         add(0, "all".to_owned());
         if let Some(reference) = &plan.reference {
             add(1, step_class(reference));
@@ -176,10 +177,10 @@ pub fn report(plans: &[BatchPlan]) -> BatchReport {
         plan.kinds.iter().for_each(|kind| add(3, kind.clone()));
         plan.planner.iter().for_each(|planner| add(4, planner.clone()));
     }
-    let tiers = groups.into_iter().filter_map(|((by, group), plans)| {
-        let after = Tiers::of(plans.iter().filter_map(|plan| plan.rating))?;
-        let before = Tiers::of(plans.iter().filter_map(|plan| plan.before));
-        Some(TierGroup { by: names[by], group, before, after })
+    let tiers = groups.into_iter().filter_map(|((grouping, group), plans)| {
+        let after = Tiers::from_ratings(plans.iter().filter_map(|plan| plan.rating))?;
+        let before = Tiers::from_ratings(plans.iter().filter_map(|plan| plan.before));
+        Some(TierGroup { by: names[grouping], group, before, after })
     });
     let metric = |part: PlanPart| {
         let (count, mean) = mean(plans.iter().filter_map(|plan| plan.values[part as usize]));
@@ -201,22 +202,25 @@ pub fn report(plans: &[BatchPlan]) -> BatchReport {
 fn rating_agreement(plans: &[BatchPlan]) -> Option<LabelAgreement> {
     let both: Vec<(Rating, Rating)> = plans.iter().filter_map(|plan| plan.people.zip(plan.rating)).collect();
     let row = |rating: &Rating| {
-        let count = |of: &dyn Fn(&(Rating, Rating)) -> bool| both.iter().filter(|pair| of(pair)).count();
+        let count = |predicate: &dyn Fn(&(Rating, Rating)) -> bool| {
+            both.iter().filter(|pair| predicate(pair)).count()
+        };
         let (people, judge) = (count(&|p| p.0 == *rating), count(&|p| p.1 == *rating));
         LabelRow::new(rating.as_str(), people, judge, count(&|p| p.0 == *rating && p.1 == *rating))
     };
-    LabelAgreement::of(both.len(), Rating::ALL.iter().map(row).collect())
+    LabelAgreement::from_rows(both.len(), Rating::ALL.iter().map(row).collect())
 }
 
 fn tag_agreement(plans: &[BatchPlan]) -> Option<LabelAgreement> {
     let steps: Vec<&StepTags> = plans.iter().flat_map(|plan| &plan.tags).collect();
     let row = |tag: &Tag| {
-        let count = |of: &dyn Fn(&StepTags) -> bool| steps.iter().filter(|step| of(step)).count();
+        let count =
+            |predicate: &dyn Fn(&StepTags) -> bool| steps.iter().filter(|step| predicate(step)).count();
         let (people, judge) = (count(&|s| s.people.contains(tag)), count(&|s| s.judge.contains(tag)));
         let overlap = count(&|s| s.people.contains(tag) && s.judge.contains(tag));
         LabelRow::new(tag.as_str(), people, judge, overlap)
     };
-    LabelAgreement::of(steps.len(), Tag::ALL.iter().map(row).collect())
+    LabelAgreement::from_rows(steps.len(), Tag::ALL.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -237,7 +241,7 @@ mod tests {
             .collect();
         let f1: Vec<f64> = rows.iter().map(|row| rounded(row.f1)).collect();
         assert_eq!(f1, [1.0, 0.92, 0.90, 0.89, 1.0, 0.85, 0.89]);
-        let all = LabelAgreement::of(80, rows).unwrap();
+        let all = LabelAgreement::from_rows(80, rows).unwrap();
         assert_eq!([all.precision, all.recall, all.f1].map(rounded), [0.92, 0.93, 0.92]);
     }
 
@@ -259,8 +263,9 @@ mod tests {
         ];
         let report = report(&plans);
         assert_eq!((report.plans, report.unrated), (4, 1));
-        let group =
-            |by: &str, name: &str| report.tiers.iter().find(|g| g.by == by && g.group == name).unwrap();
+        let group = |grouping: &str, name: &str| {
+            report.tiers.iter().find(|g| g.by == grouping && g.group == name).unwrap()
+        };
         let all = group("all", "all");
         assert_eq!((all.after.plans, all.after.a_plus, all.after.b), (3, 1.0 / 3.0, 1.0));
         let before = all.before.as_ref().unwrap();

@@ -153,19 +153,20 @@ pub fn win_rates(count: usize, queries: &[Option<(ResponseComparison, Option<boo
     let compared: Vec<&(ResponseComparison, Option<bool>)> = queries.iter().flatten().collect();
     let share = |n: usize| if compared.is_empty() { 0.0 } else { n as f64 / compared.len() as f64 };
     let decided = |is: &dyn Fn(&str) -> bool| share(compared.iter().filter(|(c, _)| is(&c.decision)).count());
-    let of = |name: &str, decision: &str| decision == "All" || decision.split(',').any(|one| one == name);
+    let includes =
+        |name: &str, decision: &str| decision == "All" || decision.split(',').any(|one| one == name);
     let names = NAMES.get(..count).unwrap_or_default();
     let mut decisions = BTreeMap::new();
     compared.iter().for_each(|(c, _)| *decisions.entry(c.decision.clone()).or_default() += 1);
     let agreeing: Vec<bool> = compared.iter().filter_map(|(_, agree)| *agree).collect();
     let same = agreeing.iter().filter(|agree| **agree).count();
     // Two equal responses are all of two.
-    let is_all = |decision: &str| decision == "All" || names.iter().all(|name| of(name, decision));
+    let is_all = |decision: &str| decision == "All" || names.iter().all(|name| includes(name, decision));
     WinRates {
         queries: queries.len(),
         unanswered: queries.len() - compared.len(),
         wins: names.iter().map(|name| decided(&|decision| decision == *name)).collect(),
-        best: names.iter().map(|name| decided(&|decision| of(name, decision))).collect(),
+        best: names.iter().map(|name| decided(&|decision| includes(name, decision))).collect(),
         ties: decided(&|decision| decision.contains(',') && !is_all(decision)),
         all: decided(&is_all),
         neither: decided(&|decision| decision == "Neither"),

@@ -73,7 +73,7 @@ pub(crate) struct Execution<'a> {
 impl<'a> Execution<'a> {
     /// Assigns the calls `following` the plan to its steps. `tools` are all tool names that a step
     /// may mention.
-    pub(crate) fn of(
+    pub(crate) fn new(
         plan: &'a RecordedPlan,
         tools: &[&'a str],
         calls: &[Call],
@@ -89,10 +89,12 @@ impl<'a> Execution<'a> {
             .enumerate()
             .map(|(n, text)| {
                 let text = text.trim();
-                let own = structured.get(n).and_then(Option::as_deref);
-                let named: Vec<&str> = match own {
+                let exact_tool = structured.get(n).and_then(Option::as_deref);
+                let named: Vec<&str> = match exact_tool {
                     // A structured step names its tool exactly, even if the name is short.
-                    Some(own) => tools.iter().copied().filter(|t| t.eq_ignore_ascii_case(own)).collect(),
+                    Some(exact_tool) => {
+                        tools.iter().copied().filter(|t| t.eq_ignore_ascii_case(exact_tool)).collect()
+                    }
                     None => finder.mentioned(text).into_iter().map(|i| tools[i]).collect(),
                 };
                 let calls_named = |c: &usize| named.iter().any(|t| t.eq_ignore_ascii_case(name(c)));
@@ -187,7 +189,7 @@ fn tools_of_structured_plan(plan: &RecordedPlan) -> Vec<Option<String>> {
 
 /// Assigns each call to one of its possible steps.
 fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usize]) {
-    let words: Vec<PromptWords> = steps.iter().map(|s| PromptWords::of(s.text)).collect();
+    let words: Vec<PromptWords> = steps.iter().map(|s| PromptWords::from_prompt(s.text)).collect();
     for &call in following.iter().take(MAX_ASSIGNED) {
         let possible: Vec<usize> = (0..steps.len()).filter(|n| steps[*n].could_be(call)).collect();
         let chosen = match possible.as_slice() {
@@ -195,7 +197,7 @@ fn assign_calls(steps: &mut [PlannedStep<'_>], calls: &[Call], following: &[usiz
             [one] => *one,
             several => {
                 let arguments = calls.get(call).and_then(|c| c.arguments.as_deref()).unwrap_or_default();
-                let arguments = PromptWords::of(arguments);
+                let arguments = PromptWords::from_prompt(arguments);
                 let covered = |n: &usize| arguments.covered_by(&words[*n]);
                 let best = several.iter().map(covered).fold(0.0, f64::max);
                 let mut fitting = several.iter().filter(|n| covered(n) >= best);
@@ -236,7 +238,7 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let following: Vec<usize> = (0..trace.calls.len()).collect();
         let plan = &trace.agents[0].plans[0].1;
-        check(&Execution::of(plan, &names, &trace.calls, &following), &trace);
+        check(&Execution::new(plan, &names, &trace.calls, &following), &trace);
     }
 
     #[test]
@@ -293,7 +295,7 @@ mod tests {
         let steps = ["T2S([], 'Count by RAG status')", "RAG((1), 'Why?')"].map(Text::from).to_vec();
         trace.agents[0].plans = vec![(0, RecordedPlan { text: text.into(), replan: false, steps })];
         let plan = &trace.agents[0].plans[0].1;
-        let execution = Execution::of(plan, &["T2S", "RAG"], &trace.calls, &[0, 1]);
+        let execution = Execution::new(plan, &["T2S", "RAG"], &trace.calls, &[0, 1]);
         assert_eq!((&execution.steps[0].calls[..], &execution.steps[1].calls[..]), (&[0][..], &[1][..]));
     }
 }

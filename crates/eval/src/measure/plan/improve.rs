@@ -60,7 +60,7 @@ pub struct Revision {
 
 impl Revision {
     /// The first revision, which no finding led to.
-    fn of(plan: &Plan) -> Revision {
+    fn new(plan: &Plan) -> Revision {
         Revision { shape: shape::shape(plan), plan: plan.to_json(), ..Revision::default() }
     }
 }
@@ -126,7 +126,7 @@ impl ImprovementLoop {
             max_passes,
             lineage: Lineage {
                 query: query.to_owned(),
-                revisions: vec![Revision::of(&plan)],
+                revisions: vec![Revision::new(&plan)],
                 passes: 1,
                 revisions_per_pass: vec![0],
                 end: StopReason::MaxPasses,
@@ -194,7 +194,7 @@ impl ImprovementLoop {
         if plan.same_as(self.plan()) {
             return self.advance();
         }
-        if self.plans.iter().any(|known| known.same_as(&plan)) {
+        if self.plans.iter().any(|earlier| earlier.same_as(&plan)) {
             return self.end(StopReason::SeenBefore);
         }
         let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -204,7 +204,7 @@ impl ImprovementLoop {
             tags,
             change_0: text("change_0"),
             change_1: text("change_1"),
-            ..Revision::of(&plan)
+            ..Revision::new(&plan)
         });
         if let Some(count) = self.lineage.revisions_per_pass.last_mut() {
             *count += 1;

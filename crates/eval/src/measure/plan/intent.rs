@@ -31,7 +31,7 @@ pub(crate) enum Likeness {
 
 /// A content word, or a number.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Word {
+struct ContentWord {
     stem: String,
     negated: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Intent {
     /// All words in lower case, in order.
     plain: Vec<String>,
     /// Content words in order.
-    words: Vec<Word>,
+    words: Vec<ContentWord>,
     /// Content words as written in lower case, by stem: a negating prefix is no part of a stem.
     written: BTreeMap<String, String>,
     /// Numbers, each with the stem of the word that it counts, if one follows.
@@ -58,29 +58,29 @@ pub(crate) struct Intent {
 /// The prompts of two plans in one language.
 pub(crate) struct Intents {
     words: Option<&'static RequestWords>,
-    pub own: Vec<Intent>,
-    pub others: Vec<Intent>,
+    pub plan_intents: Vec<Intent>,
+    pub reference_intents: Vec<Intent>,
 }
 
 impl Intents {
-    pub(crate) fn of(plan: &Plan, reference: &Plan) -> Intents {
+    pub(crate) fn new(plan: &Plan, reference: &Plan) -> Intents {
         let prompts = || plan.steps.iter().chain(&reference.steps).map(|step| step.prompt.as_str());
-        let words = RequestWords::of(&prompts().collect::<Vec<_>>().join("\n"));
+        let words = RequestWords::for_text(&prompts().collect::<Vec<_>>().join("\n"));
         let read = |plan: &Plan| plan.steps.iter().map(|step| Intent::of_step(step, words)).collect();
-        Intents { words, own: read(plan), others: read(reference) }
+        Intents { words, plan_intents: read(plan), reference_intents: read(reference) }
     }
 
     /// Step `i` of the plan compared with step `j` of the reference.
     pub(crate) fn likeness(&self, i: usize, j: usize) -> Likeness {
-        self.own[i].likeness(&self.others[j], self.words)
+        self.plan_intents[i].likeness(&self.reference_intents[j], self.words)
     }
 
     pub(crate) fn of_reference(&self, i: usize, j: usize) -> Likeness {
-        self.others[i].likeness(&self.others[j], self.words)
+        self.reference_intents[i].likeness(&self.reference_intents[j], self.words)
     }
 
     pub(crate) fn similarity(&self, i: usize, j: usize) -> f64 {
-        self.own[i].similarity(&self.others[j], self.words)
+        self.plan_intents[i].similarity(&self.reference_intents[j], self.words)
     }
 }
 
@@ -91,7 +91,7 @@ impl Intent {
         Intent::reading(&step.prompt, tool, words)
     }
 
-    pub(crate) fn of(prompt: &str, words: Option<&RequestWords>) -> Intent {
+    pub(crate) fn from_prompt(prompt: &str, words: Option<&RequestWords>) -> Intent {
         Intent::reading(prompt, None, words)
     }
 
@@ -125,7 +125,7 @@ impl Intent {
                 out.sides.push((pair, side, negation));
             }
             if let Some(number) = words.number(&lower) {
-                let number = Token { number: Some(number.to_string()), ..token.clone() };
+                let number = PromptToken { number: Some(number.to_string()), ..token.clone() };
                 out.push_number(&number, &tokens, at, Some(words));
                 out.push(&lower, number.number.unwrap_or_default(), std::mem::take(&mut negation));
                 continue;
@@ -151,10 +151,16 @@ impl Intent {
 
     fn push(&mut self, written: &str, stem: String, negated: bool) {
         self.written.entry(stem.clone()).or_insert_with(|| written.to_owned());
-        self.words.push(Word { stem, negated });
+        self.words.push(ContentWord { stem, negated });
     }
 
-    fn push_number(&mut self, token: &Token, tokens: &[Token], at: usize, words: Option<&RequestWords>) {
+    fn push_number(
+        &mut self,
+        token: &PromptToken,
+        tokens: &[PromptToken],
+        at: usize,
+        words: Option<&RequestWords>,
+    ) {
         let Some(number) = &token.number else { return };
         let counted = token.unit.clone().or_else(|| {
             let next = tokens.get(at + 1).filter(|next| next.number.is_none() && !next.begins)?;
@@ -169,7 +175,8 @@ impl Intent {
 
     /// Dice's coefficient over the content words, from 0 to 1.
     fn similarity(&self, other: &Intent, words: Option<&RequestWords>) -> f64 {
-        let stems = |all: Vec<Word>| all.into_iter().map(|word| word.stem).collect::<BTreeSet<String>>();
+        let stems =
+            |all: Vec<ContentWord>| all.into_iter().map(|word| word.stem).collect::<BTreeSet<String>>();
         let (a, b) = (stems(self.aligned(other, words)), stems(other.aligned(self, words)));
         if a.is_empty() && b.is_empty() {
             return f64::from(self.plain == other.plain);
@@ -179,16 +186,16 @@ impl Intent {
 
     /// The content words, with a prefix that negates as a negation, if the other prompt has the rest: "unresolved"
     /// is "not resolved".
-    fn aligned(&self, other: &Intent, words: Option<&RequestWords>) -> Vec<Word> {
+    fn aligned(&self, other: &Intent, words: Option<&RequestWords>) -> Vec<ContentWord> {
         let Some(lists) = words else { return self.words.clone() };
-        let align = |word: &Word| {
+        let align = |word: &ContentWord| {
             if other.written.contains_key(&word.stem) {
                 return word.clone();
             }
             let written = self.written.get(&word.stem).unwrap_or(&word.stem);
             let rest = lists.without_prefix(written).map(|rest| lists.stem(rest));
             match rest.into_iter().find(|rest| other.written.contains_key(*rest)) {
-                Some(rest) => Word { stem: rest.to_owned(), negated: !word.negated },
+                Some(rest) => ContentWord { stem: rest.to_owned(), negated: !word.negated },
                 None => word.clone(),
             }
         };
@@ -199,19 +206,22 @@ impl Intent {
         if self.plain == other.plain && self.numbers == other.numbers {
             return Likeness::Same;
         }
-        let (own, others) = (self.aligned(other, words), other.aligned(self, words));
+        let (own_words, other_words) = (self.aligned(other, words), other.aligned(self, words));
         if differ_in_numbers(self, other) {
             return Likeness::Different;
         }
         if words.is_none() {
             return Likeness::Unsure;
         }
-        if differ_in_negation(&own, &others) || differ_in_sides(self, other) || differ_in_names(self, other) {
+        if differ_in_negation(&own_words, &other_words)
+            || differ_in_sides(self, other)
+            || differ_in_names(self, other)
+        {
             return Likeness::Different;
         }
         let has_order = self.directed || other.directed || self.sides.len() + other.sides.len() > 2;
-        let sorted = |all: &[Word]| all.iter().cloned().collect::<BTreeSet<Word>>();
-        let same_words = own == others || !has_order && sorted(&own) == sorted(&others);
+        let sorted = |all: &[ContentWord]| all.iter().cloned().collect::<BTreeSet<ContentWord>>();
+        let same_words = own_words == other_words || !has_order && sorted(&own_words) == sorted(&other_words);
         if same_words && self.numbers == other.numbers {
             return Likeness::Same;
         }
@@ -238,10 +248,10 @@ fn differ_in_numbers(a: &Intent, b: &Intent) -> bool {
 }
 
 /// A word is negated in one, and only without negation in the other.
-fn differ_in_negation(a: &[Word], b: &[Word]) -> bool {
-    let flags = |all: &[Word], stem: &str| {
-        let with = |negated| all.iter().any(|word| word.stem == stem && word.negated == negated);
-        (with(true), with(false))
+fn differ_in_negation(a: &[ContentWord], b: &[ContentWord]) -> bool {
+    let flags = |all: &[ContentWord], stem: &str| {
+        let has_stem = |negated| all.iter().any(|word| word.stem == stem && word.negated == negated);
+        (has_stem(true), has_stem(false))
     };
     a.iter().any(|word| {
         matches!(
@@ -276,7 +286,7 @@ fn differ_in_names(a: &Intent, b: &Intent) -> bool {
 
 /// A word or a number of a prompt.
 #[derive(Clone, Debug, Default)]
-struct Token {
+struct PromptToken {
     text: String,
     /// The value of the number, as the same text for the same value.
     number: Option<String>,
@@ -286,7 +296,7 @@ struct Token {
     begins: bool,
 }
 
-impl Token {
+impl PromptToken {
     fn is_capitalised(&self) -> bool {
         self.text.chars().next().is_some_and(char::is_uppercase)
     }
@@ -302,8 +312,8 @@ regex!(
     | (?P<word>[\p{L}\p{M}\d][\p{L}\p{M}\d]*(?:'[\p{L}]+)*)"
 );
 
-fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<Token> {
-    let mut out: Vec<Token> = Vec::new();
+fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<PromptToken> {
+    let mut out: Vec<PromptToken> = Vec::new();
     let mut end = 0;
     for found in TOKEN.captures_iter(prompt) {
         let Some(whole) = found.get(0) else { continue };
@@ -314,17 +324,21 @@ fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<Token> {
             let sign =
                 found.name("before").or(found.name("after")).map(|sign| sign.as_str().trim().to_owned());
             let value = Some(value_of(number.as_str()));
-            out.push(Token { text: number.as_str().to_owned(), number: value, unit: sign, begins });
+            out.push(PromptToken { text: number.as_str().to_owned(), number: value, unit: sign, begins });
             continue;
         }
         let Some(word) = found.name("word").map(|word| word.as_str()) else { continue };
-        let known = words.is_some_and(|words| words.negates(&word.to_lowercase()));
+        let is_negation = words.is_some_and(|words| words.negates(&word.to_lowercase()));
         // "l'appel" is two words, "isn't" is one.
-        for (i, part) in word.split('\'').filter(|_| !known).enumerate() {
-            out.push(Token { text: part.to_owned(), begins: begins && i == 0, ..Token::default() });
+        for (i, part) in word.split('\'').filter(|_| !is_negation).enumerate() {
+            out.push(PromptToken {
+                text: part.to_owned(),
+                begins: begins && i == 0,
+                ..PromptToken::default()
+            });
         }
-        if known {
-            out.push(Token { text: word.to_owned(), begins, ..Token::default() });
+        if is_negation {
+            out.push(PromptToken { text: word.to_owned(), begins, ..PromptToken::default() });
         }
     }
     out
@@ -344,8 +358,8 @@ fn value_of(written: &str) -> String {
 }
 
 /// Whether most content words begin with a capital, so that one says nothing.
-fn is_title(tokens: &[Token], words: Option<&RequestWords>) -> bool {
-    let content = |token: &&Token| {
+fn is_title(tokens: &[PromptToken], words: Option<&RequestWords>) -> bool {
+    let content = |token: &&PromptToken| {
         !token.begins && words.is_none_or(|words| words.has_content(&token.text.to_lowercase()))
     };
     let all = tokens.iter().filter(content).count();
@@ -372,8 +386,8 @@ mod tests {
     use super::*;
 
     fn compared(a: &str, b: &str) -> Likeness {
-        let words = RequestWords::of(&format!("{a}\n{b}"));
-        let (one, other) = (Intent::of(a, words), Intent::of(b, words));
+        let words = RequestWords::for_text(&format!("{a}\n{b}"));
+        let (one, other) = (Intent::from_prompt(a, words), Intent::from_prompt(b, words));
         assert_eq!(one.likeness(&other, words), other.likeness(&one, words), "{a} / {b}");
         one.likeness(&other, words)
     }

@@ -84,7 +84,7 @@ pub(crate) fn part_question(
     part: PlanPart,
     query: &str,
     plan: &Plan,
-    known: &Toolbox,
+    toolbox: &Toolbox,
     reference: Option<&Plan>,
     system: System<'_>,
 ) -> Option<Question> {
@@ -100,7 +100,7 @@ pub(crate) fn part_question(
     let explained = if reference.is_some() { format!("\n\n{BEST}") } else { String::new() };
     let mut user = fence("QUERY", query);
     if part != PlanPart::QueryAdherence {
-        user.push_str(&format!("Tools:\n{}", render_tools(known, part == PlanPart::StepExecutability)));
+        user.push_str(&format!("Tools:\n{}", render_tools(toolbox, part == PlanPart::StepExecutability)));
     }
     if let Some(reference) = reference {
         user.push_str(&fence("BEST", &render_plan(reference)));

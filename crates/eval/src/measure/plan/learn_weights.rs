@@ -173,9 +173,9 @@ fn descend(pairs: &[[f64; 7]], nominal: &[f64; 7]) -> [f64; 7] {
         let rate = 0.5 / ((step + 1) as f64).sqrt();
         now.iter_mut().zip(&slope).for_each(|(w, s)| *w -= rate * s);
         groups(&mut now).into_iter().for_each(|(group, share)| onto_simplex(group, share));
-        let here = loss(&now);
-        if here < best.0 {
-            best = (here, now);
+        let current_loss = loss(&now);
+        if current_loss < best.0 {
+            best = (current_loss, now);
         }
     }
     best.1
@@ -324,8 +324,8 @@ mod tests {
             prop_assert!((projected.iter().sum::<f64>() - 0.7).abs() < 1e-9);
             let sum: f64 = other.iter().sum::<f64>().max(1e-9);
             let other = other.map(|o| o * 0.7 / sum);
-            let far = |a: [f64; 4]| a.iter().zip(values).map(|(a, v)| (a - v).powi(2)).sum::<f64>();
-            prop_assert!(far(projected) <= far(other) + 1e-9);
+            let distance = |a: [f64; 4]| a.iter().zip(values).map(|(a, v)| (a - v).powi(2)).sum::<f64>();
+            prop_assert!(distance(projected) <= distance(other) + 1e-9);
         }
     }
 }

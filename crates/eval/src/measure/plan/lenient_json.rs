@@ -63,12 +63,12 @@ pub(crate) struct LenientJson {
 pub(crate) fn parse(text: &str) -> Option<LenientJson> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
     let strict = matches!(values.next(), Some(Ok(_)));
-    let mut parser = Parser { text, at: 0, values: 0, strict, repairs: Vec::new() };
+    let mut parser = LenientParser { text, at: 0, values: 0, strict, repairs: Vec::new() };
     let value = text.starts_with(['{', '[']).then(|| parser.value(MAX_DEPTH))??;
     Some(LenientJson { value, repairs: parser.repairs, bytes: parser.at })
 }
 
-struct Parser<'a> {
+struct LenientParser<'a> {
     text: &'a str,
     at: usize,
     values: usize,
@@ -77,7 +77,7 @@ struct Parser<'a> {
     repairs: Vec<&'static str>,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> LenientParser<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or("")
     }

@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(counts: impl Iterator<Item = usize>) -> Spread {
+    fn from_counts(counts: impl Iterator<Item = usize>) -> Spread {
         let counts: Vec<usize> = counts.collect();
         let mean = counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64;
         let (min, max) = (counts.iter().min().copied(), counts.iter().max().copied());
@@ -44,14 +44,15 @@ pub struct LineageStatistics {
 
 pub fn statistics(lineages: &[Lineage]) -> LineageStatistics {
     let last = || lineages.iter().filter_map(|l| l.revisions.last());
-    let most = lineages.iter().map(|l| l.revisions_per_pass.len()).max().unwrap_or(0);
-    let pass = |n: usize| Spread::of(lineages.iter().filter_map(|l| l.revisions_per_pass.get(n).copied()));
+    let max_passes = lineages.iter().map(|l| l.revisions_per_pass.len()).max().unwrap_or(0);
+    let pass =
+        |n: usize| Spread::from_counts(lineages.iter().filter_map(|l| l.revisions_per_pass.get(n).copied()));
     LineageStatistics {
         lineages: lineages.len(),
-        length: Spread::of(lineages.iter().map(|l| l.revisions.len())),
-        passes: Spread::of(lineages.iter().map(|l| l.passes)),
-        revisions_per_pass: (0..most).map(pass).collect(),
-        steps: Spread::of(last().map(|r| r.shape.steps)),
+        length: Spread::from_counts(lineages.iter().map(|l| l.revisions.len())),
+        passes: Spread::from_counts(lineages.iter().map(|l| l.passes)),
+        revisions_per_pass: (0..max_passes).map(pass).collect(),
+        steps: Spread::from_counts(last().map(|r| r.shape.steps)),
         hops: count_by_value(last().map(|r| r.shape.hops)),
         tags: count_by_value(lineages.iter().flat_map(|l| &l.revisions).flat_map(|r| &r.tags).map(|t| t.tag)),
         ends: count_by_value(lineages.iter().map(|l| l.end)),

@@ -66,7 +66,7 @@ impl Rule for PlanRules {}
 impl Metric for PlanRules {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let Some(plan) = plan_at(context) else { return MetricProgress::Done(Vec::new()) };
-        let report = Report { context, assessment: &plan.assessment };
+        let report = PlanMeasurements { context, assessment: &plan.assessment };
         let mut out: Vec<Measurement> = PlanPart::ALL
             .into_iter()
             .map(|part| match plan.assessment.value(part) {
@@ -125,9 +125,9 @@ impl Metric for PlanJudged {
             }
         }
         let mut assessment = assessment.clone();
-        let of = |key| answers.iter().find(|a| a.key == key)?.opinions.as_deref().ok();
+        let opinions_for = |key| answers.iter().find(|a| a.key == key)?.opinions.as_deref().ok();
         let mut decided_by = None;
-        if let Some([opinion, ..]) = of(pair_questions::EMBEDDED_KEY) {
+        if let Some([opinion, ..]) = opinions_for(pair_questions::EMBEDDED_KEY) {
             assessment.decide(pair_questions::read_cosines(&assessment, &shown, &opinion.value, matching));
             decided_by = Some(opinion.judge.to_string());
         }
@@ -138,13 +138,13 @@ impl Metric for PlanJudged {
                 return MetricProgress::Ask(vec![question]);
             }
         }
-        if let Some(opinions @ [first, ..]) = of(pair_questions::JUDGED_KEY) {
+        if let Some(opinions @ [first, ..]) = opinions_for(pair_questions::JUDGED_KEY) {
             assessment.decide(pair_questions::read_pairs(&assessment, &shown, opinions));
             decided_by = Some(first.judge.to_string());
         }
         let rating = decided_by.map(|judge| Measurement {
             judge: judge.into(),
-            ..Report { context, assessment: &assessment }.rating()
+            ..PlanMeasurements { context, assessment: &assessment }.rating()
         });
         let mut out = measure_answers(context, assessment, answers);
         out.extend(rating);
@@ -174,10 +174,10 @@ fn measure_answers(
                     .ok_or(Unmeasured::JudgeError)
             });
         failed = judgement.as_ref().err().copied().or(failed);
-        let outcome = judgement.map(|(found, by)| {
-            judge = Cow::Owned(by);
+        let outcome = judgement.map(|(found, judge_name)| {
+            judge = Cow::Owned(judge_name);
             let value = assessment.apply_judgement(part, &found);
-            Report { context, assessment: &assessment }.part(part, value, &found.rationale)
+            PlanMeasurements { context, assessment: &assessment }.part(part, value, &found.rationale)
         });
         out.push(Measurement::new(context.at, part.metric(), judge.clone(), outcome));
     }
@@ -185,7 +185,7 @@ fn measure_answers(
     // which lists the metrics that it includes.
     out.push(match failed {
         Some(reason) => Measurement::new(context.at, PLAN_SCORE, judge, Err(reason)),
-        None => Report { context, assessment: &assessment }.score(judge),
+        None => PlanMeasurements { context, assessment: &assessment }.score(judge),
     });
     out
 }
@@ -205,16 +205,17 @@ fn finding(rationale: String, quote: &str, value: f64) -> Finding {
 }
 
 /// The measurements of an assessed plan.
-struct Report<'a> {
+struct PlanMeasurements<'a> {
     context: &'a Context<'a>,
     assessment: &'a PlanAssessment,
 }
 
-impl Report<'_> {
+impl PlanMeasurements<'_> {
     /// The outcome of one metric; `rationale` is the judge's.
     fn part(&self, part: PlanPart, value: f64, rationale: &str) -> Measured {
         let passed = value >= self.context.settings.plan.threshold;
-        let issues = self.assessment.issues.iter().filter(|issue| PlanPart::of(issue.fault) == Some(part));
+        let issues =
+            self.assessment.issues.iter().filter(|issue| PlanPart::for_fault(issue.fault) == Some(part));
         let mut findings: Vec<Finding> =
             issues.take(MAX_FINDINGS).map(|issue| self.issue_finding(part, value, issue)).collect();
         if findings.is_empty() && value < 1.0 && !rationale.is_empty() {
@@ -246,7 +247,7 @@ impl Report<'_> {
 
     /// The score with the measured metrics and the shape of the plan as details.
     fn score(&self, judge: Cow<'static, str>) -> Measurement {
-        let Report { context, assessment } = self;
+        let PlanMeasurements { context, assessment } = self;
         let settings = &context.settings.plan;
         let values: Vec<(&str, f64)> =
             PlanPart::ALL.into_iter().filter_map(|p| Some((p.name(), assessment.value(p)?))).collect();

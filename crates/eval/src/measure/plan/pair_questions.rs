@@ -91,9 +91,9 @@ fn pairs(assessment: &PlanAssessment, shown: &PlanAssessment) -> Vec<(usize, usi
 
 /// The prompts of a pair, from an assessment whose texts may be cleaned.
 fn prompts(shown: &PlanAssessment, (i, j): (usize, usize)) -> Option<[&str; 2]> {
-    let own = shown.plan.steps.get(i)?;
+    let plan_step = shown.plan.steps.get(i)?;
     let other = shown.reference.as_ref()?.steps.get(j)?;
-    Some([own, other].map(|step| clip(&step.prompt, MAX_PROMPT)))
+    Some([plan_step, other].map(|step| clip(&step.prompt, MAX_PROMPT)))
 }
 
 /// The distinct prompts of the open pairs, in order.
@@ -163,9 +163,9 @@ pub fn pair_question(
 ) -> Option<Question> {
     let mut listed = String::new();
     for (n, pair) in pairs(assessment, shown).into_iter().enumerate() {
-        let [own, other] = prompts(shown, pair)?;
+        let [plan_prompt, reference_prompt] = prompts(shown, pair)?;
         let tool = shown.plan.steps.get(pair.0).and_then(|step| step.tool.as_deref()).unwrap_or("none");
-        listed.push_str(&format!("pair {} (tool: {tool})\nA: {own}\nB: {other}\n", n + 1));
+        listed.push_str(&format!("pair {} (tool: {tool})\nA: {plan_prompt}\nB: {reference_prompt}\n", n + 1));
     }
     let prompt = Prompt::new(format!("{}\n\n{DATA}", system(JUDGED_KEY, RUBRIC)), fence("PAIRS", &listed));
     (!listed.is_empty()).then(|| Question::new(JUDGED_KEY, prompt, Arc::clone(&FORM)))
@@ -193,9 +193,9 @@ pub fn read_pairs(
         }
     }
     let more_than_half = |count: usize| count * 2 > opinions.len();
-    let decide = |(pair, [no, yes]): ((usize, usize), [usize; 2])| match () {
-        () if more_than_half(yes) => Some((pair, true)),
-        () if more_than_half(no) => Some((pair, false)),
+    let decide = |(pair, [no_votes, yes_votes]): ((usize, usize), [usize; 2])| match () {
+        () if more_than_half(yes_votes) => Some((pair, true)),
+        () if more_than_half(no_votes) => Some((pair, false)),
         () => None,
     };
     votes.into_iter().filter_map(decide).collect()
@@ -214,9 +214,10 @@ mod tests {
                 r#"{{"1": {{"step": "T2S([], '{one}')", "depends_on": []}}, "2": {{"step": "RAG((1), '{two}')", "depends_on": [1]}}}}"#
             ))
         };
-        let own = plan("Fetch ids of interactions on refunds", "What are customers most unhappy about?");
+        let judged_plan =
+            plan("Fetch ids of interactions on refunds", "What are customers most unhappy about?");
         let best = plan("Fetch ids of calls on refunds", "What are the main complaints of customers?");
-        PlanAssessment::new(own, Toolbox::default(), Some(best))
+        PlanAssessment::new(judged_plan, Toolbox::default(), Some(best))
     }
 
     fn opinion(pairs: Value) -> Opinion {
@@ -250,16 +251,16 @@ mod tests {
         let question = embedding_question(&assessment, &assessment, "vectors").unwrap();
         let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
         assert_eq!((texts.len(), &question.judges[..]), (4, &["vectors".to_owned()][..]));
-        let with = |cosine: &dyn Fn(&str, &str) -> f64| {
-            let of = |i: usize| (i + 1..texts.len()).map(move |j| (i, j));
+        let decisions_for = |cosine: &dyn Fn(&str, &str) -> f64| {
+            let pairs_from = |i: usize| (i + 1..texts.len()).map(move |j| (i, j));
             let cosines: Vec<f64> =
-                (0..texts.len()).flat_map(of).map(|(i, j)| cosine(&texts[i], &texts[j])).collect();
+                (0..texts.len()).flat_map(pairs_from).map(|(i, j)| cosine(&texts[i], &texts[j])).collect();
             read_cosines(&assessment, &assessment, &json!({ "cosines": cosines }), &Matching::default())
         };
         let ids = |a: &str, b: &str| a.starts_with("Fetch") && b.starts_with("Fetch");
-        let decided = with(&|a, b| if ids(a, b) { 0.95 } else { 0.7 });
+        let decided = decisions_for(&|a, b| if ids(a, b) { 0.95 } else { 0.7 });
         assert_eq!(decided, PairDecisions::from([((0, 0), true)]));
-        let decided = with(&|a, b| if ids(a, b) { 0.92 } else { 0.1 });
+        let decided = decisions_for(&|a, b| if ids(a, b) { 0.92 } else { 0.1 });
         assert_eq!(decided, PairDecisions::from([((0, 0), true), ((1, 1), false)]));
         let short =
             read_cosines(&assessment, &assessment, &json!({ "cosines": [0.99] }), &Matching::default());

@@ -36,7 +36,7 @@ impl PlanPart {
     }
 
     /// The metric that a fault counts against; `None` for faults without effect.
-    pub fn of(fault: Fault) -> Option<PlanPart> {
+    pub fn for_fault(fault: Fault) -> Option<PlanPart> {
         use Fault::*;
         Some(match fault {
             Surrounded | TooLong => return None,

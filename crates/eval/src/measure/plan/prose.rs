@@ -168,13 +168,13 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
 fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
     let words = PromptWords::of_steps(plan);
     let mut out = Vec::new();
-    for (at, (step, own)) in plan.steps.iter().zip(&words).enumerate() {
+    for (at, (step, step_words)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();
         let is_check = lower.split(|c: char| !c.is_alphanumeric()).any(|word| {
             REPEATABLE.iter().any(|check| word.strip_prefix(check).is_some_and(|rest| rest.len() < 4))
         });
         let from = if is_check { at.saturating_sub(1) } else { 0 };
-        if let Some(n) = words[from..at].iter().position(|other| own.similarity(other) >= 1.0) {
+        if let Some(n) = words[from..at].iter().position(|other| step_words.similarity(other) >= 1.0) {
             let number = plan.steps[from + n].number;
             out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, format!("repeats step {number}")));
         }

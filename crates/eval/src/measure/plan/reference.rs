@@ -54,7 +54,7 @@ labelled_enum! {
 impl Rating {
     /// From F1, which must exceed the lower bound of the tier: 2 `matched` / `steps`, where `steps` are those of
     /// both plans. Compared as integers, since the F1 of 9 steps of 11 and 13 is exactly 3/4.
-    pub fn of(matched: usize, steps: usize) -> Rating {
+    pub fn from_matches(matched: usize, steps: usize) -> Rating {
         const PERCENT: [usize; 6] = [30, 45, 60, 75, 85, 95];
         Rating::ALL[PERCENT.into_iter().filter(|bound| 200 * matched > bound * steps).count()]
     }
@@ -108,27 +108,29 @@ pub(crate) fn match_reference(
     let (possible, _) = match_steps(plan, reference, &likeness, true);
     let unsure = possible.iter().filter(|pair| !matched.contains(pair)).copied().collect();
     // The second matching is approximated as well.
-    let most = possible.len().max(matched.len());
+    let max_matched = possible.len().max(matched.len());
     let steps = plan.steps.len() + reference.steps.len();
-    let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
+    let share = |count: usize, total: usize| count as f64 / total.max(1) as f64;
     let is_repaired = plan.issues.iter().any(|issue| issue.fault == Fault::Repaired);
     let is_lowest = is_repaired || shape::is_rejected(plan);
-    let rating = |matched| if is_lowest { Rating::ExtremelyBad } else { Rating::of(matched, steps) };
+    let rating =
+        |matched| if is_lowest { Rating::ExtremelyBad } else { Rating::from_matches(matched, steps) };
     let right = |is_wrong: &dyn Fn(Fault) -> bool| {
         let wrong = issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step);
         rules::share(plan.steps.len(), wrong.collect::<BTreeSet<usize>>().len())
     };
-    let format = right(&|f| PlanPart::of(f) == Some(PlanPart::Format) && !is_of_placeholder(f));
+    let format = right(&|f| PlanPart::for_fault(f) == Some(PlanPart::Format) && !is_of_placeholder(f));
     ReferenceMatch {
         precision: share(matched.len(), plan.steps.len()),
         recall: share(matched.len(), reference.steps.len()),
         f1: share(2 * matched.len(), steps),
         rating: rating(matched.len()),
-        f1_at_most: share(2 * most, steps),
-        rating_at_most: rating(most),
-        rating_if_valid: (is_repaired && !shape::is_rejected(plan)).then(|| Rating::of(matched.len(), steps)),
+        f1_at_most: share(2 * max_matched, steps),
+        rating_at_most: rating(max_matched),
+        rating_if_valid: (is_repaired && !shape::is_rejected(plan))
+            .then(|| Rating::from_matches(matched.len(), steps)),
         format: if is_repaired { 0.0 } else { format },
-        dependencies: right(&|f| PlanPart::of(f) == Some(PlanPart::Dependencies)),
+        dependencies: right(&|f| PlanPart::for_fault(f) == Some(PlanPart::Dependencies)),
         placeholders: right(&is_of_placeholder),
         matched,
         nearly,
@@ -140,7 +142,7 @@ pub(crate) fn match_reference(
 /// step is the same as another one.
 pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<(usize, usize)> {
     let likeness = likeness_matrix(plan, reference, decided);
-    let intents = Intents::of(plan, reference);
+    let intents = Intents::new(plan, reference);
     let certain = |i: usize, j: usize| likeness[i][j] == Likeness::Same;
     let has_own = |i: usize| (0..reference.steps.len()).any(|j| certain(i, j));
     let has_other = |j: usize| (0..plan.steps.len()).any(|i| certain(i, j));
@@ -154,8 +156,8 @@ pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions)
 
 /// How alike each step of the plan is to each of the reference.
 fn likeness_matrix(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<Vec<Likeness>> {
-    let intents = Intents::of(plan, reference);
-    let of = |i: usize, j: usize| {
+    let intents = Intents::new(plan, reference);
+    let step_likeness = |i: usize, j: usize| {
         if !plan.steps[i].has_tool_of(&reference.steps[j]) {
             return Likeness::Different;
         }
@@ -165,7 +167,7 @@ fn likeness_matrix(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Ve
             (likeness, _) => likeness,
         }
     };
-    (0..plan.steps.len()).map(|i| (0..reference.steps.len()).map(|j| of(i, j)).collect()).collect()
+    (0..plan.steps.len()).map(|i| (0..reference.steps.len()).map(|j| step_likeness(i, j)).collect()).collect()
 }
 
 type StepPairs = Vec<(usize, usize)>;
@@ -180,11 +182,12 @@ fn match_steps(
     let pairs = align_steps(plan, reference, likeness, with_unsure);
     let dependencies_agree = agreement(plan, reference, &pairs);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
-    for (at, with) in paired(&pairs) {
-        let (own, other) = (&plan.steps[at], &reference.steps[with]);
-        let agree = dependencies_agree(at, with) && placeholder_counts(own) == placeholder_counts(other);
+    for (at, counterpart) in paired(&pairs) {
+        let (step, other) = (&plan.steps[at], &reference.steps[counterpart]);
+        let agree =
+            dependencies_agree(at, counterpart) && placeholder_counts(step) == placeholder_counts(other);
         let list = if agree { &mut matched } else { &mut nearly };
-        list.push((own.number, other.number));
+        list.push((step.number, other.number));
     }
     (matched, nearly)
 }
@@ -199,7 +202,7 @@ fn is_of_placeholder(fault: Fault) -> bool {
 
 /// The positions of matched steps.
 fn paired(pairs: &[Option<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ {
-    pairs.iter().enumerate().filter_map(|(at, with)| Some((at, (*with)?)))
+    pairs.iter().enumerate().filter_map(|(at, counterpart)| Some((at, (*counterpart)?)))
 }
 
 /// For each step of the plan its counterpart in the reference, by position.
@@ -220,16 +223,16 @@ fn align_steps(
         similarity + SAME_PLACE * (1.0 - distance)
     };
     let matrix = |weight: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
-        let (own, others) = (plan.steps.len(), reference.steps.len());
-        (0..own).map(|i| (0..others).map(|j| weight(i, j)).collect()).collect()
+        let (rows, columns) = (plan.steps.len(), reference.steps.len());
+        (0..rows).map(|i| (0..columns).map(|j| weight(i, j)).collect()).collect()
     };
     let agreeing = |pairs: &[Option<usize>]| {
         let agrees = agreement(plan, reference, pairs);
-        paired(pairs).filter(|(at, with)| agrees(*at, *with)).count()
+        paired(pairs).filter(|(at, counterpart)| agrees(*at, *counterpart)).count()
     };
     let similarities = matrix(&similarity);
     let mut pairs = assignment::maximum_matching(&similarities);
-    let mut most = agreeing(&pairs);
+    let mut best = agreeing(&pairs);
     for _ in 0..MAX_ROUNDS {
         let agrees = agreement(plan, reference, &pairs);
         let next = assignment::maximum_matching(&matrix(&|i, j| {
@@ -237,10 +240,10 @@ fn align_steps(
             if similarity > 0.0 && agrees(i, j) { similarity + AGREEING } else { similarity }
         }));
         let gained = agreeing(&next);
-        if gained <= most {
+        if gained <= best {
             break;
         }
-        (pairs, most) = (next, gained);
+        (pairs, best) = (next, gained);
     }
     pairs
 }
@@ -252,14 +255,17 @@ fn agreement(
     reference: &Plan,
     pairs: &[Option<usize>],
 ) -> impl Fn(usize, usize) -> bool + use<> {
-    let own = dependency_sets(plan, |d| pairs[d]);
-    let others = dependency_sets(reference, Some);
-    move |at, with| own[at].is_some() && own[at] == others[with]
+    let plan_sets = dependency_sets(plan, |d| pairs[d]);
+    let reference_sets = dependency_sets(reference, Some);
+    move |at, counterpart| plan_sets[at].is_some() && plan_sets[at] == reference_sets[counterpart]
 }
 
 /// For each step its dependencies, mapped; `None` if one does not exist or is not mapped.
 fn dependency_sets(plan: &Plan, map: impl Fn(usize) -> Option<usize>) -> Vec<Option<BTreeSet<usize>>> {
-    dependency_positions(plan).iter().map(|on| on.iter().map(|d| d.and_then(&map)).collect()).collect()
+    dependency_positions(plan)
+        .iter()
+        .map(|dependencies| dependencies.iter().map(|d| d.and_then(&map)).collect())
+        .collect()
 }
 
 /// The numbers of placeholders for outputs before the prompt, for outputs in the prompt, for the
@@ -308,7 +314,7 @@ mod tests {
             (3, 20, Rating::ExtremelyBad),
             (0, 0, Rating::ExtremelyBad),
         ] {
-            assert_eq!(Rating::of(matched, steps), rating, "{matched} of {steps}");
+            assert_eq!(Rating::from_matches(matched, steps), rating, "{matched} of {steps}");
         }
     }
 

@@ -107,7 +107,7 @@ pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
 
 /// Issues that count against `part`: those of one step and kind once.
 pub(crate) fn violations(issues: &[PlanIssue], part: PlanPart) -> usize {
-    let counted = issues.iter().filter(|i| PlanPart::of(i.fault) == Some(part));
+    let counted = issues.iter().filter(|i| PlanPart::for_fault(i.fault) == Some(part));
     let distinct: BTreeSet<(Option<usize>, u8)> = counted
         .map(|issue| {
             let kind = match issue.fault {
@@ -140,14 +140,16 @@ fn placeholders(plan: &Plan, step: &PlanStep, tools: &Toolbox) -> Vec<PlanIssue>
         out.push(PlanIssue::at(step.number, Fault::MissingPlaceholder, message));
     }
     let is_fixed = step.notation == StepNotation::Call && placement != Placement::Anywhere;
-    for (text, here) in [(&step.inputs, Placement::Outside), (&step.prompt, Placement::Inside)] {
+    for (text, text_placement) in [(&step.inputs, Placement::Outside), (&step.prompt, Placement::Inside)] {
         for place in placeholder::all(text) {
             let (fault, message) = match place {
                 Placeholder::Malformed(written, _) => {
                     let message = format!("\"{written}\" is not a placeholder; expected one per step: (1)");
                     (Fault::MalformedPlaceholder, message)
                 }
-                Placeholder::Output(n) if is_fixed && placement != here && plan.position(n).is_some() => {
+                Placeholder::Output(n)
+                    if is_fixed && placement != text_placement && plan.position(n).is_some() =>
+                {
                     let tool = step.tool.as_deref().unwrap_or("");
                     let expected = if placement == Placement::Outside { "before" } else { "in" };
                     (Fault::MisplacedPlaceholder, format!("{tool} takes ({n}) {expected} the prompt"))
@@ -220,23 +222,28 @@ fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     let mut compared = 0;
     let prompts: Vec<&str> = plan.steps.iter().map(|step| step.prompt.as_str()).collect();
-    let lists = RequestWords::of(&prompts.join("\n"));
+    let lists = RequestWords::for_text(&prompts.join("\n"));
     for (at, step) in plan.steps.iter().enumerate() {
         if !spec(step, tools).is_some_and(|s| s.repeats_cost) {
             continue;
         }
-        let (own, intent) = (PromptWords::of(&step.prompt), Intent::of(&step.prompt, lists));
+        let (step_words, intent) =
+            (PromptWords::from_prompt(&step.prompt), Intent::from_prompt(&step.prompt, lists));
         for earlier in shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)) {
             compared += 1;
             if compared > MAX_COMPARED {
                 return out;
             }
-            let run = own.shared_run(&PromptWords::of(&earlier.prompt));
-            let words = own.all().get(run.clone()).unwrap_or_default();
+            let run = step_words.shared_run(&PromptWords::from_prompt(&earlier.prompt));
+            let words = step_words.all().get(run.clone()).unwrap_or_default();
             let number = || {
-                intent.common_numbers(&Intent::of(&earlier.prompt, lists)).next().map(|(n, _)| n.to_owned())
+                intent
+                    .common_numbers(&Intent::from_prompt(&earlier.prompt, lists))
+                    .next()
+                    .map(|(n, _)| n.to_owned())
             };
-            let is_long = words.len() >= REPEATED_WORDS && details(&own, run, lists) >= REPEATED_CONTENT;
+            let is_long =
+                words.len() >= REPEATED_WORDS && details(&step_words, run, lists) >= REPEATED_CONTENT;
             let Some(detail) = is_long.then(|| words.join(" ")).or_else(number) else { continue };
             let message = format!("repeats \"{detail}\" of step {}", earlier.number);
             out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, message));
@@ -261,12 +268,12 @@ fn details(words: &PromptWords, run: Range<usize>, lists: Option<&RequestWords>)
 /// Steps of the plan whose prompt the reference has for a second tool as well, and the plan has not. The two steps
 /// of the reference ask for the same from the same input, so that neither uses what the other gives.
 fn one_tool_of_two(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
-    let intents = Intents::of(plan, reference);
+    let intents = Intents::new(plan, reference);
     // The step of the plan that corresponds to a step of the reference.
     let counterpart = |at: usize| {
         let mut steps = plan.steps.iter().enumerate();
-        let same = |(own, step): &(usize, &PlanStep)| {
-            step.has_tool_of(&reference.steps[at]) && intents.likeness(*own, at) == Likeness::Same
+        let same = |(position, step): &(usize, &PlanStep)| {
+            step.has_tool_of(&reference.steps[at]) && intents.likeness(*position, at) == Likeness::Same
         };
         steps.find(same).map(|(_, step)| step.number)
     };

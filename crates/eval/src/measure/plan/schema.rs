@@ -64,8 +64,8 @@ impl PlanStep {
     /// Whether both steps name the same tool, or neither names one.
     pub(crate) fn has_tool_of(&self, other: &PlanStep) -> bool {
         match (&self.tool, &other.tool) {
-            (Some(own), Some(other)) => own.eq_ignore_ascii_case(other),
-            (own, other) => own.is_none() && other.is_none(),
+            (Some(name), Some(other)) => name.eq_ignore_ascii_case(other),
+            (tool, other) => tool.is_none() && other.is_none(),
         }
     }
 

@@ -70,7 +70,7 @@ impl PlanSettings {
 }
 
 impl Section for PlanSettings {
-    fn of(&self, metric: &str) -> MetricSettings<'_> {
+    fn settings_for(&self, metric: &str) -> MetricSettings<'_> {
         let threshold = match metric {
             PLAN_SCORE => Some(self.score_threshold),
             PLAN_RATING => None,

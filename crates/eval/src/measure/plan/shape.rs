@@ -48,20 +48,23 @@ fn ancestors(plan: &Plan) -> Vec<Vec<bool>> {
     let count = plan.steps.len();
     let mut ancestors: Vec<Vec<bool>> = Vec::with_capacity(count);
     for (at, step) in plan.steps.iter().enumerate() {
-        let mut own = vec![false; count];
+        let mut step_ancestors = vec![false; count];
         for d in earlier(plan, at, step) {
-            own.iter_mut().zip(&ancestors[d]).for_each(|(own, indirect)| *own |= indirect);
-            own[d] = true;
+            step_ancestors
+                .iter_mut()
+                .zip(&ancestors[d])
+                .for_each(|(is_ancestor, indirect)| *is_ancestor |= indirect);
+            step_ancestors[d] = true;
         }
-        ancestors.push(own);
+        ancestors.push(step_ancestors);
     }
     ancestors
 }
 
 /// Positions of the steps that step `at` depends on, directly or indirectly.
 pub(crate) fn transitive_dependencies(plan: &Plan, at: usize) -> Vec<usize> {
-    let own = ancestors(plan).into_iter().nth(at).unwrap_or_default();
-    own.into_iter().enumerate().filter(|(_, depends)| *depends).map(|(d, _)| d).collect()
+    let step_ancestors = ancestors(plan).into_iter().nth(at).unwrap_or_default();
+    step_ancestors.into_iter().enumerate().filter(|(_, depends)| *depends).map(|(d, _)| d).collect()
 }
 
 /// The issues of the edges of `plan`. A dependency without a placeholder is an issue of the format,
@@ -187,11 +190,11 @@ mod tests {
 
     /// A plan of steps with these dependencies, each with its placeholder.
     fn plan(depends: &[&[usize]]) -> Plan {
-        let step = |(at, on): (usize, &&[usize])| PlanStep {
+        let step = |(at, dependencies): (usize, &&[usize])| PlanStep {
             number: at + 1,
             tool: Some("f".to_owned()),
-            prompt: on.iter().map(|n| format!("({n}) ")).collect(),
-            depends_on: on.to_vec(),
+            prompt: dependencies.iter().map(|n| format!("({n}) ")).collect(),
+            depends_on: dependencies.to_vec(),
             ..PlanStep::default()
         };
         Plan { steps: depends.iter().enumerate().map(step).collect(), structured: true, issues: Vec::new() }

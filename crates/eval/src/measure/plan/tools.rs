@@ -104,7 +104,10 @@ impl Toolbox {
     /// The tool `name`, in any case of letters.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
         self.tools.get(name).or_else(|| {
-            self.tools.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, spec)| spec)
+            self.tools
+                .iter()
+                .find(|(tool_name, _)| tool_name.eq_ignore_ascii_case(name))
+                .map(|(_, spec)| spec)
         })
     }
 

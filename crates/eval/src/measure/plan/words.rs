@@ -30,10 +30,10 @@ pub(crate) struct PromptWords {
 
 impl PromptWords {
     pub(crate) fn of_steps(plan: &Plan) -> Vec<PromptWords> {
-        plan.steps.iter().map(|step| PromptWords::of(&step.prompt)).collect()
+        plan.steps.iter().map(|step| PromptWords::from_prompt(&step.prompt)).collect()
     }
 
-    pub(crate) fn of(prompt: &str) -> PromptWords {
+    pub(crate) fn from_prompt(prompt: &str) -> PromptWords {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES));
         let all: Vec<String> = prompt
             .split(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -106,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn similarity(a: &str, b: &str) -> f64 {
-        PromptWords::of(a).similarity(&PromptWords::of(b))
+        PromptWords::from_prompt(a).similarity(&PromptWords::from_prompt(b))
     }
 
     #[test]
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn longest_common_run_is_returned() {
         let run = |a, b| {
-            let words = PromptWords::of(a);
-            words.all()[words.shared_run(&PromptWords::of(b))].join(" ")
+            let words = PromptWords::from_prompt(a);
+            words.all()[words.shared_run(&PromptWords::from_prompt(b))].join(" ")
         };
         let found =
             run("the tone of calls longer than 30 minutes, by week", "ids of calls longer than 30 minutes");

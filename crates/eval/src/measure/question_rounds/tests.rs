@@ -176,15 +176,15 @@ fn questions_beyond_the_work_budget_are_not_asked() {
         let all = Questions::over(only("latency", Thrice), inputs, AskConditions::closed(&[]), |_, _| true);
         let mut rounds = all.within(steps, None);
         let mut asked = all_asked(&mut rounds);
-        let mut taken = asked.len();
+        let mut asked_count = asked.len();
         while !asked.is_empty() {
             asked.iter().for_each(|ask| rounds.answer(ask.id, answer(ask)));
             asked = all_asked(&mut rounds);
-            taken += asked.len();
+            asked_count += asked.len();
         }
-        let left = rounds.steps;
+        let steps_left = rounds.steps;
         let done = rounds.finish(Unmeasured::Timeout);
-        (taken, left, done.into_iter().map(|m| m.outcome.map(|m| m.passed)).collect::<Vec<_>>())
+        (asked_count, steps_left, done.into_iter().map(|m| m.outcome.map(|m| m.passed)).collect::<Vec<_>>())
     };
     let (asked, left, outcomes) = rounds(1_000);
     assert_eq!((asked, outcomes), (6, vec![Ok(true), Ok(true)]));

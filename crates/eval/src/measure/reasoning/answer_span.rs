@@ -10,9 +10,9 @@ use crate::recognise::{Agent, AgentTrace, Content};
 /// The model span that gave the agent's answer, as its output or as arguments of a tool that ends the
 /// run.
 pub(super) fn answered_by(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<Idx> {
-    let known = CallIndex::of(trace, memo);
+    let call_index = CallIndex::cached(trace, memo);
     let by_tool =
-        agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| trace.calls.get(i)?.llm);
+        agent.answer_at.and_then(|at| call_index.by_tool.get(&at)).and_then(|&i| trace.calls.get(i)?.llm);
     by_tool.or_else(|| final_span(trace, agent))
 }
 

@@ -118,8 +118,8 @@ pub(super) fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
     while value % (unit * 10.0) == 0.0 && unit < value {
         unit *= 10.0;
     }
-    let most = if hedged { 0.1 } else { 0.005 };
-    shown.max((unit / 2.0).min(value * most))
+    let max_ratio = if hedged { 0.1 } else { 0.005 };
+    shown.max((unit / 2.0).min(value * max_ratio))
 }
 
 pub(super) fn within(sorted: &[f64], low: f64, high: f64) -> bool {

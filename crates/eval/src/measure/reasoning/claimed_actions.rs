@@ -28,7 +28,7 @@ use crate::measure::dialogue::{Replies, said_by_user};
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
-    Action, Claim, Language, ReadText, Tense, WordClass, WordClasses, classes, classes_in,
+    Action, ActionClaim, Language, ReadText, Tense, WordClass, WordClasses, classes, classes_in,
 };
 use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -73,20 +73,20 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
-                let said = ReadText::new(&text, task, memo);
-                for claim in said.claims_of_done_action() {
+                let read_text = ReadText::new(&text, task, memo);
+                for claim in read_text.claims_of_done_action() {
                     if claim.action.is_work() {
                         continue;
                     }
-                    let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
+                    let effects = effects.get_or_insert_with(|| Effects::new(trace, memo, attempts));
                     let offers = offers.get_or_insert_with(|| offers::offers(trace, i));
-                    let classes = said.classes(claim.sentence);
+                    let classes = read_text.classes(claim.sentence);
                     let verdict =
                         Claimed { trace, memo, at, turn, claim, classes, effects, offers }.examine();
                     out.extend(verdict.map(|finding| (at, finding)));
                 }
             }
-            if Replies::of(trace, memo).to(at).is_some() {
+            if Replies::cached(trace, memo).to(at).is_some() {
                 turn = end_of(trace, at);
             }
         }
@@ -108,8 +108,8 @@ fn paths(text: &str) -> impl Iterator<Item = &str> {
 /// Whether one of two actions makes a thing and the other one ends it.
 fn are_opposite(one: Action, other: Action) -> bool {
     use Action::{Add, Book, Cancel, Create, Delete, Order, Refund, Return, Schedule};
-    let makes = |of: Action| matches!(of, Add | Book | Create | Order | Schedule);
-    let ends = |of: Action| matches!(of, Cancel | Delete | Refund | Return);
+    let makes = |action: Action| matches!(action, Add | Book | Create | Order | Schedule);
+    let ends = |action: Action| matches!(action, Cancel | Delete | Refund | Return);
     makes(one) && ends(other) || ends(one) && makes(other)
 }
 
@@ -127,7 +127,7 @@ struct Claimed<'c, 't> {
     at: Idx,
     /// The time of the user's last reply.
     turn: u64,
-    claim: Claim<'t>,
+    claim: ActionClaim<'t>,
     /// The closed classes that its sentence has words of.
     classes: WordClasses,
     memo: &'c Memo,
@@ -139,7 +139,7 @@ impl Claimed<'_, '_> {
     /// The finding if the claim is unsupported; nothing if it is none that can be examined.
     fn examine(&self) -> Option<Option<Finding>> {
         use Action::{Book, Cancel, Order, Pay, Refund, Send, Transfer};
-        let Claim { action, tense, .. } = self.claim;
+        let ActionClaim { action, tense, .. } = self.claim;
         // These take effect only outside of a text.
         let outside = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
         let is_offered = self.offers.actions.contains(&action);
@@ -149,7 +149,7 @@ impl Claimed<'_, '_> {
             // Messages have a recipient.
             let unsent = self.unsent().map(|tool| never_sent(tool));
             let lacking = || Some(format!("no call has its words: {}", self.not_passed_on()?));
-            return unsent.or_else(lacking).map(|why| Some(self.finding(&why)));
+            return unsent.or_else(lacking).map(|reason| Some(self.finding(&reason)));
         }
         if !is_offered && (!outside || is_of_text()) {
             return None;
@@ -158,12 +158,12 @@ impl Claimed<'_, '_> {
             return Some(Some(self.finding(&format!("none that was made names {id} of the request"))));
         }
         if let Some(call) = self.denied() {
-            let why = format!("{} reported that it was not done", call.name.trim());
-            return Some(Some(self.finding(&why).citing_at(self.trace, call.at)));
+            let reason = format!("{} reported that it was not done", call.name.trim());
+            return Some(Some(self.finding(&reason).citing_at(self.trace, call.at)));
         }
         if let Some((call, state)) = self.awaited() {
-            let why = format!("{} reported {state}, which the answer does not say", call.name.trim());
-            return Some(Some(self.finding(&why).citing_at(self.trace, call.at)));
+            let reason = format!("{} reported {state}, which the answer does not say", call.name.trim());
+            return Some(Some(self.finding(&reason).citing_at(self.trace, call.at)));
         }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
@@ -172,12 +172,12 @@ impl Claimed<'_, '_> {
                 return None;
             }
             let uncalled = || self.uncalled(action).filter(|_| self.is_asked());
-            let why = match self.effects.starts.is_empty() {
+            let reason = match self.effects.starts.is_empty() {
                 true => "no call of the run changed anything".to_owned(),
                 false => format!("{} was never called, and no other call does that", uncalled()?),
             };
-            let why = || self.finding(&format!("{why}, and no message or result says so"));
-            return (!self.is_reported()).then(|| Some(why()));
+            let finding = || self.finding(&format!("{reason}, and no message or result says so"));
+            return (!self.is_reported()).then(|| Some(finding()));
         }
         if !self.acted(action) {
             // "Did you transfer it yesterday?" asks for a report of what was done before.
@@ -187,8 +187,8 @@ impl Claimed<'_, '_> {
             return Some(Some(self.finding("none was made that succeeded")));
         }
         if let Some(tool) = self.only_prepared() {
-            let why = format!("{tool} was never called, and what was called only makes what it takes");
-            return Some(Some(self.finding(&why)));
+            let reason = format!("{tool} was never called, and what was called only makes what it takes");
+            return Some(Some(self.finding(&reason)));
         }
         if let Some(tool) = self.unsent() {
             return Some(Some(self.finding(&never_sent(tool))));
@@ -219,10 +219,10 @@ impl Claimed<'_, '_> {
         let task = agent_index::task(self.trace, agent)?;
         let listed: Vec<String> = identifiers(task).take(MAX_IDENTIFIERS).collect();
         let is_list = listed.len() > 1
-            && listed.iter().all(|id| listed.first().is_some_and(|of| shape(of) == shape(id)));
+            && listed.iter().all(|id| listed.first().is_some_and(|first_id| shape(first_id) == shape(id)));
         let end = end_of(self.trace, self.at);
-        let known = |id: &&String| self.effects.identifiers.get(*id).is_some_and(|start| *start <= end);
-        if !is_list || !listed.iter().any(|id| known(&id)) {
+        let is_known = |id: &&String| self.effects.identifiers.get(*id).is_some_and(|start| *start <= end);
+        if !is_list || !listed.iter().any(|id| is_known(&id)) {
             return None;
         }
         // A lookup may show that one of them was in that state before.
@@ -234,7 +234,7 @@ impl Claimed<'_, '_> {
             !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
                 || about.any(|text| has_participle(text, self.claim.action))
         };
-        listed.iter().find(|id| !known(id) && !shown(id)).cloned()
+        listed.iter().find(|id| !is_known(id) && !shown(id)).cloned()
     }
 
     /// The call that books or orders for another day or time than the claim says. A claim about a change names the old
@@ -243,8 +243,8 @@ impl Claimed<'_, '_> {
         use Action::{Book, Create, Order, Schedule};
         // Another clause is about another moment: "it is booked, and it arrives on 6 March".
         let clauses = self.claim.sentence.split(", ");
-        let mut own = clauses.filter(|clause| contains_ignoring_case(clause, &self.claim.verb));
-        let sentence = own.next().unwrap_or(self.claim.sentence);
+        let mut verb_clauses = clauses.filter(|clause| contains_ignoring_case(clause, &self.claim.verb));
+        let sentence = verb_clauses.next().unwrap_or(self.claim.sentence);
         let is_first = matches!(self.claim.action, Book | Create | Order | Schedule)
             && !self.claim.verb.starts_with("re");
         if !is_first
@@ -264,25 +264,26 @@ impl Claimed<'_, '_> {
         }
         let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         let mut acting = made.filter(|call| {
-            let purpose = ToolPurpose::of(&call.name, None);
+            let purpose = ToolPurpose::new(&call.name, None);
             !purpose.is_query() && purpose.may_do(self.claim.action)
         });
         let (call, None) = (acting.next()?, acting.next()) else { return None };
         let texts = [call.arguments.as_deref()?, call.result.as_deref()?];
         let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || wrong_date_time::is_zoned(text))
             && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
-        let (of_arguments, known) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
+        let (of_arguments, call_text) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
         let other_day = || {
             let passed = wrong_date_time::days(of_arguments);
-            let known = wrong_date_time::days(&known);
-            days.first().is_some_and(|day| !passed.is_empty() && !known.iter().any(|of| of.is(*day)))
+            let call_days = wrong_date_time::days(&call_text);
+            days.first()
+                .is_some_and(|day| !passed.is_empty() && !call_days.iter().any(|call_day| call_day.is(*day)))
         };
         let other_time = || {
             let passed = wrong_date_time::times(of_arguments);
-            let known = wrong_date_time::times(&known);
-            times
-                .first()
-                .is_some_and(|time| !passed.is_empty() && !known.iter().any(|of| of % 720 == time % 720))
+            let call_times = wrong_date_time::times(&call_text);
+            times.first().is_some_and(|time| {
+                !passed.is_empty() && !call_times.iter().any(|call_time| call_time % 720 == time % 720)
+            })
         };
         (is_read && (other_day() || other_time())).then_some(call)
     }
@@ -304,9 +305,11 @@ impl Claimed<'_, '_> {
 
     /// Whether the word "order" means an arrangement: "ordered by price", where a result has prices.
     fn arranges(&self) -> bool {
-        let by = self.claim.sentence.split_once(" by ").map(|(_, by)| by);
-        let words =
-            by.into_iter().flat_map(|by| by.split(|c: char| !c.is_alphanumeric())).filter(|w| w.len() > 2);
+        let criterion = self.claim.sentence.split_once(" by ").map(|(_, criterion)| criterion);
+        let words = criterion
+            .into_iter()
+            .flat_map(|criterion| criterion.split(|c: char| !c.is_alphanumeric()))
+            .filter(|w| w.len() > 2);
         let mut words = words.take(MAX_FIELD);
         let made = || self.trace.calls.iter().rev().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
         let bytes: usize = made().map(|text| text.len()).sum();
@@ -323,9 +326,9 @@ impl Claimed<'_, '_> {
         if !self.memo.budget.spend(self.offers.named.len() + self.effects.tools.len()) {
             return None;
         }
-        let said: HashSet<String> = stems(self.claim.sentence).collect();
+        let claim_stems: HashSet<String> = stems(self.claim.sentence).collect();
         let is_said =
-            |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| said.contains(thing));
+            |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| claim_stems.contains(thing));
         let of_action = self.offers.named.iter().filter(|named| named.action == action);
         let NamedTool { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
         // The claim names another tool that did it, or one that may do anything.
@@ -335,13 +338,14 @@ impl Claimed<'_, '_> {
             let actions = &tool.purpose.actions;
             let things = tool.things.get_or_init(|| things(name));
             // A tool that makes a thing does not end one.
-            if actions.first().is_some_and(|of| are_opposite(*of, action)) {
+            if actions.first().is_some_and(|tool_action| are_opposite(*tool_action, action)) {
                 return false;
             }
-            let ends = |of: Action| matches!(of, Action::Cancel | Action::Delete);
+            let ends = |tool_action: Action| matches!(tool_action, Action::Cancel | Action::Delete);
             // `add_store_credit` may be the refund, and deleting a job ends it.
             if *is_own && identifier_words(name).iter().any(|word| action_of(word) == Some(action))
-                || ends(action) && actions.first().is_some_and(|of| ends(*of) && *of != action)
+                || ends(action)
+                    && actions.first().is_some_and(|tool_action| ends(*tool_action) && *tool_action != action)
             {
                 return true;
             }
@@ -371,12 +375,12 @@ impl Claimed<'_, '_> {
     }
 
     /// What the user said, which is read for each claim; `None` beyond the work budget.
-    fn said(&self) -> Option<Vec<Text>> {
+    fn user_messages(&self) -> Option<Vec<Text>> {
         let agent = self.trace.owner.get(self.at).copied().flatten();
-        let said = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();
-        let bytes: usize = said.iter().map(|text| text.len()).sum();
+        let messages = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();
+        let bytes: usize = messages.iter().map(|text| text.len()).sum();
         work::count(bytes);
-        self.memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(said)
+        self.memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(messages)
     }
 
     /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one. So beyond the work
@@ -388,9 +392,9 @@ impl Claimed<'_, '_> {
             let asks = |text: &Text| {
                 let classes = classes_in(text, None, self.memo);
                 let asks = text.contains(['?', '\u{ff1f}']) || text.trim_end_matches('。').ends_with('か');
-                asks && !classes.is_some_and(|of| of.has(WordClass::Modal))
+                asks && !classes.is_some_and(|classes| classes.has(WordClass::Modal))
             };
-            self.said().is_none_or(|said| said.iter().any(asks))
+            self.user_messages().is_none_or(|messages| messages.iter().any(asks))
         })
     }
 
@@ -400,15 +404,15 @@ impl Claimed<'_, '_> {
             let language = Language::detected(text, None, self.memo);
             language.is_some_and(|language| verbs(text, language).contains(&self.claim.action))
         };
-        self.said().is_some_and(|said| said.iter().any(names))
+        self.user_messages().is_some_and(|messages| messages.iter().any(names))
     }
 
     /// Whether a text of the instructions has all of these words, or the work budget is exceeded. A text may claim the
     /// same many times.
     fn is_ruled(&self, words: &[String]) -> bool {
         let key = (self.at, words.join(" "));
-        if let Some(known) = self.effects.ruled.borrow().get(&key) {
-            return *known;
+        if let Some(cached) = self.effects.ruled.borrow().get(&key) {
+            return *cached;
         }
         let texts = || self.trace.views.get(self.at).into_iter().flat_map(instructions);
         let bytes: usize = texts().map(str::len).sum();
@@ -434,13 +438,13 @@ impl Claimed<'_, '_> {
     fn unknown_identifier(&self) -> Option<String> {
         let end = end_of(self.trace, self.at);
         let named: Vec<String> = identifiers(self.claim.sentence).take(MAX_IDENTIFIERS).collect();
-        let known = |id: &String| self.effects.identifiers.get(id).is_some_and(|start| *start <= end);
+        let is_known = |id: &String| self.effects.identifiers.get(id).is_some_and(|start| *start <= end);
         if !self.effects.whole {
             return None;
         }
-        let first = named.iter().find(|id| !known(id))?;
+        let first = named.iter().find(|id| !is_known(id))?;
         let is_listed = named.len() > 2 && named.iter().all(|id| shape(id) == shape(first));
-        if !is_listed && named.iter().any(known) {
+        if !is_listed && named.iter().any(is_known) {
             return None;
         }
         // The user's number of a thing is not always the one that the tool was called with.
@@ -454,14 +458,14 @@ impl Claimed<'_, '_> {
             self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
                 && passed.iter().any(|text| contains_ignoring_case(text, code))
         };
-        let mut unknown = named.iter().filter(|id| !known(id));
+        let mut unknown = named.iter().filter(|id| !is_known(id));
         unknown.find(|id| !is_known_otherwise(made(), id, is_passed, self.memo)).cloned()
     }
 
-    fn finding(&self, why: &str) -> Finding {
+    fn finding(&self, reason: &str) -> Finding {
         let words = head(self.claim.sentence, 100);
         let rationale =
-            format!("a successful call that does what \"{words}\" claims was expected, but {why}");
+            format!("a successful call that does what \"{words}\" claims was expected, but {reason}");
         Defect::FalseClaim.finding(rationale, self.claim.sentence)
     }
 }
@@ -627,7 +631,7 @@ mod tests {
         let trace = script.answers("I ran the tests.").build();
         let memo = Memo::new();
         let attempts = CallAttempts::get(&trace, &memo);
-        Replies::of(&trace, &memo);
+        Replies::cached(&trace, &memo);
         let before = work::counted();
         assert_eq!(find(&trace, &memo, &attempts).len(), CALLS + 1);
         let work = work::counted() - before;
@@ -638,7 +642,7 @@ mod tests {
     pub(super) fn work_of(script: Script, claim: &str) -> (u64, usize) {
         let (trace, memo) = (script.answers(&claim.repeat(100)).build(), Memo::new());
         let attempts = CallAttempts::get(&trace, &memo);
-        Replies::of(&trace, &memo);
+        Replies::cached(&trace, &memo);
         let before = work::counted();
         let found = find(&trace, &memo, &attempts);
         (work::counted() - before, found.into_iter().filter(|(_, finding)| finding.is_some()).count())

@@ -18,22 +18,22 @@ const MIN_WORD: usize = 6;
 
 /// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Claim<'t> {
+pub(crate) struct WorkClaim<'t> {
     pub sentence: &'t str,
     /// The tool that the claim names.
     pub tool: Option<String>,
 }
 
-pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<Claim<'t>> {
+pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<WorkClaim<'t>> {
     let work = ReadText::new(prose, None, memo).claims_of_done_action().into_iter();
     let work = work.filter(|claim| claim.action.is_work());
-    let mut out: Vec<Claim<'_>> = Vec::new();
+    let mut out: Vec<WorkClaim<'_>> = Vec::new();
     for claim in work {
         // A sentence may claim the use of a tool, and of a source as well.
-        let tool = claim.instrument.map(|tool| Claim { sentence: claim.sentence, tool: Some(tool) });
-        let source = claim.names_source.then_some(Claim { sentence: claim.sentence, tool: None });
+        let tool = claim.instrument.map(|tool| WorkClaim { sentence: claim.sentence, tool: Some(tool) });
+        let source = claim.names_source.then_some(WorkClaim { sentence: claim.sentence, tool: None });
         for claim in tool.into_iter().chain(source) {
-            if !out.iter().rev().take(2).any(|known| *known == claim) {
+            if !out.iter().rev().take(2).any(|earlier| *earlier == claim) {
                 out.push(claim);
             }
         }
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    fn claims(text: &str) -> Vec<Claim<'_>> {
+    fn claims(text: &str) -> Vec<WorkClaim<'_>> {
         super::claims(text, &Memo::new())
     }
 

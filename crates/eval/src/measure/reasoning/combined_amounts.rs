@@ -27,30 +27,30 @@ pub(super) fn is_rounded(exact: f64, shown: f64) -> bool {
 }
 
 /// Whether an amount is a fraction of another one, or what a fraction leaves: a twelfth, less a third.
-pub(super) fn is_share(number: f64, of: f64) -> bool {
+pub(super) fn is_share(number: f64, total: f64) -> bool {
     let mut parts = (2..=MAX_FRACTION).map(f64::from);
-    parts.any(|n| is_rounded(of / n, number) || is_rounded(of - of / n, number))
+    parts.any(|n| is_rounded(total / n, number) || is_rounded(total - total / n, number))
 }
 
 /// What follows from up to three numbers of a request, of which one may be a rate of the instructions, or a half.
 /// Nothing if the request has many numbers.
-pub(super) fn combined(said: &[f64], rules: &[f64]) -> Vec<f64> {
+pub(super) fn combined(amounts: &[f64], rules: &[f64]) -> Vec<f64> {
     let mut out = Vec::new();
-    if said.len() > MAX_COMBINED {
+    if amounts.len() > MAX_COMBINED {
         return out;
     }
     // An amount, and what it gives with another number.
-    let mut add = |of: f64, not: [&f64; 2]| {
-        out.push(of);
-        for c in said.iter().filter(|c| !not.iter().any(|a| std::ptr::eq(*a, *c))) {
-            out.extend([of + c, of - c, of * c, of * (1.0 + c / 100.0)]);
+    let mut add = |amount: f64, not: [&f64; 2]| {
+        out.push(amount);
+        for c in amounts.iter().filter(|c| !not.iter().any(|a| std::ptr::eq(*a, *c))) {
+            out.extend([amount + c, amount - c, amount * c, amount * (1.0 + c / 100.0)]);
         }
     };
-    for a in said {
+    for a in amounts {
         add(a / 2.0, [a, a]);
-        for b in said.iter().chain(rules).filter(|b| !std::ptr::eq(*b, a)) {
+        for b in amounts.iter().chain(rules).filter(|b| !std::ptr::eq(*b, a)) {
             let products = [a * b, a * b / 100.0, a * (1.0 + b / 100.0), a * (1.0 - b / 100.0)];
-            products.iter().for_each(|of| add(*of, [a, b]));
+            products.iter().for_each(|product| add(*product, [a, b]));
         }
     }
     out
@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn amounts_follow_from_two_or_three_numbers() {
-        let gives = |said: &[f64], rules: &[f64], amount: f64| {
-            combined(said, rules).iter().any(|of| is_rounded(*of, amount))
+        let gives = |amounts: &[f64], rules: &[f64], amount: f64| {
+            combined(amounts, rules).iter().any(|result| is_rounded(*result, amount))
         };
         assert!(gives(&[412.0, 24.0], &[0.30], 147.6));
         assert!(gives(&[17.5, 85.0, 19.0], &[], 1770.13));

@@ -25,7 +25,7 @@ pub(super) struct Conduct<'a> {
 pub(super) type ConductRule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
 
 /// Findings of one rule, by model span.
-pub(super) fn by(
+pub(super) fn apply_rule(
     rule: ConductRule,
     trace: &AgentTrace,
     memo: &Memo,
@@ -38,7 +38,7 @@ pub(super) fn by(
 #[cfg(test)]
 pub(super) fn found(rule: ConductRule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
     let memo = Memo::new();
-    by(rule, trace, &memo, &CallAttempts::get(trace, &memo))
+    apply_rule(rule, trace, &memo, &CallAttempts::get(trace, &memo))
 }
 
 impl<'a> Conduct<'a> {
@@ -57,13 +57,13 @@ impl<'a> Conduct<'a> {
     }
 
     /// The messages of the user.
-    pub(super) fn said(&self) -> Vec<Text> {
+    pub(super) fn user_messages(&self) -> Vec<Text> {
         dialogue::said_by_user(self.trace, self.memo, self.i)
     }
 
     /// The texts of the agent that the user answered.
     pub(super) fn turns(&self) -> impl Iterator<Item = String> + '_ {
-        let replies = dialogue::Replies::of(self.trace, self.memo);
+        let replies = dialogue::Replies::cached(self.trace, self.memo);
         let answered = self.agent.llms.iter().filter(move |at| replies.to(**at).is_some());
         answered.filter_map(|at| Some(self.trace.views.get(*at)?.output_text().into_owned()))
     }

@@ -23,7 +23,7 @@ use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass};
 use crate::measure::numbers::has_digit;
-use crate::measure::records::{Record, Scalar, Structure};
+use crate::measure::records::{FieldValue, Record, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
@@ -126,7 +126,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     if steps.is_empty() || Language::detected(task, None, memo) != Some(Language::English) {
         return None;
     }
-    let request = RequestTokens::of(task);
+    let request = RequestTokens::from_task(task);
     let flags: usize = steps.iter().map(|step| step.flags.len()).sum();
     if !memo.budget.spend(request.0.len() * flags) {
         return None;
@@ -181,7 +181,7 @@ fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call
         if !memo.budget.spend((1 + result.len() / BYTES_PER_STEP) * named.len()) {
             return Vec::new();
         }
-        let Some(structure) = Structure::of(result, memo) else { return Vec::new() };
+        let Some(structure) = Structure::cached(result, memo) else { return Vec::new() };
         let Structure(Some(parsed)) = &*structure else { continue };
         let is_named = |record: &&Record| {
             record.list.is_some() && record.fields.iter().any(|field| named.contains(&field.shown()))
@@ -189,12 +189,14 @@ fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call
         let Some(record) = parsed.records.iter().find(is_named) else { continue };
         let rows = || parsed.records.iter().filter(|row| row.list == record.list).take(MAX_STEPS);
         for field in record.fields.iter().take(MAX_FLAGS) {
-            let Scalar::Bool(value) = field.value else { continue };
+            let FieldValue::Bool(value) = field.value else { continue };
             if !memo.budget.spend(1 + result.len() / BYTES_PER_STEP) {
                 return Vec::new();
             }
             let differs = |row: &Record| {
-                row.fields.iter().any(|of| of.name == field.name && of.value == Scalar::Bool(!value))
+                row.fields
+                    .iter()
+                    .any(|other| other.name == field.name && other.value == FieldValue::Bool(!value))
             };
             if rows().any(differs) {
                 flags.push((field.name.join("_"), value));
@@ -208,7 +210,7 @@ fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call
 struct RequestTokens(Vec<(String, bool)>);
 
 impl RequestTokens {
-    fn of(task: &str) -> RequestTokens {
+    fn from_task(task: &str) -> RequestTokens {
         let word = |piece: &str| {
             let bare = piece.trim_matches(|c: char| !c.is_alphanumeric());
             let marked = piece.trim_start_matches(|c: char| !c.is_alphanumeric()).len() > bare.len();
@@ -269,7 +271,7 @@ mod tests {
     use crate::recognise::RecordedPlan;
 
     fn wants(task: &str, key: &str) -> Option<bool> {
-        RequestTokens::of(task).wants(key)
+        RequestTokens::from_task(task).wants(key)
     }
 
     #[test]

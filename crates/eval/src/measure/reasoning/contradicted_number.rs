@@ -40,9 +40,10 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             let Some(made) = trace.calls.get(call) else { continue };
             let Some(llm) = made.llm.filter(|_| attempts.has_succeeded(call)) else { continue };
             for (name, finding) in of_call(trace, memo, llm, made).unwrap_or_default() {
-                let again = corrected.iter().any(|(tool, known)| *tool == &*made.name && *known == name);
+                let is_repeated =
+                    corrected.iter().any(|(tool, argument)| *tool == &*made.name && *argument == name);
                 corrected.push((&made.name, name));
-                out.extend(finding.filter(|_| !again).map(|f| (i, llm, f.citing_at(trace, made.at))));
+                out.extend(finding.filter(|_| !is_repeated).map(|f| (i, llm, f.citing_at(trace, made.at))));
             }
         }
     }
@@ -65,14 +66,14 @@ fn of_call(
     let from_user = said_by(Role::User);
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
     let keys = memo.shared::<KeyNames>();
-    let is_money = |key: &str| names::has(&keys.of(key), WordClass::Amount);
+    let is_money = |key: &str| names::has(&keys.name_for(key), WordClass::Amount);
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
-    let (mut given, mut derived) = (None, None);
+    let (mut given_numbers, mut derived) = (None, None);
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
         let name: Vec<String> =
-            keys.of(key).iter().filter(|word| !PLAIN.contains(&word.as_str())).cloned().collect();
+            keys.name_for(key).iter().filter(|word| !PLAIN.contains(&word.as_str())).cloned().collect();
         // "month: 6" is a place in time, and "12 months" a duration.
         let Some((noun, [])) = name.split_last().filter(|(noun, _)| !names::is_of(noun, WordClass::TimeUnit))
         else {
@@ -91,16 +92,17 @@ fn of_call(
             continue;
         };
         // Another unit of the same amount is no other amount.
-        let is_scaled = [100.0, 1000.0].iter().any(|by| passed == number * by || *number == passed * by);
+        let is_scaled =
+            [100.0, 1000.0].iter().any(|factor| passed == number * factor || *number == passed * factor);
         let is_part = || is_money(key) && (follows(view, passed) || is_share(passed, *number));
-        let given = given.get_or_insert_with(|| numbers_of(&from_user));
+        let given_numbers = given_numbers.get_or_insert_with(|| numbers_of(&from_user));
         // In packs: 15 reams in 3 boxes of 5.
-        let is_pack = given.iter().any(|of| of * number == passed);
+        let is_pack = given_numbers.iter().any(|count| count * number == passed);
         let mut is_derived = || {
             derived
-                .get_or_insert_with(|| derived_from(memo, given, &said_by(Role::System)))
+                .get_or_insert_with(|| derived_from(memo, given_numbers, &said_by(Role::System)))
                 .iter()
-                .any(|of| is_rounded(*of, passed))
+                .any(|candidate| is_rounded(*candidate, passed))
         };
         let is_given = is_scaled || is_pack || is_seen(view, passed) || is_part() || is_derived();
         let differs = passed != *number && !is_given && !is_rough(memo, &from_user);
@@ -125,16 +127,20 @@ fn numbers_of(texts: &[&Text]) -> Vec<f64> {
 }
 
 /// What follows from several of these numbers, and from rates of the instructions; nothing beyond the work budget.
-fn derived_from(memo: &Memo, given: &[f64], rules: &[&Text]) -> Vec<f64> {
+fn derived_from(memo: &Memo, given_numbers: &[f64], rules: &[&Text]) -> Vec<f64> {
     let bytes: usize = rules.iter().map(|text| text.len()).sum();
     let rates = if memo.budget.spend(1 + bytes / 16) { numbers_of(rules) } else { Vec::new() };
-    let is_read = memo.budget.spend(given.len() * (given.len() + rates.len()) * (1 + given.len()));
-    if is_read { combined(given, &rates) } else { Vec::new() }
+    let is_read = memo
+        .budget
+        .spend(given_numbers.len() * (given_numbers.len() + rates.len()) * (1 + given_numbers.len()));
+    if is_read { combined(given_numbers, &rates) } else { Vec::new() }
 }
 
 /// Whether the user leaves a number to the agent: "about 10 % more".
 fn is_rough(memo: &Memo, texts: &[&Text]) -> bool {
-    let is = |text: &&Text| classes_in(text, None, memo).is_some_and(|of| of.has(WordClass::Approximation));
+    let is = |text: &&Text| {
+        classes_in(text, None, memo).is_some_and(|classes| classes.has(WordClass::Approximation))
+    };
     texts.iter().any(is)
 }
 
@@ -200,7 +206,7 @@ fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Tex
         let before = text.get(..n.start).unwrap_or_default().trim_end();
         before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()))
     };
-    let all = memo.of(text, |text| Numbers(numbers::all(text)));
+    let all = memo.of_text(text, |text| Numbers(numbers::all(text)));
     let found = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
     found.map(|n| (n.value, text, *n)).collect()
 }

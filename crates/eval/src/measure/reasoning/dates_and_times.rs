@@ -151,13 +151,13 @@ pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -
             out.extend(day.zip(found.get(0).map(|whole| whole.range())));
         }
     }
-    let mut first: Vec<Placed<Day>> = Vec::new();
+    let mut unique_days: Vec<Placed<Day>> = Vec::new();
     for (day, at) in out {
-        if !first.iter().any(|(known, _)| known.is(day)) {
-            first.push((day, at));
+        if !unique_days.iter().any(|(other, _)| other.is(day)) {
+            unique_days.push((day, at));
         }
     }
-    Some(first)
+    Some(unique_days)
 }
 
 /// Whether a text may name a day, a weekday or a time.
@@ -167,7 +167,7 @@ pub(super) fn may_name_moment(text: &str) -> bool {
 
 /// The times of day that a text names, as they are written.
 pub(super) fn placed_clocks(text: &str) -> Vec<Placed<Clock>> {
-    let of = |found: regex::Captures<'_>| {
+    let read_clock = |found: regex::Captures<'_>| {
         let first = found.name("h").or_else(|| found.name("h2"))?;
         let hour: u32 = first.as_str().parse().ok()?;
         let minute: u32 = found.name("m").map_or(Some(0), |minute| minute.as_str().parse().ok())?;
@@ -181,7 +181,7 @@ pub(super) fn placed_clocks(text: &str) -> Vec<Placed<Clock>> {
         (hour < 24 && minute < 60)
             .then(|| (clock, first.start()..found.get(0).map_or(0, |whole| whole.end())))
     };
-    TIME.captures_iter(text).filter_map(of).collect()
+    TIME.captures_iter(text).filter_map(read_clock).collect()
 }
 
 /// The times of day that a text names, as they are written.
@@ -196,13 +196,13 @@ pub(super) fn times(text: &str) -> Vec<u32> {
 
 /// The days of the week that a text names, from 0 for Monday.
 pub(super) fn weekdays(text: &str) -> Vec<Placed<usize>> {
-    let of = |found: regex::Captures<'_>| {
+    let read_weekday = |found: regex::Captures<'_>| {
         let name = found.get(1)?.as_str().to_ascii_lowercase();
-        Some((WEEKDAYS.iter().position(|known| *known == name)?, found.get(0)?.range()))
+        Some((WEEKDAYS.iter().position(|weekday| *weekday == name)?, found.get(0)?.range()))
     };
     let mut out: Vec<Placed<usize>> = Vec::new();
-    for (day, at) in WEEKDAY.captures_iter(text).filter_map(of) {
-        if !out.iter().any(|(known, _)| *known == day) {
+    for (day, at) in WEEKDAY.captures_iter(text).filter_map(read_weekday) {
+        if !out.iter().any(|(other, _)| *other == day) {
             out.push((day, at));
         }
     }
@@ -210,11 +210,11 @@ pub(super) fn weekdays(text: &str) -> Vec<Placed<usize>> {
 }
 
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    items.fold(Vec::new(), |mut known, item| {
-        if !known.contains(&item) {
-            known.push(item);
+    items.fold(Vec::new(), |mut unique_items, item| {
+        if !unique_items.contains(&item) {
+            unique_items.push(item);
         }
-        known
+        unique_items
     })
 }
 
@@ -310,14 +310,14 @@ mod tests {
 
     #[test]
     fn tomorrow_is_the_day_after_today() {
-        let of = |text: &str, today: Day| {
+        let days_in = |text: &str, today: Day| {
             let days = days_of_request(text, || Some(today));
             days.map(|days| days.into_iter().map(|(day, _)| day).collect::<Vec<_>>())
         };
-        assert_eq!(of("a table for tomorrow", day(2025, 12, 31)), Some(vec![day(2026, 1, 1)]));
-        assert_eq!(of("a table for tomorrow", day(2024, 2, 28)), Some(vec![day(2024, 2, 29)]));
-        assert_eq!(of("tomorrow, 5 December", day(2025, 12, 4)).map(|days| days.len()), Some(1));
-        assert_eq!(of("for tomorrow's meeting", day(2025, 12, 4)), None);
+        assert_eq!(days_in("a table for tomorrow", day(2025, 12, 31)), Some(vec![day(2026, 1, 1)]));
+        assert_eq!(days_in("a table for tomorrow", day(2024, 2, 28)), Some(vec![day(2024, 2, 29)]));
+        assert_eq!(days_in("tomorrow, 5 December", day(2025, 12, 4)).map(|days| days.len()), Some(1));
+        assert_eq!(days_in("for tomorrow's meeting", day(2025, 12, 4)), None);
     }
 
     #[test]

@@ -10,10 +10,10 @@ use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
 use super::arithmetic::{converts, named_units, near, tolerance_of, within};
-use super::time_arithmetic::{self, Moments};
+use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::{Name, Record, Records, Structure};
+use crate::measure::records::{KeyName, Record, Records, Structure};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
@@ -50,7 +50,7 @@ const AT_ONCE: usize = 16;
 
 /// The origin of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
+pub(crate) enum TextSource {
     /// The result of a tool that is no agent, or a retrieved document.
     Tool,
     /// A message of the user or the caller, or one of unknown origin.
@@ -93,7 +93,7 @@ pub(crate) struct Evidence<'a> {
     /// Sums and means of results, which one further step may use.
     aggregates: Vec<f64>,
     /// The sums of columns so far, by their names.
-    pages: HashMap<Name, f64>,
+    pages: HashMap<KeyName, f64>,
     /// The numbers of each record of results that has several, sorted.
     rows: Vec<Vec<f64>>,
     /// The arguments of the model's calls, which an answer may quote.
@@ -110,7 +110,7 @@ pub(crate) struct Evidence<'a> {
     units: Option<Vec<f64>>,
     full: bool,
     /// The dates and times of the texts, and how many of these were read.
-    moments: (Moments, usize),
+    moments: (EvidenceMoments, usize),
 }
 
 /// Whether a number of instructions is one to calculate with: a rate of tax, the year of today's date.
@@ -122,7 +122,7 @@ fn is_rate_or_year(text: &str, number: &Number) -> bool {
 
 /// A text whose numbers are to be read.
 enum Unread<'a> {
-    Text(&'a str, Source),
+    Text(&'a str, TextSource),
     /// A result whose columns support an answer by their sums and means.
     Columns(&'a Text, &'a Memo),
     /// A text of the model itself.
@@ -144,7 +144,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Adds a text once.
-    pub(crate) fn add(&mut self, text: &'a Text, source: Source) {
+    pub(crate) fn add(&mut self, text: &'a Text, source: TextSource) {
         if !self.known_texts.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
             return;
         }
@@ -203,12 +203,12 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn read_text(&mut self, text: &'a str, source: Source) {
+    fn read_text(&mut self, text: &'a str, source: TextSource) {
         if self.values.len() + self.new_values.len() > MAX_VALUES {
             self.full = true;
             return;
         }
-        if source == Source::Conversation && text.len() <= MAX_SPELLED {
+        if source == TextSource::Conversation && text.len() <= MAX_SPELLED {
             let words = text.split(|c: char| !c.is_alphabetic());
             let spelled = |word: &str| (2..=SPELLED).find(|n| numbers::is_spelled(*n, word));
             self.new_values.extend(words.filter_map(spelled).map(|n| (n as f64, true)));
@@ -227,14 +227,14 @@ impl<'a> Evidence<'a> {
             first.get_or_insert(n);
             new_values.extend(second_year(&n).map(|year| (year, true)));
             for value in n.possible_values() {
-                let secondhand = source != Source::Tool && within(tainted, value - 1e-9, value + 1e-9);
+                let secondhand = source != TextSource::Tool && within(tainted, value - 1e-9, value + 1e-9);
                 if !secondhand {
-                    let is_operand = source != Source::Instructions || is_rate_or_year(text, &n);
+                    let is_operand = source != TextSource::Instructions || is_rate_or_year(text, &n);
                     new_values.push((value, is_operand));
                 }
             }
         });
-        if let (Source::Tool, Some(n)) = (source, first)
+        if let (TextSource::Tool, Some(n)) = (source, first)
             && is_single_number(text, &n)
         {
             self.single_numbers.push((n.value, text));
@@ -242,7 +242,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn read_columns(&mut self, result: &Text, memo: &Memo) {
-        let structure = Structure::of(result, memo);
+        let structure = Structure::cached(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
             // The cells of a table whose commas are between numbers: "37,412".
@@ -277,8 +277,9 @@ impl<'a> Evidence<'a> {
         let Some(first) = records.records.iter().find(|record| record.list.is_some()) else { return };
         let rows = || records.records.iter().filter(|record| record.list == first.list);
         for column in first.fields.iter().filter(|field| field.number().is_some()).take(MAX_TOTALLED) {
-            let of = |row: &Record| row.fields.iter().find(|field| field.name == column.name)?.number();
-            let sum: f64 = rows().filter_map(of).sum();
+            let number_in =
+                |row: &Record| row.fields.iter().find(|field| field.name == column.name)?.number();
+            let sum: f64 = rows().filter_map(number_in).sum();
             let pages = self.pages.entry(column.name.clone()).or_default();
             let is_next = *pages != 0.0;
             *pages += sum.abs();
@@ -303,7 +304,7 @@ impl<'a> Evidence<'a> {
         // A number that was added before has another origin.
         self.read_numbers();
         if self.tainted.len() < MAX_VALUES && self.spend(1 + self.tainted.len() / BYTES_PER_STEP) {
-            let at = self.tainted.partition_point(|known| *known < value);
+            let at = self.tainted.partition_point(|other| *other < value);
             self.tainted.insert(at, value);
         }
     }

@@ -16,9 +16,11 @@ use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, Place, WordClass, WordClasses, classes, classes_of, names};
+use crate::measure::language::{
+    Action, ClassifiedWord, Language, WordClass, WordClasses, classes, classes_of, names,
+};
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::{Field, Structure};
+use crate::measure::records::{RecordField, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, is_of_kind, stems};
 use crate::measure::{Finding, Memo, agent_index, currency};
 use crate::recognise::{AgentTrace, Call, Text};
@@ -64,10 +66,10 @@ enum LimitUnit {
 
 #[derive(Debug)]
 struct StatedLimit {
-    most: f64,
+    maximum: f64,
     unit: LimitUnit,
     /// The stems of its sentence, and the actions of those that are verbs.
-    about: Vec<String>,
+    topic_stems: Vec<String>,
     actions: Vec<Action>,
     /// The sentence is about a discount or another share: "10 % off".
     of_share: bool,
@@ -75,7 +77,7 @@ struct StatedLimit {
 }
 
 /// The limits of instructions, read once per trace.
-struct Limits(Vec<StatedLimit>);
+struct StatedLimits(Vec<StatedLimit>);
 
 fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
     numbers::has_digit(text).then_some(())?;
@@ -84,22 +86,22 @@ fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
     words.all().has(WordClass::Bound).then_some(())?;
     let limits = sentences(text).into_iter().flat_map(|(start, end)| {
         let (text, words) = (text.get(start..end).unwrap_or_default(), words.within(start..end));
-        Sentence { text, start, words, language }.limits()
+        InstructionSentence { text, start, words, language }.limits()
     });
     Some(limits.take(MAX_LIMITS).collect())
 }
 
 /// A sentence of instructions, and its words of closed classes.
-struct Sentence<'t> {
+struct InstructionSentence<'t> {
     text: &'t str,
     start: usize,
-    words: &'t [Place],
+    words: &'t [ClassifiedWord],
     language: Language,
 }
 
-impl Sentence<'_> {
+impl InstructionSentence<'_> {
     fn limits(&self) -> Vec<StatedLimit> {
-        let is_sometimes = |place: &Place| {
+        let is_sometimes = |place: &ClassifiedWord| {
             place.classes.has_any(SOMETIMES)
                 || place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
         };
@@ -109,7 +111,7 @@ impl Sentence<'_> {
         if self.text.len() > MAX_SENTENCE || !numbers::has_digit(self.text) || !is_plain {
             return Vec::new();
         }
-        let about: Vec<String> = stems(self.text).collect();
+        let topic_stems: Vec<String> = stems(self.text).collect();
         let actions = match self.language {
             Language::English => Vec::new(),
             language => verbs(self.text, language),
@@ -123,8 +125,8 @@ impl Sentence<'_> {
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
             let of_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
-            let (about, actions) = (about.clone(), actions.clone());
-            Some(StatedLimit { most: n.value, unit, about, actions, of_share, sentence })
+            let (topic_stems, actions) = (topic_stems.clone(), actions.clone());
+            Some(StatedLimit { maximum: n.value, unit, topic_stems, actions, of_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
     }
@@ -164,14 +166,14 @@ impl Sentence<'_> {
         let word_before = before.rsplit(' ').next().map(str::to_owned);
         let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
         let sign = after.chars().next().filter(|c| !c.is_alphanumeric());
-        let mut beside =
+        let mut neighbours =
             [sign_before, word_before, Some(word.to_owned()), sign.map(String::from)].into_iter().flatten();
         let begins = || !self.language.is_spaced() && currency::all().any(|name| after.starts_with(name));
-        if beside.any(|word| is_money(&word)) || begins() {
+        if neighbours.any(|word| is_money(&word)) || begins() {
             return Some(LimitUnit::Money);
         }
         let at = self.start + self.text.len() - after.len();
-        let is_share = |place: &Place| place.at.start == at && place.classes.has(WordClass::Share);
+        let is_share = |place: &ClassifiedWord| place.at.start == at && place.classes.has(WordClass::Share);
         if sign == Some('%') || self.words.iter().any(is_share) {
             return Some(LimitUnit::Percent);
         }
@@ -180,7 +182,7 @@ impl Sentence<'_> {
 }
 
 fn is_money(word: &str) -> bool {
-    currency::of(&lowercase(word)).is_some()
+    currency::code_for_word(&lowercase(word)).is_some()
 }
 
 /// Findings by agent and by the model span that requested the call.
@@ -192,7 +194,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
     let Conduct { trace, memo, i, .. } = *conduct;
     let instructions = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     memo.budget.spend(instructions.len() / 16).then_some(())?;
-    let limits = memo.of(instructions, |text| Limits(limits(text, memo).unwrap_or_default()));
+    let limits = memo.of_text(instructions, |text| StatedLimits(limits(text, memo).unwrap_or_default()));
     (!limits.0.is_empty()).then_some(())?;
     // What follows a request for approval may have been approved.
     let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
@@ -209,10 +211,10 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option
     if ToolPurpose::of_call(trace, memo, call).is_query() || is_of_kind("prepares", &words) {
         return None;
     }
-    let about = limits.iter().filter(|limit| is_about(&words, limit) && !is_lifted(call, limit));
-    let highest = about.filter_map(|limit| Some((limit, amount(conduct, call, &limit.unit)?)));
-    let (limit, (shown, amount)) = highest.max_by(|(a, _), (b, _)| a.most.total_cmp(&b.most))?;
-    (amount > limit.most * (1.0 + 1e-9)).then_some(())?;
+    let matching_limits = limits.iter().filter(|limit| is_about(&words, limit) && !is_lifted(call, limit));
+    let highest = matching_limits.filter_map(|limit| Some((limit, amount(conduct, call, &limit.unit)?)));
+    let (limit, (shown, amount)) = highest.max_by(|(a, _), (b, _)| a.maximum.total_cmp(&b.maximum))?;
+    (amount > limit.maximum * (1.0 + 1e-9)).then_some(())?;
     let rationale = format!(
         "a call within the limit of the instructions was expected, \"{}\"; {} was called with {shown}",
         limit.sentence,
@@ -227,14 +229,16 @@ fn is_lifted(call: &Call, limit: &StatedLimit) -> bool {
     arguments.take(MAX_ARGUMENTS).any(|(key, value)| {
         let words = identifier_words(key);
         let is_given = !value.is_null() && value.as_bool() != Some(false);
-        let of = |word: &str| {
+        let currency_code = |word: &str| {
             let word = lowercase(word);
-            currency::of(&word).map_or(word, str::to_owned)
+            currency::code_for_word(&word).map_or(word, str::to_owned)
         };
         let is_currency = limit.unit == LimitUnit::Money && words.iter().any(|word| word == "currency");
         let is_sign = |c: char| c.is_whitespace() || c.is_ascii_digit() || matches!(c, ',' | '.');
-        let is_same = |own: &str| limit.sentence.split(is_sign).any(|word| of(word) == of(own));
-        let is_other = is_currency && value.as_str().is_some_and(|own| !is_same(own));
+        let is_same = |currency_name: &str| {
+            limit.sentence.split(is_sign).any(|word| currency_code(word) == currency_code(currency_name))
+        };
+        let is_other = is_currency && value.as_str().is_some_and(|text| !is_same(text));
         is_other || is_given && is_of_kind("asks", &words)
     })
 }
@@ -244,19 +248,19 @@ fn is_lifted(call: &Call, limit: &StatedLimit) -> bool {
 fn is_about(words: &[String], limit: &StatedLimit) -> bool {
     use Action::{Cancel, Delete, Pay, Refund, Return, Send, Transfer};
     let has = |word: &str| {
-        let alike = |known: &String| {
+        let is_similar = |limit_word: &String| {
             let stem = word.get(..word.len().min(5)).unwrap_or(word);
-            known == word || stem.len() >= 4 && known.starts_with(stem)
+            limit_word == word || stem.len() >= 4 && limit_word.starts_with(stem)
         };
-        limit.about.iter().any(alike)
+        limit.topic_stems.iter().any(is_similar)
     };
     if limit.unit == LimitUnit::Percent && limit.of_share && names::has(words, WordClass::Share) {
         return true;
     }
-    let own = |word: &&String| {
+    let is_action = |word: &&String| {
         matches!(action_of(word), Some(Cancel | Delete | Pay | Refund | Return | Send | Transfer))
     };
-    match words.iter().find(own) {
+    match words.iter().find(is_action) {
         Some(verb) => has(verb) || action_of(verb).is_some_and(|action| limit.actions.contains(&action)),
         None => words
             .iter()
@@ -272,7 +276,7 @@ fn is_of(words: &[String], unit: &LimitUnit) -> bool {
     match unit {
         LimitUnit::Money => {
             let is_amount = names::has(words, WordClass::Amount);
-            (is_amount || words.iter().any(|word| currency::of(word).is_some())) && !is_share
+            (is_amount || words.iter().any(|word| currency::code_for_word(word).is_some())) && !is_share
         }
         LimitUnit::Percent => is_share,
         LimitUnit::Of(noun) => words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun)),
@@ -297,11 +301,11 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(Strin
     }
     // Without an amount among its arguments, the result says what was moved.
     let result = call.result.as_ref().filter(|_| passed.is_empty() && *unit == LimitUnit::Money)?;
-    let parsed = Structure::of(result, conduct.memo)?;
+    let parsed = Structure::cached(result, conduct.memo)?;
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
     // `order_total` of a refund is the amount of the order.
-    let own = identifier_words(&call.name);
-    let is_word = |word: &String| own.contains(word) || is_of(std::slice::from_ref(word), unit);
+    let call_words = identifier_words(&call.name);
+    let is_word = |word: &String| call_words.contains(word) || is_of(std::slice::from_ref(word), unit);
     match only_amount(fields.filter(|field| field.name.iter().all(is_word)), unit) {
         Some((field, number)) => Some((field_of("the result", field), number)),
         None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
@@ -310,14 +314,17 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(Strin
 }
 
 /// The field of the only amount, and its value.
-fn only_amount<'f>(fields: impl Iterator<Item = &'f Field>, unit: &LimitUnit) -> Option<(&'f Field, f64)> {
+fn only_amount<'f>(
+    fields: impl Iterator<Item = &'f RecordField>,
+    unit: &LimitUnit,
+) -> Option<(&'f RecordField, f64)> {
     let of_unit = fields.filter(|field| is_of(&field.name, unit));
     let mut amounts = of_unit.filter_map(|field| Some((field, field.number()? * scale(&field.name))));
     amounts.next().filter(|_| amounts.next().is_none())
 }
 
-fn field_of(of: &str, field: &Field) -> String {
-    format!("{of} {}: {}", field.name.join(" "), field.shown())
+fn field_of(owner: &str, field: &RecordField) -> String {
+    format!("{owner} {}: {}", field.name.join(" "), field.shown())
 }
 
 /// The amount of the thing that is all a call was given: the only one of the record with this identifier that the run
@@ -327,10 +334,10 @@ fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f6
     let earlier = conduct.calls(MAX_CALLS).map(|(_, other)| other).filter(|other| other.start < call.start);
     let results: Vec<&Text> = earlier.filter_map(|other| other.result.as_ref()).collect();
     results.into_iter().rev().find_map(|result| {
-        let structure = Structure::of(result, conduct.memo)?;
+        let structure = Structure::cached(result, conduct.memo)?;
         let records = &structure.0.as_ref()?.records;
         conduct.memo.budget.spend(1 + records.len()).then_some(())?;
-        let mut named = records.iter().filter(|record| record.fields.iter().any(|of| of.shown() == id));
+        let mut named = records.iter().filter(|record| record.fields.iter().any(|field| field.shown() == id));
         let (field, number) = only_amount(named.next()?.fields.iter(), &LimitUnit::Money)?;
         Some((format!("{id}, of which a result gives {}", field_of("the", field)), number))
     })
@@ -439,9 +446,9 @@ mod tests {
 
     #[test]
     fn share_of_a_discount_and_an_approval_of_the_agent_itself_are_compared() {
-        let off = "You may offer up to 10 % off for at most 12 months.";
-        assert_eq!(found(off, &[("apply_discount", r#"{"percent":20,"months":12}"#, OK)]), 1);
-        assert_eq!(found(off, &[("apply_discount", r#"{"percent":10,"months":12}"#, OK)]), 0);
+        let offer = "You may offer up to 10 % off for at most 12 months.";
+        assert_eq!(found(offer, &[("apply_discount", r#"{"percent":20,"months":12}"#, OK)]), 1);
+        assert_eq!(found(offer, &[("apply_discount", r#"{"percent":10,"months":12}"#, OK)]), 0);
         assert_eq!(found("Memory stays below 10 %.", &[("apply_discount", r#"{"percent":20}"#, OK)]), 0);
         let rule = "Expenses above 500 EUR need the manager: call request_manager_approval.";
         let expense = ("get_expense", "{}", r#"{"id":"EX-31","amount":742.0}"#);

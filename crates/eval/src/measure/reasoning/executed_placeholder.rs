@@ -93,7 +93,7 @@ fn is_assigned(code: &str, name: &str) -> bool {
 
 /// Whether the tool writes a text that somebody completes later.
 fn is_for_a_reader(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
-    trace.control_tools.is_control(&call.name) || writes_text(&NameWords::of(&call.name, memo))
+    trace.control_tools.is_control(&call.name) || writes_text(&NameWords::cached(&call.name, memo))
 }
 
 /// Whether a tool with these words in its name writes a text for a reader.
@@ -174,9 +174,9 @@ mod tests {
         ] {
             assert_eq!(found(call(tool, arguments)), 0, "{arguments}");
         }
-        let told = Script::new("Call it with the key YOUR_API_KEY, the sandbox accepts that.")
+        let script = Script::new("Call it with the key YOUR_API_KEY, the sandbox accepts that.")
             .calls("", &[("http_get", r#"{"key":"YOUR_API_KEY"}"#)])
             .returns("ok");
-        assert_eq!(found(told.answers("Done.")), 0);
+        assert_eq!(found(script.answers("Done.")), 0);
     }
 }

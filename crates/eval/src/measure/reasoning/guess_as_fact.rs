@@ -37,7 +37,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)
 fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Finding)> {
     let agent = trace.agents.get(i)?;
     let task = agent_index::task(trace, i)?;
-    let demands = TaskDemands::of(task, memo);
+    let demands = TaskDemands::cached(task, memo);
     if !demands.wants_found_facts() || demands.asks(Demand::Estimate) {
         return None;
     }
@@ -48,23 +48,24 @@ fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Find
     }
     let answer = final_answer(&trace.control_tools, view)?;
     let answer = clip(&answer, MAX_ANSWER);
-    let said = ReadText::new(answer, Some(task), memo);
-    let hedged: HashSet<&str> = said.hedges().into_iter().chain(said.inability()).collect();
-    let mut stated: Vec<(f64, &str)> = Vec::new();
-    for language in said.languages() {
-        for (sentence, _) in said.classified(language, []).filter(|(s, _)| !s.is_question) {
+    let answer_text = ReadText::new(answer, Some(task), memo);
+    let hedged: HashSet<&str> = answer_text.hedges().into_iter().chain(answer_text.inability()).collect();
+    let mut stated_numbers: Vec<(f64, &str)> = Vec::new();
+    for language in answer_text.languages() {
+        for (sentence, _) in answer_text.classified(language, []).filter(|(s, _)| !s.is_question) {
             if !hedged.contains(sentence.text) {
-                let of =
+                let large_numbers =
                     numbers::all(sentence.text).into_iter().filter(|n| !n.in_identifier && n.value > SMALL);
-                stated.extend(of.map(|n| (n.value, sentence.text)));
+                stated_numbers.extend(large_numbers.map(|n| (n.value, sentence.text)));
             }
         }
     }
-    if stated.is_empty() || !hedged.is_empty() {
+    if stated_numbers.is_empty() || !hedged.is_empty() {
         return None;
     }
-    let guesses = guesses(trace, memo, at, task, &stated)?;
-    let (value, sentence) = stated.iter().find(|(value, _)| guesses.contains_key(&value.to_bits()))?;
+    let guesses = guesses(trace, memo, at, task, &stated_numbers)?;
+    let (value, sentence) =
+        stated_numbers.iter().find(|(value, _)| guesses.contains_key(&value.to_bits()))?;
     let (guessed, origin) = guesses.get(&value.to_bits())?;
     let rationale = format!(
         "a value from a result or the request was expected; {value} was a guess (\"{}\"), which nothing confirmed, and \
@@ -81,9 +82,9 @@ fn guesses(
     memo: &Memo,
     answer: Idx,
     task: &str,
-    stated: &[(f64, &str)],
+    stated_numbers: &[(f64, &str)],
 ) -> Option<HashMap<u64, (String, Idx)>> {
-    let wanted: HashSet<u64> = stated.iter().map(|(value, _)| value.to_bits()).collect();
+    let wanted: HashSet<u64> = stated_numbers.iter().map(|(value, _)| value.to_bits()).collect();
     let end = end_of(trace, answer);
     let is_before = |at: Idx| trace.tree.spans.get(at).is_some_and(|span| span.end < end);
     let mut guesses: HashMap<u64, (String, Idx)> = HashMap::default();
@@ -98,8 +99,10 @@ fn guesses(
             let text = clip(text, MAX_BYTES);
             let hedges = numbers::has_digit(text).then(|| ReadText::new(text, Some(task), memo).hedges());
             for sentence in hedges.into_iter().flatten() {
-                let of = numbers::all(sentence).into_iter().filter(|n| wanted.contains(&n.value.to_bits()));
-                of.for_each(|n| _ = guesses.entry(n.value.to_bits()).or_insert((sentence.to_owned(), at)));
+                let guessed_numbers =
+                    numbers::all(sentence).into_iter().filter(|n| wanted.contains(&n.value.to_bits()));
+                guessed_numbers
+                    .for_each(|n| _ = guesses.entry(n.value.to_bits()).or_insert((sentence.to_owned(), at)));
             }
         }
     }

@@ -7,7 +7,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::dates::year_of;
-use super::evidence::{Evidence, Source};
+use super::evidence::{Evidence, TextSource};
 use super::executed_placeholder::writes_text;
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
@@ -35,11 +35,11 @@ pub(crate) struct CallCounts {
 }
 
 /// Walks a trace forward in time.
-pub(crate) struct History<'a> {
+pub(crate) struct TraceHistory<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a CallAttempts,
-    /// Some result is prose, see [`History::has_prose`].
+    /// Some result is prose, see [`TraceHistory::has_prose`].
     has_prose: bool,
     /// Results of which this is not known yet.
     unread: Vec<&'a Text>,
@@ -68,9 +68,9 @@ enum ResultAt {
     Span(Idx),
 }
 
-impl<'a> History<'a> {
+impl<'a> TraceHistory<'a> {
     /// At the beginning of the trace.
-    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts, memo: &'a Memo) -> History<'a> {
+    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts, memo: &'a Memo) -> TraceHistory<'a> {
         let end = |at: Idx| end_of(trace, at);
         let calls = trace.calls.iter().enumerate();
         let mut results: Vec<(u64, ResultAt)> =
@@ -96,7 +96,7 @@ impl<'a> History<'a> {
         let mut evidence = Evidence::within(&memo.budget);
         let year = trace.tree.spans.first().and_then(|span| year_of(span.start));
         year.into_iter().for_each(|year| evidence.know(year as f64));
-        History {
+        TraceHistory {
             trace,
             memo,
             attempts,
@@ -149,7 +149,7 @@ impl<'a> History<'a> {
                 ResultAt::Span(at) => {
                     if let Some(result) = self.trace.views.get(at).and_then(|r| r.result.as_ref()) {
                         self.unread.push(result);
-                        self.evidence.add(result, Source::Tool);
+                        self.evidence.add(result, TextSource::Tool);
                     }
                 }
             }
@@ -171,7 +171,7 @@ impl<'a> History<'a> {
             && purpose(self.trace, self.memo, call) == Purpose::Action
             && is_carried_out(call, &ToolPurpose::of_call(self.trace, self.memo, call), self.memo)
         {
-            self.evidence.add(arguments, Source::Instructions);
+            self.evidence.add(arguments, TextSource::Instructions);
         }
         // A result that repeats the arguments is no evidence: `print("6012")`, a note that is written.
         let shown = result.trim();
@@ -181,14 +181,14 @@ impl<'a> History<'a> {
         self.unread.push(result);
         self.evidence.add_columns(result, self.memo);
         let is_report = call.tool.is_some_and(|t| self.delegations.contains(&t));
-        self.evidence.add(result, if is_report { Source::Conversation } else { Source::Tool });
+        self.evidence.add(result, if is_report { TextSource::Conversation } else { TextSource::Tool });
     }
 
     /// Whether some result that was read is prose, whose facts need not be values.
     pub(crate) fn has_prose(&mut self) -> bool {
         for result in std::mem::take(&mut self.unread) {
             let is_structured =
-                matches!(Structure::of(result, self.memo).as_deref(), Some(Structure(Some(_))));
+                matches!(Structure::cached(result, self.memo).as_deref(), Some(Structure(Some(_))));
             self.has_prose |= !is_structured && numbers::all(result).len() != 1;
         }
         self.has_prose
@@ -211,9 +211,9 @@ impl<'a> History<'a> {
         let is_first = self.first_llms.contains(&at);
         for message in &view.input {
             let source = match message.role {
-                Role::System => Source::Instructions,
-                Role::User | Role::Tool => Source::Conversation,
-                Role::Assistant if is_first => Source::Conversation,
+                Role::System => TextSource::Instructions,
+                Role::User | Role::Tool => TextSource::Conversation,
+                Role::Assistant if is_first => TextSource::Conversation,
                 Role::Assistant => continue,
             };
             message.parts.iter().filter_map(readable_text).for_each(|text| self.evidence.add(text, source));
@@ -226,7 +226,7 @@ impl<'a> History<'a> {
 fn is_carried_out(call: &Call, tool: &ToolPurpose, memo: &Memo) -> bool {
     let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
     tool.actions.first().is_some_and(|action| !records(action))
-        && !writes_text(&NameWords::of(&call.name, memo))
+        && !writes_text(&NameWords::cached(&call.name, memo))
 }
 
 /// The end of the span at `at`, or its start if that is later.

@@ -45,19 +45,20 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if found.is_empty() || writes_code(answer) {
         return None;
     }
-    let said = conduct.said();
+    let user_texts = conduct.user_messages();
     let is_example = |text: &str| {
-        classes_in(text, None, memo).is_none_or(|of| of.has(WordClass::MadeUp) || of.has(WordClass::Example))
+        classes_in(text, None, memo)
+            .is_none_or(|classes| classes.has(WordClass::MadeUp) || classes.has(WordClass::Example))
     };
-    if said.iter().any(|text| is_example(text)) {
+    if user_texts.iter().any(|text| is_example(text)) {
         return None;
     }
     let prompts = agent.llms.iter().filter_map(|at| trace.views.get(*at)).flat_map(prompt_texts);
-    let own = prompts.chain(agent_index::instructions(trace, i)).map(|text| &**text);
-    let passed = trace.calls.iter().flat_map(|call| [call.result.as_deref(), call.arguments.as_deref()]);
+    let input_texts = prompts.chain(agent_index::instructions(trace, i)).map(|text| &**text);
+    let call_texts = trace.calls.iter().flat_map(|call| [call.result.as_deref(), call.arguments.as_deref()]);
     // Also what retrievers and memories returned.
-    let results = trace.views.iter().filter_map(|view| view.result.as_deref()).chain(passed.flatten());
-    let texts: Vec<&str> = said.iter().map(|text| &**text).chain(own).chain(results).collect();
+    let results = trace.views.iter().filter_map(|view| view.result.as_deref()).chain(call_texts.flatten());
+    let texts: Vec<&str> = user_texts.iter().map(|text| &**text).chain(input_texts).chain(results).collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
     if !memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + found.len())) {
         return None;

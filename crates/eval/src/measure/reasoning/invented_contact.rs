@@ -48,24 +48,28 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
     conduct.task(usize::MAX)?;
     let calls = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(|call| call.llm.is_some());
-    let acting = |call: &&Call| has_phone(call) && conduct.is_action(call);
-    let mut acting = calls.filter(acting).peekable();
-    acting.peek()?;
-    let said = conduct.said();
+    let is_acting = |call: &&Call| has_phone(call) && conduct.is_action(call);
+    let mut acting_calls = calls.filter(is_acting).peekable();
+    acting_calls.peek()?;
+    let user_texts = conduct.user_messages();
     let is_example = |classes: WordClasses| classes.has(WordClass::MadeUp) || classes.has(WordClass::Example);
-    if said.iter().any(|text| classes_in(text, None, memo).is_none_or(is_example)) {
+    if user_texts.iter().any(|text| classes_in(text, None, memo).is_none_or(is_example)) {
         return None;
     }
-    let provenance = Provenance::of(trace, memo);
-    let made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
-    let passed: Vec<(&Call, &[ArgumentValue])> =
-        acting.map(|call| (call, provenance.arguments(trace, call))).collect();
-    let phones = passed.iter().flat_map(|(_, values)| *values).filter(made_up).filter(|of| is_phone(of));
-    let mut given = GivenNumbers::of(trace, memo, phones.filter_map(last_digits).collect())?;
-    passed.into_iter().find_map(|(call, values)| {
-        let mut phones = values.iter().filter(made_up).filter(|of| is_phone(of));
-        let phone = phones.find(|of| !given.is_before(trace, memo, call, of));
-        let name = || values.iter().filter(made_up).find(|of| is_person(of) && provenance.knows_none(&of.value));
+    let provenance = Provenance::cached(trace, memo);
+    let is_made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
+    let passed_values: Vec<(&Call, &[ArgumentValue])> =
+        acting_calls.map(|call| (call, provenance.arguments(trace, call))).collect();
+    let phones = passed_values
+        .iter()
+        .flat_map(|(_, values)| *values)
+        .filter(is_made_up)
+        .filter(|value| is_phone(value));
+    let mut given_numbers = GivenNumbers::from_trace(trace, memo, phones.filter_map(last_digits).collect())?;
+    passed_values.into_iter().find_map(|(call, values)| {
+        let mut phones = values.iter().filter(is_made_up).filter(|value| is_phone(value));
+        let phone = phones.find(|value| !given_numbers.is_before(trace, memo, call, value));
+        let name = || values.iter().filter(is_made_up).find(|value| is_person(value) && provenance.knows_none(&value.value));
         let value = phone.or_else(name)?;
         let rationale = format!(
             "{} of the request or of a result, or a question for it, was expected; {} has {}, which no message or \
@@ -124,15 +128,16 @@ struct GivenNumbers {
 
 impl GivenNumbers {
     /// `None` beyond the work budget.
-    fn of(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<GivenNumbers> {
-        let mut given = GivenNumbers { wanted, results: HashMap::default(), of_text: HashMap::default() };
-        for call in trace.calls.iter().filter(|_| !given.wanted.is_empty()) {
+    fn from_trace(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<GivenNumbers> {
+        let mut given_numbers =
+            GivenNumbers { wanted, results: HashMap::default(), of_text: HashMap::default() };
+        for call in trace.calls.iter().filter(|_| !given_numbers.wanted.is_empty()) {
             let Some(result) = &call.result else { continue };
-            for digits in read(&given.wanted, result, memo)? {
-                given.results.entry(digits).or_insert(call.start);
+            for digits in read(&given_numbers.wanted, result, memo)? {
+                given_numbers.results.entry(digits).or_insert(call.start);
             }
         }
-        Some(given)
+        Some(given_numbers)
     }
 
     /// Whether a text that the model was given before a call has the number, or the work budget is exceeded.

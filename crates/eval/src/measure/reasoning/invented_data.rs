@@ -47,10 +47,10 @@ regex!(
 struct CodeRuns(HashMap<(usize, Idx), usize>);
 
 impl CodeRuns {
-    fn of(trace: &AgentTrace) -> CodeRuns {
+    fn from_trace(trace: &AgentTrace) -> CodeRuns {
         let mut first = HashMap::default();
-        for (agent, of) in trace.agents.iter().enumerate() {
-            for &at in &of.calls {
+        for (agent, run) in trace.agents.iter().enumerate() {
+            for &at in &run.calls {
                 let Some(call) = trace.calls.get(at) else { continue };
                 if let Some(llm) = call.llm.filter(|_| runs_code(&call.name)) {
                     first.entry((agent, llm)).or_insert(at);
@@ -72,7 +72,7 @@ pub(crate) struct Invented {
 
 impl Invented {
     /// The inventions of the trace, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Invented> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Invented> {
         memo.trace(|| Invented::of_trace(trace, memo))
     }
 
@@ -124,11 +124,11 @@ fn outermost(trace: &AgentTrace, agent: usize) -> usize {
 /// is not read.
 fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let Some(task) = agent_index::task(trace, run) else { return true };
-    let demands = TaskDemands::of(task, memo);
+    let demands = TaskDemands::cached(task, memo);
     let writes = [Demand::Making, Demand::Rearranging, Demand::Estimate].iter().any(|d| demands.asks(*d));
     let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
     let is_unreal =
-        || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|of| of.has(WordClass::Unreal));
+        || classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|classes| classes.has(WordClass::Unreal));
     writes || !demands.asks(Demand::Fact) && !has_tools || is_unreal()
 }
 
@@ -167,9 +167,9 @@ impl WrittenText<'_> {
             if prose.is_empty() && comments.is_empty() {
                 continue;
             }
-            let said = self.said(prose);
-            let in_prose = said.inventions().into_iter();
-            let of_code = || said.answered_by(&comments, self.memo).inventions();
+            let read_prose = self.read_text(prose);
+            let in_prose = read_prose.inventions().into_iter();
+            let of_code = || read_prose.answered_by(&comments, self.memo).inventions();
             let in_code = if comments.is_empty() { Vec::new() } else { of_code() };
             let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
             let of_text = OnceCell::new();
@@ -196,7 +196,8 @@ impl WrittenText<'_> {
     fn drawn_at_random(&self) -> Option<Finding> {
         let calls = &self.trace.agents.get(self.agent)?.calls;
         let made = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
-        let at = self.memo.trace(|| CodeRuns::of(self.trace)).0.get(&(self.agent, self.at)).copied()?;
+        let at =
+            self.memo.trace(|| CodeRuns::from_trace(self.trace)).0.get(&(self.agent, self.at)).copied()?;
         let call = self.trace.calls.get(at)?;
         let code = clip(call.arguments.as_deref()?, MAX_BYTES);
         self.memo.budget.spend(1 + code.len() / 8 + calls.len() / 8).then_some(())?;
@@ -205,8 +206,9 @@ impl WrittenText<'_> {
         let (before, _) = made().take_while(|(i, _)| *i != at).last()?;
         let result = call.result.as_deref().filter(|_| attempts.at(before).is_some_and(Attempt::failed))?;
         let answer = self.trace.agents.get(self.run)?.answer.as_deref()?;
-        let told: HashSet<String> = values(clip(answer, MAX_BYTES)).map(|value| figure(&value)).collect();
-        let is_told = values(clip(result, MAX_BYTES)).any(|value| told.contains(&figure(&value)));
+        let answer_figures: HashSet<String> =
+            values(clip(answer, MAX_BYTES)).map(|value| figure(&value)).collect();
+        let is_told = values(clip(result, MAX_BYTES)).any(|value| answer_figures.contains(&figure(&value)));
         let rationale = format!(
             "facts were asked for, so values from a result or the request were expected; after a call had failed, the \
              code draws its data at random ({line}), and the answer tells them"
@@ -216,7 +218,7 @@ impl WrittenText<'_> {
     }
 
     /// The text in its language, or in that of the task.
-    fn said<'p>(&self, prose: &'p str) -> ReadText<'p> {
+    fn read_text<'p>(&self, prose: &'p str) -> ReadText<'p> {
         ReadText::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task), self.memo)
     }
 
@@ -234,8 +236,8 @@ impl WrittenText<'_> {
                 if !self.memo.budget.spend(1 + answer.len() / 4) {
                     return false;
                 }
-                let said = self.said(answer);
-                !said.inventions().is_empty() || !said.hedges().is_empty() || !said.inability().is_empty()
+                let text = self.read_text(answer);
+                !text.inventions().is_empty() || !text.hedges().is_empty() || !text.inability().is_empty()
             })
         })
     }
@@ -276,14 +278,14 @@ impl WrittenText<'_> {
         }
         let figures =
             |text: &'_ str| -> HashSet<String> { self::values(text).map(|value| figure(&value)).collect() };
-        let told = figures(clip(answer, MAX_BYTES));
+        let answer_figures = figures(clip(answer, MAX_BYTES));
         let end = end_of(self.trace, self.at);
         let begun = self.trace.calls.partition_point(|call| call.start < end);
-        let later = self.trace.calls.iter().skip(begun).take(MAX_LATER);
-        values.iter().any(|value| told.contains(&figure(value)))
-            || later.filter_map(|call| call.result.as_deref()).any(|result| {
+        let later_calls = self.trace.calls.iter().skip(begun).take(MAX_LATER);
+        values.iter().any(|value| answer_figures.contains(&figure(value)))
+            || later_calls.filter_map(|call| call.result.as_deref()).any(|result| {
                 self.memo.budget.spend(1 + result.len().min(MAX_BYTES) / 8)
-                    && figures(clip(result, MAX_BYTES)).iter().any(|value| told.contains(value))
+                    && figures(clip(result, MAX_BYTES)).iter().any(|value| answer_figures.contains(value))
             })
     }
 
@@ -370,7 +372,7 @@ mod tests {
 
     fn found(script: Script) -> Vec<(Idx, Severity)> {
         let trace = script.build();
-        let invented = Invented::of(&trace, &Memo::new());
+        let invented = Invented::cached(&trace, &Memo::new());
         invented.findings().map(|(at, finding)| (at, finding.severity)).collect()
     }
 
@@ -394,18 +396,20 @@ mod tests {
     #[test]
     fn known_values_allowed_inventions_and_stated_assumptions_are_no_findings() {
         let text = "I used simulated figures: March 4310 visitors, April 5125 visitors.";
-        let known = Script::new(ASKED).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
-        assert!(found(known.says(text).answers("4310 and 5125.")).is_empty());
+        let search_script =
+            Script::new(ASKED).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
+        assert!(found(search_script.says(text).answers("4310 and 5125.")).is_empty());
         let asked =
             Script::new("Simulate the visitors of a museum: how many come in March?").tools(&["search"]);
         assert!(found(asked.says(text).answers("4310.")).is_empty());
         let assumed = "Let's assume a term of 30 years at 4.25 percent.";
         let loan = Script::new("What is the monthly rate of a loan of 100,000?").tools(&["calculator"]);
-        let told = loan.says(assumed).answers("I assumed 30 years at 4.25 percent: 491.94 a month.");
-        assert!(found(told).is_empty());
+        let disclosed_script =
+            loan.says(assumed).answers("I assumed 30 years at 4.25 percent: 491.94 a month.");
+        assert!(found(disclosed_script).is_empty());
         let plain = Script::new(ASKED).tools(&["search"]);
-        let said = "No simulated data were used. March: 4310, April: 5125.";
-        assert!(found(plain.says(said).answers("4310 and 5125.")).is_empty());
+        let statement = "No simulated data were used. March: 4310, April: 5125.";
+        assert!(found(plain.says(statement).answers("4310 and 5125.")).is_empty());
     }
 
     #[test]
@@ -417,7 +421,7 @@ mod tests {
             let script = (0..chats).fold(script, |script, _| script.says(&assumptions));
             let trace = script.answers(&answer).build();
             let (memo, before) = (Memo::new(), verdict_otlp::work::counted());
-            Invented::of(&trace, &memo);
+            Invented::cached(&trace, &memo);
             verdict_otlp::work::counted() - before
         };
         let (few, many) = (work(1), work(10));

@@ -54,7 +54,7 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
     let mut history = PromptHistory { memo, read: HashSet::new(), shown: Vec::new() };
     let mut searched = 0;
     let mut open = old;
-    let mut known = 0;
+    let mut known_lines = 0;
     let mut invented: Vec<(Idx, &str)> = Vec::new();
     let tools = &trace.control_tools;
     for (at, view) in turns {
@@ -68,7 +68,7 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
         }
         open.retain(|(line, letters)| {
             if new_texts.iter().any(|t| t.contains(letters.as_str())) {
-                known += 1;
+                known_lines += 1;
                 return false;
             }
             let in_call = calls.contains(letters.as_str());
@@ -81,16 +81,16 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
     }
     let &(at, _) = invented.first()?;
     // The longest of the call's invented lines is quoted.
-    let own = invented.iter().filter(|(by, _)| *by == at).map(|(_, line)| line.trim());
-    let line = own.max_by_key(|line| line.len())?;
-    if invented.len() < LEAST_LINES || invented.len() <= known {
+    let call_lines = invented.iter().filter(|(llm, _)| *llm == at).map(|(_, line)| line.trim());
+    let line = call_lines.max_by_key(|line| line.len())?;
+    if invented.len() < LEAST_LINES || invented.len() <= known_lines {
         return None;
     }
     let rationale = format!(
         "a patch to lines that had been read was expected; {} of {} old lines, including this one, are in \
          nothing that the model was shown",
         invented.len(),
-        invented.len() + known
+        invented.len() + known_lines
     );
     Some((at, Defect::InventedContext.finding(rationale, line)))
 }
@@ -112,7 +112,7 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
             in_hunk = false;
         } else if let Some(old) = line.strip_prefix([' ', '-']).filter(|_| in_hunk) {
             let letters = letters_only(old);
-            let is_new = !out.iter().any(|(_, known)| *known == letters);
+            let is_new = !out.iter().any(|(_, existing)| *existing == letters);
             if letters.len() >= LEAST_LETTERS && is_new && out.len() < MAX_LINES {
                 out.push((old, letters));
             }
@@ -137,7 +137,7 @@ impl PromptHistory<'_> {
         let from = self.shown.len();
         for text in prompt_texts(view) {
             if self.read.insert((text.as_ptr() as usize, text.len())) {
-                self.shown.push(self.memo.of(text, |t| LettersOnly(letters_only(t))));
+                self.shown.push(self.memo.of_text(text, |t| LettersOnly(letters_only(t))));
             }
         }
         self.shown.iter().skip(from).map(|s| s.0.as_str()).collect()
@@ -204,8 +204,8 @@ mod tests {
     fn tool_diffs_own_files_and_short_patches_are_not_findings() {
         let diff = fix().calls("", &[("git_diff", "{}")]).returns(PATCH).answers(PATCH);
         assert!(found(diff).is_empty());
-        let own = serde_json::json!({ "path": "area.py", "text": FILE }).to_string();
-        let written = fix().calls("", &[("write_file", &own)]).returns("ok").answers(PATCH);
+        let write_arguments = serde_json::json!({ "path": "area.py", "text": FILE }).to_string();
+        let written = fix().calls("", &[("write_file", &write_arguments)]).returns("ok").answers(PATCH);
         assert!(found(written).is_empty());
         let few = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-result = width + height\n+result = 0\n";
         assert!(found(fix().answers(few)).is_empty());

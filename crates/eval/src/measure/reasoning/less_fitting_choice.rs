@@ -18,7 +18,7 @@ use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::has_digit;
-use crate::measure::records::{Field, Record, Records, Structure};
+use crate::measure::records::{Record, RecordField, Records, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -82,8 +82,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let last = actions.iter().map(|call| call.start).max()?;
     let mut lists = results().filter(|call| call.start < last).peekable();
     lists.peek()?;
-    let said = conduct.said();
-    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let user_texts = conduct.user_messages();
+    let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     let answer = conduct.agent.answer.as_deref().unwrap_or_default();
     if bytes > MAX_SAID || !memo.budget.spend(1 + (bytes + answer.len()) / BYTES_PER_STEP) {
         return None;
@@ -92,12 +92,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let mut request = None;
     lists.find_map(|list| {
         let result = list.result.as_ref()?;
-        let structure = Structure::of(result, memo)?;
+        let structure = Structure::cached(result, memo)?;
         let Structure(Some(parsed)) = &*structure else { return None };
-        (0..parsed.lists.len()).find_map(|of| {
-            let (call, chosen, rows) = chosen(conduct, parsed, of, list, &named)?;
+        (0..parsed.lists.len()).find_map(|list_index| {
+            let (call, chosen, rows) = chosen(conduct, parsed, list_index, list, &named)?;
             let request = request.get_or_insert_with(|| {
-                let text = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
+                let text = user_texts.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
                 let language = Language::detected(&text, None, memo);
                 RequestText { words: words_of(&text), text, language }
             });
@@ -106,7 +106,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
                 return None;
             }
             let (wanted, instead) = better(request, chosen, &rows)?;
-            let says = |field: &Field| contains_ignoring_case(answer, field.shown());
+            let says = |field: &RecordField| contains_ignoring_case(answer, field.shown());
             if instead.is_some_and(says) {
                 return None;
             }
@@ -183,8 +183,8 @@ where
     for (call, values) in calls {
         for value in values.iter().filter(&is_wanted) {
             let has = |row: &&&Record| row.fields.iter().any(|field| field.shown() == value);
-            let mut with = rows.iter().filter(has);
-            let (Some(row), None) = (with.next(), with.next()) else { continue };
+            let mut matching = rows.iter().filter(has);
+            let (Some(row), None) = (matching.next(), matching.next()) else { continue };
             match found {
                 Some((_, other, _)) if !std::ptr::eq(other, *row) => return Err(()),
                 _ => found = Some((*call, *row, value)),
@@ -200,22 +200,28 @@ fn better<'r>(
     request: &RequestText,
     chosen: &'r Record,
     rows: &[&'r Record],
-) -> Option<(&'r Field, Option<&'r Field>)> {
+) -> Option<(&'r RecordField, Option<&'r RecordField>)> {
     // A request that names a state reports it: "it says delivered".
-    let is_state = |field: &Field| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
-    let asked = |field: &&Field| {
+    let is_state =
+        |field: &RecordField| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
+    let asked = |field: &&RecordField| {
         !is_state(field) && field.text().is_some_and(is_name) && request.names(field.shown())
     };
-    let same = |row: &'r Record, field: &Field| row.fields.iter().find(|of| of.name == field.name);
-    let of_chosen: Vec<&Field> = chosen.fields.iter().filter(asked).collect();
+    let same = |row: &'r Record, field: &RecordField| {
+        row.fields.iter().find(|candidate| candidate.name == field.name)
+    };
+    let of_chosen: Vec<&RecordField> = chosen.fields.iter().filter(asked).collect();
     let others = rows.iter().filter(|row| !std::ptr::eq::<Record>(**row, chosen));
     let mut fitting = others.filter_map(|row| {
         let has_all = of_chosen
             .iter()
-            .all(|field| same(row, field).is_some_and(|of| of.value == field.value || asked(&of)));
-        let is_more = |field: &&Field| {
-            let of = same(chosen, field);
-            asked(field) && of.is_none_or(|of| of.value != field.value && !asked(&of) && of.text().is_some())
+            .all(|field| same(row, field).is_some_and(|other| other.value == field.value || asked(&other)));
+        let is_more = |field: &&RecordField| {
+            let counterpart = same(chosen, field);
+            asked(field)
+                && counterpart.is_none_or(|other| {
+                    other.value != field.value && !asked(&other) && other.text().is_some()
+                })
         };
         let wanted = row.fields.iter().find(|field| is_more(field)).filter(|_| has_all)?;
         Some((wanted, same(chosen, wanted)))

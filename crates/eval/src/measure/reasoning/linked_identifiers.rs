@@ -6,7 +6,7 @@
 
 use crate::measure::Memo;
 use crate::measure::numbers::next_digit;
-use crate::measure::records::{Field, Record, Structure};
+use crate::measure::records::{Record, RecordField, Structure};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
@@ -26,9 +26,10 @@ pub(super) fn is_known_otherwise<'c>(
     is_known: impl Fn(&str) -> bool,
     memo: &Memo,
 ) -> bool {
-    let own = shape(id);
+    let id_shape = shape(id);
     let links = |names: &[String]| {
-        names.iter().any(|name| name == id) && names.iter().any(|name| shape(name) != own && is_known(name))
+        names.iter().any(|name| name == id)
+            && names.iter().any(|name| shape(name) != id_shape && is_known(name))
     };
     calls.filter(|call| !call.failed).any(|call| {
         let Some(result) = &call.result else { return false };
@@ -39,17 +40,17 @@ pub(super) fn is_known_otherwise<'c>(
         if !contains_ignoring_case(result, id) && !contains_ignoring_case(arguments, id) {
             return false;
         }
-        let Some(structure) = Structure::of(result, memo) else { return false };
+        let Some(structure) = Structure::cached(result, memo) else { return false };
         let Some(read) = &structure.0 else { return false };
         let is_one = read.records.first().is_some_and(|first| first.list.is_none());
         let passed = identifiers(if is_one { arguments } else { "" });
         let passed: Vec<String> = passed.take(MAX_IDENTIFIERS).collect();
         read.records.iter().any(|record| {
             let around = record.parent.and_then(|parent| read.records.get(parent));
-            let own = around.into_iter().chain([record]).flat_map(codes);
+            let record_codes = around.into_iter().chain([record]).flat_map(codes);
             let outermost = record.parent.is_none() && record.list.is_none();
             let passed = passed.iter().filter(|_| outermost).cloned();
-            links(&own.take(MAX_IDENTIFIERS).chain(passed).collect::<Vec<_>>())
+            links(&record_codes.take(MAX_IDENTIFIERS).chain(passed).collect::<Vec<_>>())
         })
     })
 }
@@ -57,7 +58,7 @@ pub(super) fn is_known_otherwise<'c>(
 /// The codes in the fields of a record, in lower case.
 fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
     let is_code = |value: &&str| {
-        let count = |of: fn(&u8) -> bool| value.bytes().filter(of).count();
+        let count = |predicate: fn(&u8) -> bool| value.bytes().filter(predicate).count();
         let is_plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'#'));
         CODE.contains(&value.len())
             && is_plain
@@ -65,7 +66,7 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
             && count(u8::is_ascii_alphabetic) > 0
     };
     // A number is a code where its key says so.
-    let is_number = |field: &Field| {
+    let is_number = |field: &RecordField| {
         let is_id = field.name.last().is_some_and(|word| word == "id" || word == "number");
         is_id && field.shown().len() >= *CODE.start() && field.shown().bytes().all(|b| b.is_ascii_digit())
     };

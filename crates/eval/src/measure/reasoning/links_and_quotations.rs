@@ -174,22 +174,22 @@ mod tests {
 
     #[test]
     fn strings_of_json_are_no_quotations() {
-        let said = "the gate closes ten minutes before every departure";
+        let sentence = "the gate closes ten minutes before every departure";
         let quoted = |text: &str| quotations(text).len();
         for text in [
-            format!("I called it with {{\"id\": 7, \"note\": \"{said}\"}}."),
-            format!("[\"{said}\", {{\"x\": [1]}}]"),
-            format!("a [b] {{c}} {{\"note\":\"{said}\"}}"),
+            format!("I called it with {{\"id\": 7, \"note\": \"{sentence}\"}}."),
+            format!("[\"{sentence}\", {{\"x\": [1]}}]"),
+            format!("a [b] {{c}} {{\"note\":\"{sentence}\"}}"),
         ] {
             assert_eq!(quoted(&text), 0, "{text}");
         }
         for text in [
-            format!("The notice says \"{said}\"."),
-            format!("See [1] and {{2}}: \"{said}\", as {{\"id\": 7}} shows."),
-            format!("{{The notice: \"{said}\"}}"),
+            format!("The notice says \"{sentence}\"."),
+            format!("See [1] and {{2}}: \"{sentence}\", as {{\"id\": 7}} shows."),
+            format!("{{The notice: \"{sentence}\"}}"),
         ] {
             assert_eq!(quoted(&text), 1, "{text}");
         }
-        assert_eq!(quoted(&format!("{} \"{said}\"", "[".repeat(100_000))), 1);
+        assert_eq!(quoted(&format!("{} \"{sentence}\"", "[".repeat(100_000))), 1);
     }
 }

@@ -23,8 +23,8 @@ pub(super) fn month_of(word: &str) -> Option<usize> {
 pub(super) fn in_figures(word: &str) -> Vec<Ymd> {
     let Some(sign) = ['.', '/', '-'].into_iter().find(|sign| word.contains(*sign)) else { return Vec::new() };
     let parts: Vec<&str> = word.split(sign).collect();
-    let is_number = |part: &str, most: usize| {
-        (1..=most).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
+    let is_number = |part: &str, max_digits: usize| {
+        (1..=max_digits).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
     };
     let readings: &[[usize; 3]] = match parts.as_slice() {
         [year, month, day]
@@ -43,9 +43,9 @@ pub(super) fn in_figures(word: &str) -> Vec<Ymd> {
         }
         _ => &[],
     };
-    let of = |at: &usize| parts.get(*at)?.parse::<usize>().ok();
+    let number_at = |at: &usize| parts.get(*at)?.parse::<usize>().ok();
     let read = |[year, month, day]: &[usize; 3]| {
-        let (year, month, day) = (i64::try_from(of(year)?).ok()?, of(month)?, of(day)?);
+        let (year, month, day) = (i64::try_from(number_at(year)?).ok()?, number_at(month)?, number_at(day)?);
         is_day(year, month, day).then_some((year, month, day))
     };
     let mut found: Vec<Ymd> = readings.iter().filter_map(read).collect();

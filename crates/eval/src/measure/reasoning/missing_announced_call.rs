@@ -14,7 +14,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::{masked, sentences};
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
-use crate::measure::language::{Action, Claim, Kind, ReadText, Tense};
+use crate::measure::language::{Action, ActionClaim, ReadText, SentenceKind, Tense};
 use crate::measure::numbers::has_digit;
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::tool_purpose::{ToolPurpose, offered};
@@ -47,7 +47,7 @@ const FILLER: usize = 3;
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
-    let turns = Turns::of(trace, memo);
+    let turns = Turns::cached(trace, memo);
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {
         let mut before = 0;
@@ -80,7 +80,7 @@ fn uncalled_announcement(
         return None;
     }
     let text = view.output_text();
-    let next = Turns::of(trace, memo).after(at);
+    let next = Turns::cached(trace, memo).after(at);
     let coded = writes_code(&text);
     if !coded && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
@@ -147,15 +147,15 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
     {
         return None;
     }
-    let said = ReadText::new(text, task.map(|task| &**task), memo);
-    let promises: Vec<Claim<'_>> =
-        said.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
-    let language = said.languages().next().filter(|_| said.is_known() && !promises.is_empty())?;
+    let read_text = ReadText::new(text, task.map(|task| &**task), memo);
+    let promises: Vec<ActionClaim<'_>> =
+        read_text.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
+    let language = read_text.languages().next().filter(|_| read_text.is_known() && !promises.is_empty())?;
     let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
     let is_filler = |sentence: &str| sentence.split_whitespace().count() <= FILLER;
-    let mut sentences = said.classified(language, [Kind::Padding]);
+    let mut sentences = read_text.classified(language, [SentenceKind::Padding]);
     // A request to the reader comes first.
-    let asks = |sentence: &str| said.part(sentence).ends_with_question();
+    let asks = |sentence: &str| read_text.part(sentence).ends_with_question();
     let only_promises = sentences.all(|(sentence, padding)| {
         !asks(sentence.text) && (padding.is_some() || is_promise(sentence.text) || is_filler(sentence.text))
     });
@@ -164,7 +164,7 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
         false => tool.actions.first() == Some(&action),
     };
     let tools =
-        offered(trace, i).map(|tool| (tool, ToolPurpose::of(&tool.name, tool.description.as_deref())));
+        offered(trace, i).map(|tool| (tool, ToolPurpose::new(&tool.name, tool.description.as_deref())));
     let tools: Vec<_> = tools.filter(|_| only_promises).collect();
     promises.iter().find_map(|claim| {
         let (tool, _) = tools.iter().find(|(_, purpose)| does(purpose, claim.action))?;

@@ -62,7 +62,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
     let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    let replies = Replies::of(trace, memo);
+    let replies = Replies::cached(trace, memo);
     let has_failed =
         |i: usize| attempts.at(i).is_some_and(|a| a.outcome != CallOutcome::Succeeded && !a.is_control);
     if trace.calls.is_empty()
@@ -99,7 +99,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if parts.len() < 2 {
         return None;
     }
-    let said = ReadText::new(answer, Some(task), memo);
+    let read_answer = ReadText::new(answer, Some(task), memo);
     let mentions =
         Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect(), memo, language };
     let missing = of_tool(trace, i, &parts, &mentions).filter(|_| language == Language::English);
@@ -108,7 +108,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let (part, action) = of_action(trace, i, &parts, &mentions)?;
         Some((part, format!("to {}", action.as_str())))
     });
-    let (part, call) = missing.filter(|_| !explains(answer, &said))?;
+    let (part, call) = missing.filter(|_| !explains(answer, &read_answer))?;
     let rationale = format!(
         "a call {call}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
          mentions it",
@@ -128,7 +128,7 @@ fn of_action<'p>(
     let asked = parts.iter().filter_map(|part| Some((part, asked(part, mentions.language)?)));
     let does = |action: Action| {
         let mut tools =
-            offered(trace, agent).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+            offered(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
     };
     let mut missing = asked.filter(|(part, action)| {
@@ -164,7 +164,8 @@ impl Mentions<'_> {
         let nouns: Vec<String> =
             stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
         let is_own = |stem: &String| {
-            nouns.contains(stem) && !others.iter().any(|other| stems(other).any(|of| of == *stem))
+            nouns.contains(stem)
+                && !others.iter().any(|other| stems(other).any(|other_stem| other_stem == *stem))
         };
         let names = |text: &str| stems(text).any(|stem| is_own(&stem));
         let arguments = self.made.iter().filter_map(|call| call.arguments.as_deref());
@@ -202,10 +203,10 @@ fn speaks_of_amount(text: &str, language: Language) -> bool {
 }
 
 /// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
-fn explains(answer: &str, said: &ReadText<'_>) -> bool {
+fn explains(answer: &str, read_answer: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
-    let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
-    !said.refusals().is_empty() || !said.inability().is_empty() || asks
+    let asks = read_answer.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
+    !read_answer.refusals().is_empty() || !read_answer.inability().is_empty() || asks
 }
 
 /// Whether a text has a form of a verb of the action.
@@ -235,7 +236,7 @@ fn of_tool<'p, 't>(
     mentions: &Mentions<'_>,
 ) -> Option<(&'p str, &'t str)> {
     offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
-        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         let words = identifier_words(&tool.name);
         // `update_emergency_contact`: the verb comes first, and the thing is after it.
         let (verb, things) = words.split_first()?;
@@ -243,28 +244,35 @@ fn of_tool<'p, 't>(
         let things: Vec<String> =
             things.iter().filter(|word| action_of(word).is_none()).flat_map(|word| stems(word)).collect();
         let is_named = |part: &&String| {
-            let said: Vec<String> = stems(part).collect();
-            let mut actions = said.iter().filter_map(|word| action_of(word));
-            things.iter().all(|thing| said.contains(thing)) && actions.any(|of| of == action)
+            let part_stems: Vec<String> = stems(part).collect();
+            let mut actions = part_stems.iter().filter_map(|word| action_of(word));
+            things.iter().all(|thing| part_stems.contains(thing))
+                && actions.any(|part_action| part_action == action)
         };
         let part =
             parts.iter().filter(|_| things.iter().any(|thing| thing.len() >= MIN_WORD)).find(is_named)?;
         let others = || parts.iter().filter(|other| !std::ptr::eq(*other, part));
         let is_own = |thing: &&String| {
-            thing.len() >= MIN_WORD && !others().any(|other| stems(other).any(|of| of == **thing))
+            thing.len() >= MIN_WORD
+                && !others().any(|other| stems(other).any(|other_stem| other_stem == **thing))
         };
-        let own: Vec<&String> = things.iter().filter(is_own).collect();
+        let own_things: Vec<&String> = things.iter().filter(is_own).collect();
         let of_part: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
         let arguments = mentions.made.iter().filter_map(|call| call.arguments.as_deref());
         let tools = mentions.made.iter().map(|call| &*call.name);
         let mut passed = arguments.chain(tools);
-        let mut is_passed = || passed.any(|text| own.iter().any(|thing| contains_ignoring_case(text, thing)));
-        let names = |text: &&str| own.iter().any(|thing| names_value(text, thing));
+        let mut is_passed =
+            || passed.any(|text| own_things.iter().any(|thing| contains_ignoring_case(text, thing)));
+        let names = |text: &&str| own_things.iter().any(|thing| names_value(text, thing));
         let answers =
             || of_part.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
         let is_done = || mentions.looked_up.iter().any(|text| mentions_action(text, action));
-        (!own.is_empty() && !mentions.texts.iter().any(names) && !answers() && !is_done() && !is_passed())
-            .then_some((part.as_str(), &*tool.name))
+        (!own_things.is_empty()
+            && !mentions.texts.iter().any(names)
+            && !answers()
+            && !is_done()
+            && !is_passed())
+        .then_some((part.as_str(), &*tool.name))
     })
 }
 
@@ -382,8 +390,8 @@ mod tests {
         let task = "Cancel booking QX71, refund it to my card and tell me how much I get back.";
         let none = ("cancel_booking", r#"{"status":"cancelled","refund_status":"not_requested"}"#);
         assert_eq!(found(task, tools, &[none], "Your booking QX71 has been cancelled."), 1);
-        let with = ("cancel_booking", r#"{"status":"cancelled","refund":"in 5 days"}"#);
-        assert_eq!(found(task, tools, &[with], "Your booking QX71 has been cancelled."), 0);
+        let refunded = ("cancel_booking", r#"{"status":"cancelled","refund":"in 5 days"}"#);
+        assert_eq!(found(task, tools, &[refunded], "Your booking QX71 has been cancelled."), 0);
         assert_eq!(found(task, tools, &[none], "It is cancelled, and you get 184 EUR back."), 0);
         let incident = &["rollback", "slack_post"][..];
         let back = ("rollback", r#"{"status":"complete"}"#);
@@ -404,10 +412,10 @@ mod tests {
         assert_eq!(found(french, tools, &[booked], "La salle est réservée, le café est en rupture."), 0);
         let german = "Buche den Raum am Montag und storniere meinen Termin beim Arzt.";
         let desk = &["book_room", "cancel_appointment"][..];
-        let room = ("book_room", r#"{"room":"R-1"}"#);
-        assert_eq!(found(german, desk, &[room], "Der Raum ist für Montag gebucht."), 1);
+        let booking = ("book_room", r#"{"room":"R-1"}"#);
+        assert_eq!(found(german, desk, &[booking], "Der Raum ist für Montag gebucht."), 1);
         assert_eq!(
-            found("Buche den Raum, falls er frei ist, und storniere ihn.", desk, &[room], "Gebucht."),
+            found("Buche den Raum, falls er frei ist, und storniere ihn.", desk, &[booking], "Gebucht."),
             0
         );
     }

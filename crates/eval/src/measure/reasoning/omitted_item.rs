@@ -74,7 +74,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let lower = task.map(|task| lowercase(task)).unwrap_or_default();
     let read = OnceCell::new();
     let of_request = passed.iter().find_map(|(tool, things)| {
-        let known = |thing: &str| {
+        let is_known = |thing: &str| {
             let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
         };
@@ -85,7 +85,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             let language = task.and_then(|task| Language::detected(task, None, memo));
             (task.map(|task| words_with_signs(task)).unwrap_or_default(), language)
         });
-        Some((tool, joined_things(asked, things, *language).into_iter().find(|thing| !known(thing))?))
+        Some((tool, joined_things(asked, things, *language).into_iter().find(|thing| !is_known(thing))?))
     });
     let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
     if let Some((tool, thing)) = of_request {
@@ -105,20 +105,21 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 
 /// By tool, the things that its successful actions pass one by one under the same key.
 fn passed<'t>(trace: &'t AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(&'t str, Vec<&'t str>)> {
-    let mut of: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let mut values_by_key: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for (i, call) in trace.calls.iter().enumerate() {
         let has_succeeded = attempts.at(i).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
         if !has_succeeded || purpose(trace, memo, call) != Purpose::Action {
             continue;
         }
         for (key, value) in texts(call) {
-            let values = of.entry((call.name.trim(), key)).or_default();
+            let values = values_by_key.entry((call.name.trim(), key)).or_default();
             if !values.contains(&value) {
                 values.push(value);
             }
         }
     }
-    of.into_iter()
+    values_by_key
+        .into_iter()
         .filter(|(_, values)| values.len() >= MIN_CALLS)
         .map(|((tool, _), values)| (tool, values))
         .collect()
@@ -177,9 +178,10 @@ fn joined_things(asked: &str, things: &[&str], language: Option<Language>) -> Ve
         false => Vec::new(),
     };
     // The word that follows one thing of the list may follow each of them: "to 21".
-    let behind: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
+    let next_words: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
     let is_end = |word: &str| word == "." || word == ",";
-    let is_conjunction = |word: &str| language.is_some_and(|of| of.classes(word).has(WordClass::Conjunction));
+    let is_conjunction =
+        |word: &str| language.is_some_and(|language| language.classes(word).has(WordClass::Conjunction));
     let joins = |word: &str| matches!(word, "," | "&" | "plus") || is_conjunction(word);
     let is_thing = |word: &str| {
         word.chars().count() >= MIN_THING
@@ -194,7 +196,7 @@ fn joined_things(asked: &str, things: &[&str], language: Option<Language>) -> Ve
             words.next();
         }
         let (word, next) = (words.next()?, words.next()?);
-        let ends = is_end(next) || joins(next) || behind.contains(&next);
+        let ends = is_end(next) || joins(next) || next_words.contains(&next);
         let is_known = named.iter().any(|thing| contains_words(thing, word));
         (is_joined && ends && is_thing(word) && !is_known).then(|| word.to_owned())
     });
@@ -208,7 +210,7 @@ fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo
     let first = lines().position(|line| item(line).is_some())?;
     let listed: Vec<&str> = lines().skip(first).map_while(item).take(MAX_LISTED).collect();
     let lead = answer.get(..answer.find(listed.first()?)?)?;
-    let is_passed = |thing: &str| things.iter().any(|of| of.eq_ignore_ascii_case(thing));
+    let is_passed = |thing: &str| things.iter().any(|other| other.eq_ignore_ascii_case(thing));
     let (done, missing): (Vec<&str>, Vec<&str>) = listed.iter().partition(|thing| is_passed(thing));
     let [thing] = missing.as_slice() else { return None };
     let is_in_a_call = arguments.iter().any(|text| contains_ignoring_case(text, &thing.to_lowercase()));

@@ -57,7 +57,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     // In a dialogue the user may have agreed to less.
-    if agent.llms.iter().any(|at| Replies::of(trace, memo).to(*at).is_some()) {
+    if agent.llms.iter().any(|at| Replies::cached(trace, memo).to(*at).is_some()) {
         return None;
     }
     let texts = trace.calls.iter().flat_map(|call| [call.arguments.as_deref(), call.result.as_deref()]);
@@ -120,7 +120,7 @@ fn is_enumerated(task: &str, ids: &[String]) -> bool {
                     && gap.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count() <= 1,
         )
     });
-    gaps.all(|near| near == Some(true))
+    gaps.all(|is_adjacent| is_adjacent == Some(true))
 }
 
 /// The names that a sentence of a request lists: words with capitals between commas and conjunctions.

@@ -54,7 +54,7 @@ pub(crate) struct Recoveries {
 
 impl Recoveries {
     /// The recoveries of the trace, computed once.
-    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Recoveries> {
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Recoveries> {
         memo.trace(|| {
             let attempts = CallAttempts::get(trace, memo);
             let mut recoveries = Recoveries::default();
@@ -78,7 +78,7 @@ impl Recoveries {
         calls.sort_unstable();
         let last = turns.iter().rev().find_map(|agent| agent.llms.last().copied());
         let mut later = LaterSuccesses::default();
-        let (mut dialogue, mut told) = (None, None);
+        let (mut dialogue, mut tells_failure) = (None, None);
         for &i in calls.iter().rev() {
             let (Some(attempt), Some(call)) = (attempts.at(i), trace.calls.get(i)) else { continue };
             if attempt.is_control {
@@ -90,8 +90,8 @@ impl Recoveries {
             }
             let recovers = later.recovers(trace, call, purpose(trace, memo, call));
             let mut continues =
-                || dialogue.get_or_insert_with(|| Dialogue::of(trace, last)).continues_after(call);
-            let mut reported = || *told.get_or_insert_with(|| tells_of_failure(trace, memo));
+                || dialogue.get_or_insert_with(|| RepliedResults::new(trace, last)).continues_after(call);
+            let mut reported = || *tells_failure.get_or_insert_with(|| tells_of_failure(trace, memo));
             let mut is_told = || reported() || repeats_output(trace, memo, call);
             if recovers
                 || continues()
@@ -135,8 +135,8 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     if !memo.budget.spend((answer.len() + output.len() + arguments.len()) / 8) {
         return false;
     }
-    let (told, passed) = (specific_words(answer), specific_words(arguments));
-    specific_words(output).iter().any(|word| told.contains(word) && !passed.contains(word))
+    let (answer_words, passed) = (specific_words(answer), specific_words(arguments));
+    specific_words(output).iter().any(|word| answer_words.contains(word) && !passed.contains(word))
 }
 
 /// Whether the answer reports the refusal of an action to the user: it contains a number or names of fields that the
@@ -146,7 +146,7 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     let is_dialogue = || {
         call.agent
             .and_then(|i| trace.agents.get(i))
-            .is_some_and(|agent| Replies::of(trace, memo).has_to(agent))
+            .is_some_and(|agent| Replies::cached(trace, memo).has_to(agent))
     };
     if purpose(trace, memo, call) != Purpose::Action || result.len() > MAX_REFUSAL {
         return false;
@@ -159,9 +159,9 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     if !memo.budget.spend((answer.len() + result.len() + arguments.len() + compared) / 4) {
         return false;
     }
-    let said = ReadText::new(answer, None, memo);
-    let claims = || said.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
-    let asks = said.ends_with_question() || is_dialogue() && !claims();
+    let read_answer = ReadText::new(answer, None, memo);
+    let claims = || read_answer.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
+    let asks = read_answer.ends_with_question() || is_dialogue() && !claims();
     if !asks {
         return false;
     }
@@ -174,12 +174,13 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
         let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier);
         numbers.map(|n| n.value).collect::<Vec<f64>>()
     };
-    let (told, known) = (numbers(answer), numbers(&passed));
-    let is_value = numbers(result).iter().any(|n| told.contains(n) && !known.contains(n));
-    let told = words(answer);
+    let (answer_numbers, passed_numbers) = (numbers(answer), numbers(&passed));
+    let is_value = numbers(result).iter().any(|n| answer_numbers.contains(n) && !passed_numbers.contains(n));
+    let answer_words = words(answer);
     // "Namen" of the field "name": endings differ.
-    let is_told =
-        |word: &String| told.iter().any(|of| of.starts_with(word.as_str()) && of.len() <= word.len() + 2);
+    let is_told = |word: &String| {
+        answer_words.iter().any(|other| other.starts_with(word.as_str()) && other.len() <= word.len() + 2)
+    };
     let shared = words(result).iter().filter(|word| is_told(word) && !passed.contains(word.as_str())).count();
     is_value || shared >= MIN_SHARED
 }
@@ -198,9 +199,9 @@ fn is_specific(word: &str) -> bool {
 
 /// The finding on a failed call, mild if the run recovered from the failure.
 pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
-    let severity = match Recoveries::of(context.trace, context.memo).has(call) {
+    let severity = match Recoveries::cached(context.trace, context.memo).has(call) {
         true => Severity::Low,
-        false if Invented::of(context.trace, context.memo).follows(call) => Severity::Low,
+        false if Invented::cached(context.trace, context.memo).follows(call) => Severity::Low,
         false => finding.severity,
     };
     Finding { severity: severity.min(finding.severity), ..finding }
@@ -208,22 +209,22 @@ pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Fi
 
 /// The agents, each with its turns in order of time.
 fn turns_of_agents(trace: &AgentTrace) -> Vec<Vec<&Agent>> {
-    let mut of: Vec<Vec<&Agent>> = Vec::new();
-    let mut known: HashMap<(usize, &str), usize> = HashMap::default();
+    let mut turns_by_agent: Vec<Vec<&Agent>> = Vec::new();
+    let mut positions: HashMap<(usize, &str), usize> = HashMap::default();
     for agent in &trace.agents {
         let member = agent.parent.zip(agent.name.as_deref());
-        match member.and_then(|member| known.get(&member)).and_then(|at| of.get_mut(*at)) {
+        match member.and_then(|member| positions.get(&member)).and_then(|at| turns_by_agent.get_mut(*at)) {
             Some(turns) => turns.push(agent),
             None => {
-                member.into_iter().for_each(|member| _ = known.insert(member, of.len()));
-                of.push(vec![agent]);
+                member.into_iter().for_each(|member| _ = positions.insert(member, turns_by_agent.len()));
+                turns_by_agent.push(vec![agent]);
             }
         }
     }
-    for turns in &mut of {
+    for turns in &mut turns_by_agent {
         turns.sort_by_key(|agent| trace.tree.spans.get(agent.at).map_or(0, |span| span.start));
     }
-    of
+    turns_by_agent
 }
 
 /// Calls are in a list that does not move.
@@ -299,16 +300,16 @@ fn nouns(call: &Call) -> impl Iterator<Item = String> {
 
 /// The conversation of an agent as its last model call was shown it.
 #[derive(Default)]
-struct Dialogue<'t> {
+struct RepliedResults<'t> {
     /// Ids of the results that the user replied after.
     ids: HashSet<&'t str>,
     /// Addresses of those without an id.
     results: HashSet<*const u8>,
 }
 
-impl<'t> Dialogue<'t> {
+impl<'t> RepliedResults<'t> {
     /// `last`: the agent's last model call.
-    fn of(trace: &'t AgentTrace, last: Option<Idx>) -> Dialogue<'t> {
+    fn new(trace: &'t AgentTrace, last: Option<Idx>) -> RepliedResults<'t> {
         let view = last.and_then(|llm| trace.views.get(llm));
         let messages = view.map_or(&[][..], |view| &view.input[..]);
         let mut replies = Vec::new();
@@ -327,7 +328,7 @@ impl<'t> Dialogue<'t> {
             replies.clear();
         }
         let before = replies.last().and_then(|last| messages.get(..*last)).unwrap_or_default();
-        let mut dialogue = Dialogue::default();
+        let mut dialogue = RepliedResults::default();
         for part in before.iter().flat_map(|message| &message.parts).inspect(|_| work::count(1)) {
             match part {
                 Part::Result { id: Some(id), .. } => _ = dialogue.ids.insert(id),
@@ -354,7 +355,7 @@ mod tests {
 
     fn recovered(trace: &AgentTrace) -> Vec<bool> {
         let memo = Memo::new();
-        let recoveries = Recoveries::of(trace, &memo);
+        let recoveries = Recoveries::cached(trace, &memo);
         trace.calls.iter().map(|call| recoveries.has(call)).collect()
     }
 
@@ -391,18 +392,18 @@ mod tests {
 
     #[test]
     fn failure_of_a_service_that_the_answer_reports_is_none_of_the_run() {
-        let told = |result: &str, answer: &str| {
+        let recoveries = |result: &str, answer: &str| {
             let asked = Script::new("Please move the delivery D-4471 to Friday.").tools(&["move_delivery"]);
             let called = asked.calls("", &[("move_delivery", r#"{"delivery":"D-4471"}"#)]);
             recovered(&called.returns(result).answers(answer).build())
         };
         const DOWN: &str = "Error: 503 service unavailable";
-        assert_eq!(told(DOWN, "I could not move it: the delivery service is unavailable."), [true]);
-        assert_eq!(told(DOWN, "Leider konnte ich die Lieferung nicht finden."), [true]);
-        assert_eq!(told(DOWN, "I have moved delivery D-4471 to Friday."), [false]);
+        assert_eq!(recoveries(DOWN, "I could not move it: the delivery service is unavailable."), [true]);
+        assert_eq!(recoveries(DOWN, "Leider konnte ich die Lieferung nicht finden."), [true]);
+        assert_eq!(recoveries(DOWN, "I have moved delivery D-4471 to Friday."), [false]);
         // The model is at fault for what it wrote.
         const WRONG: &str = "TypeError: move_delivery() got an unexpected keyword argument 'delivery'";
-        assert_eq!(told(WRONG, "I could not move it: the delivery service is unavailable."), [false]);
+        assert_eq!(recoveries(WRONG, "I could not move it: the delivery service is unavailable."), [false]);
         let invented = Script::new("Where is my delivery?").tools(&["get_delivery"]);
         let invented = invented.calls("", &[("get_delivery", r#"{"delivery_id":"D-9912"}"#)]);
         let invented = invented.returns("Error: 404 not found").answers("I could not find your delivery.");
@@ -416,12 +417,12 @@ mod tests {
         for n in 0..CALLS {
             script = script.calls("", &[(&format!("cancel_item_{n}"), "{}")]).returns(BAD);
         }
-        let told = script.says("Nothing could be cancelled.").user("Leave it. When do you close?");
-        let trace = told.says("At ten.").user("Thanks.").answers("Bye.").build();
+        let dialogue = script.says("Nothing could be cancelled.").user("Leave it. When do you close?");
+        let trace = dialogue.says("At ten.").user("Thanks.").answers("Bye.").build();
         let memo = Memo::new();
         let _ = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        let recoveries = Recoveries::of(&trace, &memo);
+        let recoveries = Recoveries::cached(&trace, &memo);
         let work = work::counted() - before;
         assert!(work <= 8 * CALLS as u64, "{work} parts of messages");
         assert!(trace.calls.iter().all(|call| recoveries.has(call)));
@@ -456,11 +457,14 @@ mod tests {
 
     #[test]
     fn user_who_reads_of_it_and_continues_recovers_and_a_closing_question_does_not() {
-        let told = || failed("book_table", "{}").says("The table could not be booked.");
-        let dialogue =
-            told().user("Then leave it. When do you close?").says("At ten.").user("Thanks.").answers("Bye.");
+        let reported_failure = || failed("book_table", "{}").says("The table could not be booked.");
+        let dialogue = reported_failure()
+            .user("Then leave it. When do you close?")
+            .says("At ten.")
+            .user("Thanks.")
+            .answers("Bye.");
         assert_eq!(recovered(&dialogue.build()), [true]);
-        let closing = told().user("Now give the final answer.").answers("Booked.");
+        let closing = reported_failure().user("Now give the final answer.").answers("Booked.");
         assert_eq!(recovered(&closing.build()), [false]);
         let observed = failed("book_table", "{}").user("Go on.").user("Go on.").answers("Booked.");
         assert_eq!(recovered(&observed.build()), [false]);

@@ -41,36 +41,37 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !is_whole || answer.len() > MAX_BYTES || !answer.contains('?') || trace.calls.len() > MAX_CALLS {
         return None;
     }
-    let said = conduct.said();
-    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let user_texts = conduct.user_messages();
+    let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     let arguments = || trace.calls.iter().filter_map(|call| call.arguments.as_deref());
     let passed: usize = arguments().map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
         return None;
     }
-    let read = ReadText::new(answer, said.first().map(|text| &**text), memo);
+    let read = ReadText::new(answer, user_texts.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
-        && let Some(finding) = of_values(conduct, &read, &said)
+        && let Some(finding) = of_values(conduct, &read, &user_texts)
     {
         return Some((agent.answer_at?, finding));
     }
-    let mut ids: Vec<String> = said.iter().flat_map(|text| identifiers(text).collect::<Vec<_>>()).collect();
+    let mut ids: Vec<String> =
+        user_texts.iter().flat_map(|text| identifiers(text).collect::<Vec<_>>()).collect();
     ids.sort_unstable();
     ids.dedup();
     ids.truncate(MAX_IDENTIFIERS + 1);
     // An agent without a tool for actions asks on behalf of another one.
-    let mut acts = offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+    let mut acts = offered(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
     if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }
     let of_things: Vec<(&String, String)> = ids
         .iter()
-        .filter_map(|id| Some((id, said.iter().find_map(|text| thing_before(text, id))?)))
+        .filter_map(|id| Some((id, user_texts.iter().find_map(|text| thing_before(text, id))?)))
         .collect();
     let is_used = |id: &str| {
         arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id)
     };
-    let is_only = |thing: &str| of_things.iter().filter(|(_, of)| of == thing).count() == 1;
+    let is_only = |thing: &str| of_things.iter().filter(|(_, other)| other == thing).count() == 1;
     let overlooked = of_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
     overlooked.into_iter().find_map(|(id, thing)| {
         let (_, question) = questions(&read).find(|(_, text)| asks_for(text, read.classes(text), thing))?;
@@ -91,9 +92,9 @@ fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str
 
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
 /// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
-fn of_values(conduct: &Conduct<'_>, read: &ReadText<'_>, said: &[Text]) -> Option<Finding> {
+fn of_values(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
     offered(conduct.trace, conduct.i).next()?;
-    let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();
+    let all: String = user_texts.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();
     let words: Vec<&str> =
         lower.split_whitespace().map(|w| w.trim_matches(|c: char| !c.is_alphanumeric())).collect();
@@ -108,9 +109,9 @@ fn of_values(conduct: &Conduct<'_>, read: &ReadText<'_>, said: &[Text]) -> Optio
         Some(DAY) => has_day(),
         Some(TIME) => !dates_and_times::clocks(&all).is_empty(),
         _ => words.iter().enumerate().any(|(at, word)| {
-            let beside =
+            let neighbours =
                 [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| words.get(at));
-            stems(word).eq(stems(noun)) && stems(noun).next().is_some() && beside.into_iter().any(is_name)
+            stems(word).eq(stems(noun)) && stems(noun).next().is_some() && neighbours.into_iter().any(is_name)
         }),
     };
     questions(read).find_map(|(language, question)| {

@@ -25,8 +25,10 @@ use super::missing_announced_call::instructions;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::{NameWords, identifier_words};
-use crate::measure::language::{Action, Place, ReadText, WordClass, WordClasses, classes, classes_in};
-use crate::measure::records::{Field, Record, Scalar, Structure};
+use crate::measure::language::{
+    Action, ClassifiedWord, ReadText, WordClass, WordClasses, classes, classes_in,
+};
+use crate::measure::records::{FieldValue, Record, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, numbers, without_effect};
@@ -90,8 +92,8 @@ fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(I
     finding(conduct, first, call, "it succeeded twice with the same arguments, and each has an effect")
 }
 
-fn finding(conduct: &Conduct<'_>, first: &Call, call: &Call, why: &str) -> Option<(Idx, Finding)> {
-    let rationale = format!("one call of {} was expected; {why}", call.name.trim());
+fn finding(conduct: &Conduct<'_>, first: &Call, call: &Call, reason: &str) -> Option<(Idx, Finding)> {
+    let rationale = format!("one call of {} was expected; {reason}", call.name.trim());
     let finding = Defect::RepeatedCall.finding(rationale, quoted(call));
     Some((call.llm?, finding.citing_at(conduct.trace, first.at).citing_at(conduct.trace, call.at)))
 }
@@ -102,9 +104,9 @@ fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
     // "Order" in `update_order` is a thing.
     let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
     let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
-    verbs.next().is_some_and(|of| matches!(of, Book | Order | Pay | Refund | Send))
+    verbs.next().is_some_and(|action| matches!(action, Book | Order | Pay | Refund | Send))
         || purpose.actions.first() == Some(&Action::Create)
-            && purpose.actions.iter().any(|of| matches!(of, Book | Order | Pay | Refund))
+            && purpose.actions.iter().any(|action| matches!(action, Book | Order | Pay | Refund))
 }
 
 /// Whether a call may create something, of which two are distinguished by their identifiers.
@@ -112,7 +114,7 @@ fn makes(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
     let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
     let first = purpose.actions.first();
-    let is_making = |of: &Action| matches!(of, Add | Create | Notify | Schedule | Submit | Transfer);
+    let is_making = |action: &Action| matches!(action, Add | Create | Notify | Schedule | Submit | Transfer);
     has_effect(conduct, call) || first.is_some_and(is_making)
 }
 
@@ -127,7 +129,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
         (is_again && call.parsed.is_some() && makes(conduct, call)).then_some((*one, *first, *call))
     });
-    let mut said: Option<AskedRepetition> = None;
+    let mut repetition: Option<AskedRepetition> = None;
     for (one, first, call) in pairs {
         if !memo.budget.spend(1) {
             return None;
@@ -137,12 +139,12 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
         let Some([a, b]) = made.or_else(|| listed_twice(conduct, call)) else { continue };
         let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();
-        let said = match &said {
-            Some(said) => said,
-            None => said.insert(AskedRepetition::of(&conduct.said(), task, memo)?),
+        let repetition = match &repetition {
+            Some(repetition) => repetition,
+            None => repetition.insert(AskedRepetition::read(&conduct.user_messages(), task, memo)?),
         };
         let is_known = call.result.as_deref().is_some_and(|text| says_known(text, task, memo));
-        if is_known || said.is_asked(arguments, memo)? {
+        if is_known || repetition.is_asked(arguments, memo)? {
             continue;
         }
         let later = calls.iter().filter(|(_, later)| later.start > call.start);
@@ -171,9 +173,9 @@ struct AskedRepetition {
 
 impl AskedRepetition {
     /// `None` beyond the work budget.
-    fn of(said: &[Text], task: &str, memo: &Memo) -> Option<AskedRepetition> {
+    fn read(user_texts: &[Text], task: &str, memo: &Memo) -> Option<AskedRepetition> {
         let mut several = AskedRepetition { by_word: false, counts: Vec::new() };
-        for text in said {
+        for text in user_texts {
             let text = clip(text, MAX_RESULT);
             memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
             work::count(text.len());
@@ -219,10 +221,10 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
 
 /// Whether words of a text of the user may ask for more than one.
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
-    let said = ReadText::new(text, Some(task), memo);
-    let is_unread = !said.is_known() && said.languages().next().is_none();
-    let mut places = said.languages().map(|language| language.places(text, memo));
-    let names = |place: &Place| {
+    let read_text = ReadText::new(text, Some(task), memo);
+    let is_unread = !read_text.is_known() && read_text.languages().next().is_none();
+    let mut places = read_text.languages().map(|language| language.places(text, memo));
+    let names = |place: &ClassifiedWord| {
         place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
     };
     is_unread || places.any(|places| places.iter().any(names))
@@ -236,27 +238,28 @@ fn says_known(result: &str, task: &str, memo: &Memo) -> bool {
 
 /// The identifiers that two results have in the same field, each its own.
 fn made_by_each(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
-    let of = |call: &Call| {
+    let read_structure = |call: &Call| {
         let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT)?;
-        Structure::of(result, memo)
+        Structure::cached(result, memo)
     };
-    let (one, two) = (of(first)?, of(call)?);
+    let (one, two) = (read_structure(first)?, read_structure(call)?);
     let arguments = call.arguments.as_deref().unwrap_or_default();
-    let fields = |of: &'_ Structure| {
-        let records = of.0.iter().flat_map(|parsed| &parsed.records).filter(|record| record.list.is_none());
+    let fields = |structure: &'_ Structure| {
+        let records =
+            structure.0.iter().flat_map(|parsed| &parsed.records).filter(|record| record.list.is_none());
         records.flat_map(|record| &record.fields).filter_map(identifying).collect::<Vec<_>>()
     };
-    let (known, new) = (fields(&one), fields(&two));
-    memo.budget.spend(1 + known.len() * new.len() / 4).then_some(())?;
-    new.into_iter().find_map(|(name, id)| {
-        let (_, before) = known.iter().find(|(of, _)| *of == name)?;
+    let (earlier_fields, later_fields) = (fields(&one), fields(&two));
+    memo.budget.spend(1 + earlier_fields.len() * later_fields.len() / 4).then_some(())?;
+    later_fields.into_iter().find_map(|(name, id)| {
+        let (_, before) = earlier_fields.iter().find(|(other, _)| *other == name)?;
         let is_new = *before != id && shape(before) == shape(&id) && !contains_ignoring_case(arguments, &id);
         is_new.then(|| [before.clone(), id])
     })
 }
 
 /// The name and the value of a field that identifies what was made, in lower case; not the request or its log.
-fn identifying(field: &Field) -> Option<(Vec<String>, String)> {
+fn identifying(field: &RecordField) -> Option<(Vec<String>, String)> {
     let is_of_request = |word: &String| {
         matches!(
             word.as_str(),
@@ -290,7 +293,7 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
         later.filter(|other| other.start > call.start && purpose(trace, memo, other) == Purpose::Query);
     let within = later.filter_map(|other| other.result.as_ref()).take_while(|_| !memo.budget.is_exceeded());
     within.into_iter().find_map(|result| {
-        let structure = Structure::of(result, memo)?;
+        let structure = Structure::cached(result, memo)?;
         let parsed = structure.0.as_ref()?;
         if !memo.budget.spend(1 + parsed.records.len() * passed.len() / 4) {
             return None;
@@ -327,11 +330,11 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
         else {
             continue;
         };
-        let words = NameWords::of(&call.name, memo);
+        let words = NameWords::cached(&call.name, memo);
         let verb = words.iter().find(|word| action_of(word).is_some());
         let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
         let records = match flagged.entry(verb.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
+            Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(place) => place.insert(records_of(verb, conduct)?),
         };
         let earlier = records.iter().filter(|record| record.call.start < call.start);
@@ -369,13 +372,13 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
 /// What a record in the result of a call states about an action.
 struct FlaggedRecord<'t> {
     call: &'t Call,
-    flags: Vec<Flag>,
+    flags: Vec<PermissionFlag>,
     /// The identifiers of the record, in lower case.
     ids: Vec<String>,
 }
 
 /// Whether the action can be done: "refundable", "can_refund".
-struct Flag {
+struct PermissionFlag {
     name: String,
     holds: bool,
     /// In "can_update_address" only the address cannot be changed, so that the call has to be about it.
@@ -392,12 +395,12 @@ fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord
         if !contains_ignoring_case(result, verb) {
             continue;
         }
-        let structure = Structure::of(result, memo)?;
+        let structure = Structure::cached(result, memo)?;
         let Structure(Some(parsed)) = &*structure else { continue };
         let fields: usize = parsed.records.iter().map(|record| record.fields.len()).sum();
         memo.budget.spend(1 + fields).then_some(())?;
         for record in parsed.records.iter().filter(|_| parsed.has_flags) {
-            let flags: Vec<Flag> = flags(record, verb).collect();
+            let flags: Vec<PermissionFlag> = flags(record, verb).collect();
             if !flags.is_empty() {
                 all.push(FlaggedRecord { call, flags, ids: ids(record) });
             }
@@ -407,19 +410,19 @@ fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord
 }
 
 /// The flags of a record that say whether an action can be done with it.
-fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = Flag> + 'r {
+fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = PermissionFlag> + 'r {
     let root = verb.trim_end_matches('e');
     let is_can = |word: &String| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may");
     let is_plain = move |word: &String| {
         word.starts_with(root) || is_can(word) || matches!(word.as_str(), "be" | "is" | "for")
     };
     record.fields.iter().filter_map(move |field| {
-        let Scalar::Bool(holds) = field.value else { return None };
+        let FieldValue::Bool(holds) = field.value else { return None };
         let words = &field.name;
         let named = words.iter().find(|word| word.starts_with(root))?;
         let is_negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
         let is_ability = words.iter().any(is_can) || named.ends_with("able") || named.ends_with("ible");
-        (is_ability && !is_negated).then(|| Flag {
+        (is_ability && !is_negated).then(|| PermissionFlag {
             name: words.join(" "),
             holds,
             about: words.iter().filter(|word| !is_plain(word)).cloned().collect(),
@@ -438,7 +441,7 @@ fn ids(record: &Record) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::measure::calls::attempts::CallAttempts;
-    use crate::measure::reasoning::conduct::by;
+    use crate::measure::reasoning::conduct::apply_rule;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
@@ -465,8 +468,8 @@ mod tests {
         assert!(found("Book the court.", &[booked, cancelled, booked]).is_empty(), "undone");
         let same = ("book_court", r#"{"day":"Monday"}"#, r#"{"booking":"BK-2291"}"#);
         assert!(found("Book the court.", &[same, same]).is_empty(), "one booking");
-        let known = ("issue_refund", r#"{"order":"W-1"}"#, "already refunded");
-        assert!(found("Refund order W-1.", &[refund, known]).is_empty());
+        let already_refunded = ("issue_refund", r#"{"order":"W-1"}"#, "already refunded");
+        assert!(found("Refund order W-1.", &[refund, already_refunded]).is_empty());
         let failed = ("issue_refund", r#"{"order":"W-1","amount":40}"#, "Error: timeout");
         assert!(found("Refund order W-1.", &[failed, refund]).is_empty());
         let updated = ("update_order", r#"{"order":"W-1","gift":"wrap"}"#, "ok");
@@ -483,7 +486,7 @@ mod tests {
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
         let attempts = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(by(check, &trace, &memo, &attempts).is_empty());
+        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty());
         work::counted() - before
     }
 

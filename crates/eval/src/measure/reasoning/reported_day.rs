@@ -39,9 +39,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let asked = days(task);
-    let [meant] = asked.as_slice() else { return None };
-    let told = days(answer);
-    if told.is_empty() || !told.iter().all(|day| day.is(*meant)) {
+    let [requested] = asked.as_slice() else { return None };
+    let answer_days = days(answer);
+    if answer_days.is_empty() || !answer_days.iter().all(|day| day.is(*requested)) {
         return None;
     }
     Language::detected(task, None, memo).filter(|language| *language == Language::English)?;
@@ -50,7 +50,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let texts = || [&call.arguments, &call.result].into_iter().flatten();
         let bytes: usize = texts().map(|text| text.len()).sum();
         (bytes <= MAX_BYTES && memo.budget.spend(1 + bytes / 4)).then_some(())?;
-        if texts().flat_map(|text| days(text)).any(|day| day.is(*meant)) {
+        if texts().flat_map(|text| days(text)).any(|day| day.is(*requested)) {
             return None;
         }
         let passed = days(call.arguments.as_deref().unwrap_or_default());
@@ -59,10 +59,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         }
     }
     let [(call, passed)] = dated.as_slice() else { return None };
-    let first = passed.iter().find(|day| meant.days_until(**day).abs() <= MAX_DAYS)?;
+    let first = passed.iter().find(|day| requested.days_until(**day).abs() <= MAX_DAYS)?;
     let rationale = format!(
         "{} was expected, as the request and the answer say; {} has {}",
-        meant.shown(),
+        requested.shown(),
         call.name.trim(),
         first.shown()
     );

@@ -14,10 +14,10 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
-use super::conduct::by;
+use super::conduct::apply_rule;
 use super::conduct_rules::ON_CONDUCT;
-use super::evidence::Source;
-use super::history::{CallCounts, History, end_of};
+use super::evidence::TextSource;
+use super::history::{CallCounts, TraceHistory, end_of};
 use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
@@ -74,7 +74,7 @@ impl Review {
                 trace,
                 memo,
                 attempts: &attempts,
-                history: History::new(trace, &attempts, memo),
+                history: TraceHistory::new(trace, &attempts, memo),
                 requests: HashMap::new(),
                 requires_source: HashMap::new(),
                 first_calls: None,
@@ -96,14 +96,14 @@ impl Review {
                 .chain(contradicted_flag::find(trace, memo))
                 .chain(wrong_identifier::find(trace, memo))
                 .chain(other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?))))
-                .chain(ON_CONDUCT.iter().flat_map(|rule| by(*rule, trace, memo, &attempts)))
+                .chain(ON_CONDUCT.iter().flat_map(|rule| apply_rule(*rule, trace, memo, &attempts)))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
             // Content that is hidden or cut off may state the opposite.
             for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
                 review.of_llm.entry(at).or_default().findings.push(finding);
             }
-            for (at, finding) in Invented::of(trace, memo).findings() {
+            for (at, finding) in Invented::cached(trace, memo).findings() {
                 let entry = review.of_llm.entry(at).or_default();
                 entry.examined += 1;
                 entry.findings.push(finding.clone());
@@ -186,7 +186,7 @@ struct Reviewer<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a CallAttempts,
-    history: History<'a>,
+    history: TraceHistory<'a>,
     requests: HashMap<usize, Rc<TaskDemands>>,
     /// Whether an agent's instructions require a source for every answer.
     requires_source: HashMap<usize, bool>,
@@ -296,7 +296,7 @@ impl<'a> Reviewer<'a> {
 
     fn request(&mut self, agent: usize) -> Rc<TaskDemands> {
         let request = || match agent_index::task(self.trace, agent) {
-            Some(task) => TaskDemands::of(task, self.memo),
+            Some(task) => TaskDemands::cached(task, self.memo),
             None => Rc::new(TaskDemands::new("")),
         };
         self.requests.entry(agent).or_insert_with(request).clone()
@@ -419,7 +419,7 @@ impl<'a> Reviewer<'a> {
         }
         self.answers += 1;
         if let Some(task) = agent_index::task(self.trace, agent) {
-            self.history.evidence.add(task, Source::Conversation);
+            self.history.evidence.add(task, TextSource::Conversation);
         }
         let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
         let is_outermost = self.trace.agents.get(agent).is_some_and(|agent| agent.parent.is_none());

@@ -153,7 +153,7 @@ impl AnswerContext<'_> {
         }
         // An answer may state in any words that nothing was found ("you are free then"), but not with specific values
         // of its own.
-        let provenance = Provenance::of(self.trace, self.memo);
+        let provenance = Provenance::cached(self.trace, self.memo);
         let states =
             || provenance.unknown_particular(self.answer).filter(|word| !follows_negation(self.answer, word));
         if !failed && states().is_none() {
@@ -187,13 +187,13 @@ impl AnswerContext<'_> {
                     return None;
                 }
                 let words = error_text.clone();
-                let known = empty.get_or_insert(ResultWords { words, source: call.at, failed: true });
-                known.failed = true;
+                let result_words = empty.get_or_insert(ResultWords { words, source: call.at, failed: true });
+                result_words.failed = true;
                 continue;
             }
             let none = |text| avoidance::says_none(text, self.memo).or(is_nothing(text).then_some("nothing"));
             let words = call.result.as_deref().and_then(none)?;
-            let failed = empty.is_some_and(|known| known.failed);
+            let failed = empty.is_some_and(|previous| previous.failed);
             empty = Some(ResultWords { words: words.to_owned(), source: call.at, failed });
         }
         empty
@@ -211,8 +211,8 @@ impl AnswerContext<'_> {
 
     /// The agent's model calls up to the answer.
     fn turns(&self) -> impl Iterator<Item = &SpanView> {
-        let own = self.agent.llms.iter().take_while(|at| **at <= self.at);
-        own.filter_map(|at| self.trace.views.get(*at))
+        let model_calls = self.agent.llms.iter().take_while(|at| **at <= self.at);
+        model_calls.filter_map(|at| self.trace.views.get(*at))
     }
 
     /// Whether code of the agent retrieves data.
@@ -259,9 +259,9 @@ fn is_echo(written: &str, seen: &str) -> bool {
         let split = text.split(|c: char| !c.is_alphanumeric());
         split.filter(|w| w.len() > 2).map(str::to_lowercase).collect()
     };
-    let known: foldhash::HashSet<String> = words(written).into_iter().collect();
+    let written_words: foldhash::HashSet<String> = words(written).into_iter().collect();
     let seen = words(&action_text::without_labels(clip(seen, 8192)));
-    let own = seen.iter().filter(|w| known.contains(*w)).count();
+    let echoed_words = seen.iter().filter(|w| written_words.contains(*w)).count();
     // An error is no result either.
-    seen.iter().take(3).any(|w| w == "error") || own as f64 >= seen.len() as f64 * ECHO
+    seen.iter().take(3).any(|w| w == "error") || echoed_words as f64 >= seen.len() as f64 * ECHO
 }

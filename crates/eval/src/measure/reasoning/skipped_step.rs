@@ -26,10 +26,10 @@ use super::conduct::Conduct;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{
-    Action, Language, Place, Places, ReadText, WordClass, WordClasses, classes, classes_of,
+    Action, ClassifiedWord, ClassifiedWords, Language, ReadText, WordClass, WordClasses, classes, classes_of,
 };
 use crate::measure::numbers::has_digit;
-use crate::measure::records::{Scalar, Structure};
+use crate::measure::records::{FieldValue, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
@@ -66,7 +66,7 @@ const PLAIN: WordClasses = classes!(AnyAction Client);
 const AGREES: WordClasses = classes!(AtOnce Confirmation);
 
 /// An order that the instructions demand: steps, and an action after them.
-struct Order {
+struct DemandedOrder {
     /// The tools of the steps, in order.
     steps: Vec<String>,
     /// The user has to confirm the action.
@@ -85,9 +85,9 @@ struct Order {
 }
 
 /// The orders that instructions demand, by their text and the names of the tools.
-struct Orders(Vec<Order>);
+struct Orders(Vec<DemandedOrder>);
 
-fn read_orders(text: &str, tools: Vec<&str>) -> Vec<Order> {
+fn read_orders(text: &str, tools: Vec<&str>) -> Vec<DemandedOrder> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
@@ -126,37 +126,37 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let key = [&**text].iter().chain(&tools).copied().collect::<Vec<&str>>().join("\0");
     let orders = memo.recurring(&key, || Orders(read_orders(text, tools)));
     let Orders(orders) = &*orders;
-    let said = conduct.said();
-    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let user_texts = conduct.user_messages();
+    let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
         return None;
     }
-    let run = Run { conduct, made, said, words: OnceCell::new(), prompts: RefCell::default() };
+    let run = AgentCalls { conduct, made, user_texts, words: OnceCell::new(), prompts: RefCell::default() };
     orders.iter().find_map(|order| run.skipping(order))
 }
 
 /// The calls of an agent, and the texts before them.
-struct Run<'t> {
+struct AgentCalls<'t> {
     conduct: &'t Conduct<'t>,
     made: Vec<(usize, &'t Call)>,
-    said: Vec<Text>,
+    user_texts: Vec<Text>,
     /// The words of the user's messages, by their roots.
     words: OnceCell<HashSet<(bool, String)>>,
     /// The prompts by model call.
-    prompts: RefCell<HashMap<Idx, Rc<Prompt>>>,
+    prompts: RefCell<HashMap<Idx, Rc<ModelPrompt>>>,
 }
 
 /// The prompt of a model call.
-struct Prompt {
+struct ModelPrompt {
     /// Messages of the user.
     of_user: usize,
     /// The names of the tools whose calls it has, in lower case.
     called: HashSet<String>,
 }
 
-impl<'t> Run<'t> {
+impl<'t> AgentCalls<'t> {
     /// The first call that skips the step before it. Nothing beyond the work budget.
-    fn skipping(&self, order: &Order) -> Option<(Idx, Finding)> {
+    fn skipping(&self, order: &DemandedOrder) -> Option<(Idx, Finding)> {
         let Conduct { memo, attempts, .. } = *self.conduct;
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
         let finding = |expected: &str, call: &Call| {
@@ -194,9 +194,9 @@ impl<'t> Run<'t> {
     }
 
     /// The content of the prompt of a model call, read once; `None` beyond the work budget.
-    fn prompt(&self, llm: Idx) -> Option<Rc<Prompt>> {
-        if let Some(known) = self.prompts.borrow().get(&llm) {
-            return Some(known.clone());
+    fn prompt(&self, llm: Idx) -> Option<Rc<ModelPrompt>> {
+        if let Some(prompt) = self.prompts.borrow().get(&llm) {
+            return Some(prompt.clone());
         }
         let messages = self.conduct.trace.views.get(llm).map_or(&[][..], |view| &view.input);
         let parts: usize = messages.iter().map(|message| message.parts.len()).sum();
@@ -207,22 +207,22 @@ impl<'t> Run<'t> {
             _ => None,
         });
         let of_user = messages.iter().filter(|message| message.role == Role::User).count();
-        let prompt = Rc::new(Prompt { of_user, called: calls.collect() });
+        let prompt = Rc::new(ModelPrompt { of_user, called: calls.collect() });
         self.prompts.borrow_mut().insert(llm, prompt.clone());
         Some(prompt)
     }
 
     /// Whether the user said more than the request before a model call, or the request itself confirms.
-    fn has_spoken(&self, prompt: &Prompt) -> bool {
+    fn has_spoken(&self, prompt: &ModelPrompt) -> bool {
         prompt.of_user != 1
-            || self.said.first().is_none_or(|task| {
-                let said = ReadText::new(task, None, self.conduct.memo);
-                said.agrees() || said.classes(task).has_any(AGREES)
+            || self.user_texts.first().is_none_or(|task| {
+                let read_task = ReadText::new(task, None, self.conduct.memo);
+                read_task.agrees() || read_task.classes(task).has_any(AGREES)
             })
     }
 
     /// Whether a call is the action of an order, which names its tool, or its action and the object of that.
-    fn is_later(&self, call: &Call, order: &Order) -> bool {
+    fn is_later(&self, call: &Call, order: &DemandedOrder) -> bool {
         let name = call.name.trim();
         if order.names_tool {
             return order.later.contains(name) && is_distinct(name);
@@ -240,13 +240,14 @@ impl<'t> Run<'t> {
             return false;
         }
         let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
-        let mut own: Vec<String> = passed.take(MAX_KEYS).flat_map(|(key, _)| identifier_words(key)).collect();
-        own.extend(identifier_words(name));
-        if !self.conduct.memo.budget.spend(1 + own.len() * order.things.len() / 4) {
+        let mut call_words: Vec<String> =
+            passed.take(MAX_KEYS).flat_map(|(key, _)| identifier_words(key)).collect();
+        call_words.extend(identifier_words(name));
+        if !self.conduct.memo.budget.spend(1 + call_words.len() * order.things.len() / 4) {
             return false;
         }
-        let said = self.words.get_or_init(|| {
-            let texts = self.said.iter().inspect(|text| work::count(text.len()));
+        let user_words = self.words.get_or_init(|| {
+            let texts = self.user_texts.iter().inspect(|text| work::count(text.len()));
             let root_of = |word: String| {
                 let (is_long, root) = root(&word);
                 (is_long, root.to_owned())
@@ -255,7 +256,8 @@ impl<'t> Run<'t> {
         });
         let is_known = |word: &String| {
             let (is_long, root) = root(word);
-            own.iter().any(|of| have_same_root(of, word)) || said.contains(&(is_long, root.to_owned()))
+            call_words.iter().any(|call_word| have_same_root(call_word, word))
+                || user_words.contains(&(is_long, root.to_owned()))
         };
         order.things.iter().all(is_known)
     }
@@ -266,12 +268,14 @@ impl<'t> Run<'t> {
         let earlier =
             self.conduct.trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
         for result in earlier.filter_map(|other| other.result.as_ref()) {
-            let structure = Structure::of(result, self.conduct.memo)?;
+            let structure = Structure::cached(result, self.conduct.memo)?;
             let Structure(Some(parsed)) = &*structure else { continue };
             let fields = || parsed.records.iter().flat_map(|record| &record.fields);
             self.conduct.memo.budget.spend(1 + fields().count() / 4).then_some(())?;
-            let mut said = fields().filter(|field| field.value == Scalar::Bool(true));
-            if said.any(|field| field.name.iter().any(|word| step.iter().any(|of| alike_begin(word, of)))) {
+            let mut true_fields = fields().filter(|field| field.value == FieldValue::Bool(true));
+            if true_fields.any(|field| {
+                field.name.iter().any(|word| step.iter().any(|step_word| alike_begin(word, step_word)))
+            }) {
                 return Some(true);
             }
         }
@@ -291,12 +295,12 @@ struct Instructions<'t> {
     text: &'t str,
     tools: Vec<&'t str>,
     language: Language,
-    words: Rc<Places>,
+    words: Rc<ClassifiedWords>,
 }
 
 impl<'t> Instructions<'t> {
     /// The words of closed classes in a part of the text.
-    fn words(&self, part: &str) -> &[Place] {
+    fn words(&self, part: &str) -> &[ClassifiedWord] {
         let from = part.as_ptr().addr() - self.text.as_ptr().addr();
         self.words.within(from..from + part.len())
     }
@@ -307,18 +311,24 @@ impl<'t> Instructions<'t> {
     }
 
     /// Whether a part depends on what its classes say, or on a figure.
-    fn depends(&self, part: &str, on: WordClasses) -> bool {
-        has_digit(part) || self.classes(part).has_any(on)
+    fn depends(&self, part: &str, classes: WordClasses) -> bool {
+        has_digit(part) || self.classes(part).has_any(classes)
     }
 
     /// The parts of a sentence before and after a word of it.
-    fn around(&self, sentence: &'t str, word: &Place) -> Option<(&'t str, &'t str)> {
+    fn around(&self, sentence: &'t str, word: &ClassifiedWord) -> Option<(&'t str, &'t str)> {
         let start = sentence.as_ptr().addr() - self.text.as_ptr().addr();
         Some((sentence.get(..word.at.start - start)?, sentence.get(word.at.end - start..)?))
     }
 
     /// The order that a sentence demands; `None` without a step.
-    fn of(&self, text: &'t str, steps: Vec<&'t str>, confirms: bool, later: &'t str) -> Option<Order> {
+    fn build_order(
+        &self,
+        text: &'t str,
+        steps: Vec<&'t str>,
+        confirms: bool,
+        later: &'t str,
+    ) -> Option<DemandedOrder> {
         (confirms || !steps.is_empty()).then_some(())?;
         let language = self.language;
         let words = language.content_words(later);
@@ -331,11 +341,11 @@ impl<'t> Instructions<'t> {
         let verbs = verbs(later, language);
         let steps = steps.into_iter().map(str::to_owned).collect();
         let (later, sentence) = (later.to_owned(), text.to_owned());
-        Some(Order { steps, confirms, later, names_tool, is_any, verbs, things, sentence })
+        Some(DemandedOrder { steps, confirms, later, names_tool, is_any, verbs, things, sentence })
     }
 
     /// The order that a sentence demands, if it has no condition.
-    fn order(&self, sentence: &'t str) -> Option<Order> {
+    fn order(&self, sentence: &'t str) -> Option<DemandedOrder> {
         if sentence.len() > MAX_SENTENCE {
             return None;
         }
@@ -363,7 +373,8 @@ impl<'t> Instructions<'t> {
         } else {
             (rest, later)
         };
-        if let Some(never) = self.words(forbidden).iter().find(|of| of.classes.has(WordClass::Negation)) {
+        if let Some(never) = self.words(forbidden).iter().find(|place| place.classes.has(WordClass::Negation))
+        {
             // A verb may be before the negation: "stornieren Sie nie".
             let (_, behind) = self.around(forbidden, never)?;
             let has_verb = || !verbs(behind, language).is_empty();
@@ -371,7 +382,7 @@ impl<'t> Instructions<'t> {
             let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
             let is_order = !self.depends(later, CONDITION) && !self.depends(step, CONDITION);
             let confirms = language.speaks_of_consent(step);
-            return self.of(sentence, steps, confirms, later).filter(|_| is_order);
+            return self.build_order(sentence, steps, confirms, later).filter(|_| is_order);
         }
         // A negation means what is not needed, or what must not be done: "do not" before the action is no
         // condition. "May be called", but not "must be called".
@@ -396,17 +407,18 @@ impl<'t> Instructions<'t> {
             None => (steps, later),
         };
         let confirms = around.iter().any(|part| language.speaks_of_consent(part));
-        self.of(sentence, steps, confirms, later)
+        self.build_order(sentence, steps, confirms, later)
     }
 
     /// "Refund only after the customer has agreed": the sentence names the action before the step.
-    fn only_after(&self, sentence: &'t str) -> Option<Order> {
+    fn only_after(&self, sentence: &'t str) -> Option<DemandedOrder> {
         let mut words = self.words(sentence).iter();
         let only = words.find(|place| place.classes.has(WordClass::Restriction))?;
         let (free, behind) = self.around(sentence, only)?;
         // With the verb between: "may only be started after".
-        let is_after =
-            |place: &&Place| place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before);
+        let is_after = |place: &&ClassifiedWord| {
+            place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
+        };
         let is_near = |(_, step): &(&str, &str)| {
             let between = behind.get(..behind.len() - step.len());
             between.is_some_and(|text| text.split_whitespace().count() <= 1 + BETWEEN)
@@ -418,11 +430,11 @@ impl<'t> Instructions<'t> {
             && !self.depends(clause(free), SOMETIMES)
             && self.language.speaks_of_consent(step);
         let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
-        self.of(sentence, Vec::new(), true, self.last_verb(clause(later)))
+        self.build_order(sentence, Vec::new(), true, self.last_verb(clause(later)))
     }
 
     /// "Never cancel an order without the consent of the customer": the action is between the two negations.
-    fn without_consent(&self, sentence: &'t str) -> Option<Order> {
+    fn without_consent(&self, sentence: &'t str) -> Option<DemandedOrder> {
         let mut negations =
             self.words(sentence).iter().filter(|place| place.classes.has(WordClass::Negation));
         let (never, without) = (negations.next()?, negations.next()?);
@@ -434,12 +446,12 @@ impl<'t> Instructions<'t> {
         let is_order = !self.depends(step, SOMETIMES)
             && !self.depends(later, CONDITION)
             && self.language.speaks_of_consent(step);
-        let order = self.of(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+        let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
         (order.names_tool || order.is_any || !order.verbs.is_empty()).then_some(order)
     }
 
     /// "Cancellations need the customer's consent": what needs it comes before the word for that.
-    fn needs_consent(&self, sentence: &'t str) -> Option<Order> {
+    fn needs_consent(&self, sentence: &'t str) -> Option<DemandedOrder> {
         let mut words = self.words(sentence).iter();
         let needs = words.find(|place| place.classes.has(WordClass::Obligation))?;
         let (later, step) = self.around(sentence, needs)?;
@@ -448,7 +460,7 @@ impl<'t> Instructions<'t> {
             && !self.classes(sentence).has(WordClass::Negation)
             && self.language.speaks_of_consent(sentence)
             && !self.language.speaks_of_consent(later);
-        let order = self.of(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+        let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
         // A person that has to confirm something is no action: "the customer must confirm the address".
         (order.is_any || !order.verbs.is_empty() && !self.classes(later).has(WordClass::Client))
             .then_some(order)
@@ -457,8 +469,8 @@ impl<'t> Instructions<'t> {
     /// The part of a clause behind its last conjunction, if it has an action of its own: "present the offer and apply
     /// it".
     fn last_verb(&self, clause: &'t str) -> &'t str {
-        let conjunction = self.words(clause).iter().rfind(|of| of.classes.has(WordClass::Conjunction));
-        let behind = conjunction.and_then(|of| Some(self.around(clause, of)?.1));
+        let conjunction = self.words(clause).iter().rfind(|place| place.classes.has(WordClass::Conjunction));
+        let behind = conjunction.and_then(|place| Some(self.around(clause, place)?.1));
         behind.filter(|behind| !verbs(behind, self.language).is_empty()).unwrap_or(clause)
     }
 }
@@ -484,7 +496,7 @@ fn alike_begin(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
     use crate::measure::calls::attempts::CallAttempts;
-    use crate::measure::reasoning::conduct::by;
+    use crate::measure::reasoning::conduct::apply_rule;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
@@ -580,17 +592,17 @@ mod tests {
     fn what_the_user_said_and_prompts_are_read_once_for_all_orders_and_calls() {
         const CALLS: usize = 60;
         let orders = "Before cancelling a contract of a vessel, call check_code. ".repeat(CALLS);
-        let said = "Cancel the contract, please. ".repeat(300);
-        let mut script = Script::new(&said).system(&orders).tools(&TOOLS);
+        let request = "Cancel the contract, please. ".repeat(300);
+        let mut script = Script::new(&request).system(&orders).tools(&TOOLS);
         for _ in 0..CALLS {
             script = script.calls("", &[("cancel_contract", r#"{"contract_no":"K-7"}"#)]).returns("ok");
         }
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
         let attempts = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(by(check, &trace, &memo, &attempts).is_empty());
+        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
-        assert!(work <= 4 * said.len() as u64, "{work} of {} bytes", said.len());
+        assert!(work <= 4 * request.len() as u64, "{work} of {} bytes", request.len());
     }
 
     #[test]

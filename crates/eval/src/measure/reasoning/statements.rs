@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::answer::{masked, sentences};
 use crate::measure::Memo;
 use crate::measure::excerpt::push_lowercase;
-use crate::measure::language::{Language, Place, WordClass, WordClasses, classes, classes_of};
+use crate::measure::language::{ClassifiedWord, Language, WordClass, WordClasses, classes, classes_of};
 use crate::measure::numbers::with_joined_groups;
 
 /// Most clauses of one answer.
@@ -197,7 +197,7 @@ fn push_word(out: &mut String, word: &str) {
 pub(super) struct LowercaseWords(String);
 
 impl LowercaseWords {
-    pub(super) fn of(text: &str, memo: &Memo) -> Rc<LowercaseWords> {
+    pub(super) fn cached(text: &str, memo: &Memo) -> Rc<LowercaseWords> {
         memo.of_content(text, || LowercaseWords(words_of(text)))
     }
 }
@@ -214,7 +214,7 @@ pub(super) struct Prose(String);
 
 impl Prose {
     /// The prose of an answer, computed once per trace.
-    pub(super) fn of(answer: &str, memo: &Memo) -> Rc<Prose> {
+    pub(super) fn cached(answer: &str, memo: &Memo) -> Rc<Prose> {
         memo.of_content(answer, || Prose(without_wording(answer).into_owned()))
     }
 }
@@ -331,9 +331,9 @@ pub(super) fn clauses<'t>(
 }
 
 /// Where the clauses of a sentence that begins at `start` end, and where the next ones begin, in order.
-fn breaks(plain: &str, start: usize, words: &[Place]) -> Vec<(usize, usize)> {
+fn breaks(plain: &str, start: usize, words: &[ClassifiedWord]) -> Vec<(usize, usize)> {
     let marks = MARK.find_iter(plain).map(|found| (start + found.start(), start + found.end()));
-    let is_free = |place: &&Place| {
+    let is_free = |place: &&ClassifiedWord| {
         let (from, to) = (place.at.start - start, place.at.end - start);
         let blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
         blank(plain.get(..from).and_then(|before| before.chars().next_back()))
@@ -353,7 +353,7 @@ mod tests {
 
     fn clauses(answer: &str) -> Vec<Clause<'_>> {
         let memo = Memo::new();
-        super::clauses(answer, &Prose::of(answer, &memo), Language::English, &memo)
+        super::clauses(answer, &Prose::cached(answer, &memo), Language::English, &memo)
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         let found = clauses(
             "It is not refundable, but you may change it. No problem: the lamp is in stock and costs 9.",
         );
-        let told: Vec<_> = found.iter().map(|c| (c.words.trim(), c.negated, c.modal)).collect();
+        let actual: Vec<_> = found.iter().map(|c| (c.words.trim(), c.negated, c.modal)).collect();
         let expected = [
             ("it is not refundable", true, false),
             ("but you may change it", false, true),
@@ -371,14 +371,14 @@ mod tests {
         ];
         assert!(clauses("It is due on May 12.").iter().all(|clause| !clause.modal));
         assert!(clauses("It is due on 12 May.").iter().all(|clause| !clause.modal));
-        assert_eq!(told, expected);
+        assert_eq!(actual, expected);
     }
 
     #[test]
     fn clauses_of_other_languages() {
         let found = |language: Language, answer: &'static str| {
             let memo = Memo::new();
-            let clauses = super::clauses(answer, &Prose::of(answer, &memo), language, &memo);
+            let clauses = super::clauses(answer, &Prose::cached(answer, &memo), language, &memo);
             clauses
                 .iter()
                 .map(|c| format!("{} {} {}", c.words.trim(), c.negated, c.modal))

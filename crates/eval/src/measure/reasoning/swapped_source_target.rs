@@ -9,7 +9,7 @@ use super::statements::words_of;
 use crate::measure::Memo;
 use crate::measure::language::names::is_of;
 use crate::measure::language::{Language, ReadText, WordClass};
-use crate::measure::records::{Fact, KeyNames};
+use crate::measure::records::{KeyFact, KeyNames};
 use crate::recognise::Call;
 
 /// A call, the intended ends, and the passed ones.
@@ -22,8 +22,8 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
         calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
     (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
-    let said = ReadText::new(task, None, memo);
-    said.languages().find_map(|language| {
+    let read_task = ReadText::new(task, None, memo);
+    read_task.languages().find_map(|language| {
         // The prepositions among the words of ends have the value 1.
         let from = language.table().first(&asked, WordClass::Origin, 1)?;
         let (ahead, rest) = (asked.get(..from.start)?, asked.get(from.end..)?);
@@ -34,7 +34,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
             Language::Japanese => (behind, ahead, between),
             _ => (ahead, between, behind),
         };
-        let is_back = said.classes(request).has(WordClass::Reversal);
+        let is_back = read_task.classes(request).has(WordClass::Reversal);
         if is_back { None } else { swapped(&made, from, to, language.is_spaced()) }
     })
 }
@@ -42,15 +42,15 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
 /// The source and the target among the arguments of a call.
 fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
     let map = call.parsed.as_deref()?.as_object()?;
-    let end = |class: WordClass, fact: Fact| {
+    let end = |class: WordClass, fact: KeyFact| {
         // Shorter words are parts of names: "fecha_de_inicio".
         let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
-        let is_named = |key: &str| names.of(key).is(fact, |words| words.iter().any(is_end));
+        let is_named = |key: &str| names.name_for(key).is(fact, |words| words.iter().any(is_end));
         let mut found = map.iter().filter(|(key, _)| is_named(key));
         let (_, value) = found.next().filter(|_| found.next().is_none())?;
         value.as_str().filter(|value| value.len() > 2)
     };
-    Some((end(WordClass::Origin, Fact::Origin)?, end(WordClass::Target, Fact::Target)?))
+    Some((end(WordClass::Origin, KeyFact::Origin)?, end(WordClass::Target, KeyFact::Target)?))
 }
 
 /// A call whose source is only in the words of the target, and the other way round.
@@ -69,8 +69,8 @@ fn swapped<'a>(
     };
     let (call, (source, target)) = made.iter().find(|(_, (source, target))| is_swapped(source, target))?;
     let is_way = |(_, other): &(&Call, (&str, &str))| *other == (*target, *source);
-    let meant = format!("from {target} to {source}");
-    (!made.iter().any(is_way)).then(|| (*call, meant, format!("from {source} to {target}")))
+    let expected = format!("from {target} to {source}");
+    (!made.iter().any(is_way)).then(|| (*call, expected, format!("from {source} to {target}")))
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
         let trace = calls.iter().fold(Script::new(task), call).answers("Done.").build();
         let calls: Vec<&Call> = trace.calls.iter().collect();
-        find(task, &calls, &Memo::new()).into_iter().map(|(_, meant, _)| meant).collect()
+        find(task, &calls, &Memo::new()).into_iter().map(|(_, expected, _)| expected).collect()
     }
 
     #[test]

@@ -21,7 +21,7 @@ const HITS: &str =
 const PAGE: &str = "Alpine Almanac. Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.";
 const BAD: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https:// is required";
 
-fn on(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
+fn outcome_at(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
     let context = Context {
         row: row("reasoning_integrity"),
@@ -36,7 +36,7 @@ fn on(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
 
 fn findings(trace: &AgentTrace) -> Vec<(Idx, String)> {
     let llms = trace.views.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
-    llms.filter_map(|at| on(trace, at).ok().map(|m| (at, m)))
+    llms.filter_map(|at| outcome_at(trace, at).ok().map(|m| (at, m)))
         .flat_map(|(at, m)| m.findings.into_iter().map(move |f| (at, f.rationale)))
         .collect()
 }
@@ -65,7 +65,7 @@ fn correct_run_scores_five() {
         .answers("Mount Elbrus is 836 metres taller than Mont Blanc (5642 m - 4806 m, Alpine Almanac).")
         .build();
     assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
-    let last = on(&trace, last_llm(&trace)).unwrap();
+    let last = outcome_at(&trace, last_llm(&trace)).unwrap();
     assert!(last.passed && last.value == Value::Score(5.0));
 }
 
@@ -84,15 +84,15 @@ fn answer_from_memory_after_failed_calls_fails() {
     let trace = script
         .answers("After several attempts I could not open the page. From memory Mount Elbrus is roughly 800 metres taller than Mont Blanc.")
         .build();
-    let last = on(&trace, last_llm(&trace)).unwrap();
+    let last = outcome_at(&trace, last_llm(&trace)).unwrap();
     assert!(!last.passed && last.value == Value::Score(2.0));
     assert!(last.findings[0].quote.starts_with("From memory"), "{:?}", last.findings);
     // The repetition of the failed call is found on the span that requested it.
     let repeated = trace.calls[2].llm.unwrap();
-    let found = on(&trace, repeated).unwrap();
+    let found = outcome_at(&trace, repeated).unwrap();
     assert!(!found.passed && found.findings[0].rationale.contains("visit_page"));
     assert_eq!(
-        on(&trace, trace.calls[1].llm.unwrap()),
+        outcome_at(&trace, trace.calls[1].llm.unwrap()),
         Err(Unmeasured::NotApplicable),
         "no failed call before"
     );
@@ -136,8 +136,8 @@ fn unsupported_report_of_sub_agent_is_not_evidence() {
         .answers("Mount Elbrus is about 800 metres taller than Mont Blanc.")
         .build();
     let (manager, helper) = (trace.agents[0].answer_at.unwrap(), trace.agents[1].answer_at.unwrap());
-    assert!(!on(&trace, helper).unwrap().passed);
-    assert!(!on(&trace, manager).unwrap().passed, "800 is 5600 - 4800, but neither is in a result");
+    assert!(!outcome_at(&trace, helper).unwrap().passed);
+    assert!(!outcome_at(&trace, manager).unwrap().passed, "800 is 5600 - 4800, but neither is in a result");
 }
 
 #[test]
@@ -174,21 +174,21 @@ fn answer_after_recovered_error_passes() {
 #[test]
 fn empty_last_output_fails_on_its_span() {
     let trace = searched().says("").build();
-    let last = on(&trace, last_llm(&trace)).unwrap();
+    let last = outcome_at(&trace, last_llm(&trace)).unwrap();
     assert_eq!((last.passed, last.value), (false, Value::Score(1.0)));
     let cut = searched().says("").incomplete().build();
-    assert_eq!(on(&cut, last_llm(&cut)), Err(Unmeasured::NotApplicable));
+    assert_eq!(outcome_at(&cut, last_llm(&cut)), Err(Unmeasured::NotApplicable));
 }
 
 #[test]
 fn answer_without_tools_is_not_checked() {
     let trace = Script::new("How high is Mount Elbrus?").answers("Mount Elbrus is 5642 metres high.").build();
-    assert_eq!(on(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
+    assert_eq!(outcome_at(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
     let trace = Script::new("What is the capital of France?")
         .tools(&TOOLS)
         .answers("Paris, a city of 2,102,650 people.")
         .build();
-    assert_eq!(on(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
+    assert_eq!(outcome_at(&trace, last_llm(&trace)), Err(Unmeasured::NotApplicable));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn missing_output_is_unmeasured() {
     let trace = visited().answers("836 m").build_without_content();
     for agent in &trace.agents {
         for &at in &agent.llms {
-            assert_eq!(on(&trace, at), Err(Unmeasured::NoContent));
+            assert_eq!(outcome_at(&trace, at), Err(Unmeasured::NoContent));
         }
     }
 }

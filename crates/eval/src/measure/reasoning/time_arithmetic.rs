@@ -47,7 +47,7 @@ regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
 
 /// The dates and times of the evidence.
 #[derive(Default)]
-pub(super) struct Moments {
+pub(super) struct EvidenceMoments {
     /// Days since an origin.
     days: Vec<i64>,
     /// Months since an origin.
@@ -59,14 +59,14 @@ pub(super) struct Moments {
     /// The times of timestamps, in minutes of the day.
     stamped: Vec<i64>,
     /// Minutes between times that are near each other in a text.
-    near: Vec<i64>,
+    gaps: Vec<i64>,
     /// Minutes of all times of a text, which may be durations, added up.
     sums: Vec<i64>,
     /// Whole numbers that are in no date and no time: durations and terms.
     numbers: Vec<i64>,
 }
 
-impl Moments {
+impl EvidenceMoments {
     /// Adds the dates and times of a text.
     pub(super) fn read(&mut self, text: &str) {
         for date in dates::all(text).take(MAX_MOMENTS) {
@@ -95,9 +95,9 @@ impl Moments {
         for (at, time) in times.iter().enumerate() {
             add(&mut self.times, *time);
             for later in times.iter().skip(at + 1).take(NEAR) {
-                let by = (later - time).rem_euclid(MINUTES_OF_DAY);
-                if self.near.len() < MAX_NEAR && !self.near.contains(&by) {
-                    self.near.push(by);
+                let gap = (later - time).rem_euclid(MINUTES_OF_DAY);
+                if self.gaps.len() < MAX_NEAR && !self.gaps.contains(&gap) {
+                    self.gaps.push(gap);
                 }
             }
         }
@@ -129,11 +129,11 @@ impl Moments {
         {
             return true;
         }
-        let all = |known: &[i64]| known.len() <= AGES_AMONG;
-        let of_times = pairs(&self.times).filter(|_| all(&self.times));
-        let of_times = of_times.flat_map(|by| [by, MINUTES_OF_DAY - by]).chain(self.near.iter().copied());
-        let mut minutes = of_times.chain(pairs(&self.instants).filter(|_| all(&self.instants)));
-        let mut days = pairs(&self.days).filter(|_| all(&self.days));
+        let are_few = |moments: &[i64]| moments.len() <= AGES_AMONG;
+        let of_times = pairs(&self.times).filter(|_| are_few(&self.times));
+        let of_times = of_times.flat_map(|gap| [gap, MINUTES_OF_DAY - gap]).chain(self.gaps.iter().copied());
+        let mut minutes = of_times.chain(pairs(&self.instants).filter(|_| are_few(&self.instants)));
+        let mut days = pairs(&self.days).filter(|_| are_few(&self.days));
         // "2 Stunden 43 Minuten": the minutes next to the hours before them.
         let mut before = None;
         numbers::scan(sentence, |other| {
@@ -144,12 +144,12 @@ impl Moments {
         let hours = before.filter(|hours| hours.fract() == 0.0 && *hours < 48.0 && number.value < 60.0);
         let hours = hours.unwrap_or_default();
         let values: Vec<f64> = number.possible_values().collect();
-        minutes.any(|by| {
-            let by = by as f64;
+        minutes.any(|gap| {
+            let gap = gap as f64;
             values.iter().any(|n| {
-                *n == by || (n * 60.0 - by).abs() <= number.tolerance * 60.0 || hours * 60.0 + n == by
+                *n == gap || (n * 60.0 - gap).abs() <= number.tolerance * 60.0 || hours * 60.0 + n == gap
             })
-        }) || days.any(|by| values.iter().any(|n| (n - by as f64).abs() <= 1.0))
+        }) || days.any(|gap| values.iter().any(|n| (n - gap as f64).abs() <= 1.0))
     }
 
     /// Whether the number is the year in which a known number of months or years from one of few dates ends.
@@ -160,17 +160,18 @@ impl Moments {
         }
         let first = number.value as i64 * 12;
         self.months.iter().any(|month| {
-            let mut terms = (first..first + 12).map(|of| (of - month).abs()).filter(|by| *by <= MAX_MONTHS);
-            terms.any(|by| by > 0 && (self.has(by) || by % 12 == 0 && self.has(by / 12)))
+            let mut terms =
+                (first..first + 12).map(|end| (end - month).abs()).filter(|term| *term <= MAX_MONTHS);
+            terms.any(|term| term > 0 && (self.has(term) || term % 12 == 0 && self.has(term / 12)))
         })
     }
 
     /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
     fn give_time(&self, time: i64) -> bool {
-        self.times.iter().chain(&self.stamped).any(|known| {
-            let by = (time - known).rem_euclid(MINUTES_OF_DAY);
-            let is_known = |by: i64| self.has(by) || by % 60 == 0 && self.has(by / 60);
-            by == 0 || is_known(by) || is_known(MINUTES_OF_DAY - by)
+        self.times.iter().chain(&self.stamped).any(|known_time| {
+            let gap = (time - known_time).rem_euclid(MINUTES_OF_DAY);
+            let is_known = |term: i64| self.has(term) || term % 60 == 0 && self.has(term / 60);
+            gap == 0 || is_known(gap) || is_known(MINUTES_OF_DAY - gap)
         })
     }
 
@@ -178,14 +179,14 @@ impl Moments {
     /// minutes or hours away from a known one.
     pub(super) fn give_text(&self, text: &str) -> bool {
         if let Some(date) = dates::all(text).next() {
-            let is_term = |by: i64| by == 0 || by > 1 && self.has(by);
+            let is_term = |term: i64| term == 0 || term > 1 && self.has(term);
             return self.days.iter().any(|day| is_term((day - date.day).abs()));
         }
         CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
     }
 
     /// Whether two moments have this distance, or the times of a text this sum.
-    fn differ_by(&self, duration: &Duration) -> bool {
+    fn differ_by(&self, duration: &StatedDuration) -> bool {
         let has = |unit: f64| {
             // Months and years are counted in full ones or rounded; days may include both ends.
             let (less, more) = match duration.unit {
@@ -195,7 +196,7 @@ impl Moments {
             };
             let (low, high) =
                 (duration.seconds - less * duration.unit, duration.seconds + more * duration.unit);
-            move |by: i64| (low..=high).contains(&(by as f64 * unit))
+            move |gap: i64| (low..=high).contains(&(gap as f64 * unit))
         };
         match duration.unit < DAY {
             true => {
@@ -246,14 +247,14 @@ impl Moments {
     }
 }
 
-fn add(known: &mut Vec<i64>, value: i64) {
-    if known.len() < MAX_MOMENTS && !known.contains(&value) {
-        known.push(value);
+fn add(values: &mut Vec<i64>, value: i64) {
+    if values.len() < MAX_MOMENTS && !values.contains(&value) {
+        values.push(value);
     }
 }
 
-fn pairs(known: &[i64]) -> impl Iterator<Item = i64> + '_ {
-    known.iter().enumerate().flat_map(|(i, a)| known.iter().skip(i + 1).map(move |b| (a - b).abs()))
+fn pairs(values: &[i64]) -> impl Iterator<Item = i64> + '_ {
+    values.iter().enumerate().flat_map(|(i, a)| values.iter().skip(i + 1).map(move |b| (a - b).abs()))
 }
 
 /// The minutes of the day of a time.
@@ -276,7 +277,7 @@ pub(super) fn clock_at(sentence: &str, number: &Number) -> Option<i64> {
 }
 
 /// A duration of a sentence.
-pub(super) struct Duration {
+pub(super) struct StatedDuration {
     start: usize,
     end: usize,
     seconds: f64,
@@ -286,7 +287,7 @@ pub(super) struct Duration {
     compound: bool,
 }
 
-impl Duration {
+impl StatedDuration {
     pub(super) fn has(&self, number: &Number) -> bool {
         (self.start..self.end).contains(&number.start)
     }
@@ -307,22 +308,27 @@ impl Duration {
 }
 
 /// The durations of a sentence; parts in descending units are one.
-pub(super) fn durations(sentence: &str) -> impl Iterator<Item = Duration> {
-    let mut out: Vec<Duration> = Vec::new();
+pub(super) fn durations(sentence: &str) -> impl Iterator<Item = StatedDuration> {
+    let mut out: Vec<StatedDuration> = Vec::new();
     for found in DURATION.captures_iter(sentence).take(MAX_MOMENTS) {
         let (Some(whole), Some(n), Some(name)) = (found.get(0), found.name("n"), found.name("u")) else {
             continue;
         };
         let Ok(n) = n.as_str().parse::<f64>() else { continue };
         let unit = unit(name.as_str());
-        let part =
-            Duration { start: whole.start(), end: whole.end(), seconds: n * unit, unit, compound: false };
+        let part = StatedDuration {
+            start: whole.start(),
+            end: whole.end(),
+            seconds: n * unit,
+            unit,
+            compound: false,
+        };
         let joined = out.last_mut().filter(|last| {
             last.unit > unit && sentence.get(last.end..part.start).is_some_and(|gap| JOINS.is_match(gap))
         });
         match joined {
             Some(last) => {
-                *last = Duration {
+                *last = StatedDuration {
                     start: last.start,
                     seconds: last.seconds + part.seconds,
                     compound: true,
@@ -354,7 +360,7 @@ mod tests {
 
     /// Whether all numbers of the sentence follow from the texts.
     fn follows(texts: &[&str], sentence: &str) -> bool {
-        let mut moments = Moments::default();
+        let mut moments = EvidenceMoments::default();
         texts.iter().for_each(|text| moments.read(text));
         numbers::all(sentence).iter().all(|n| moments.give(sentence, n))
     }
@@ -395,7 +401,7 @@ mod tests {
     #[test]
     fn differences_follow_where_words_are_not_read() {
         let follows = |texts: &[&str], sentence: &str| {
-            let mut moments = Moments::default();
+            let mut moments = EvidenceMoments::default();
             texts.iter().for_each(|text| moments.read(text));
             numbers::all(sentence)
                 .iter()

@@ -16,7 +16,7 @@ use super::statements::{Prose, clauses};
 use crate::measure::defects::Defect;
 use crate::measure::identifier::NameWords;
 use crate::measure::language::Language;
-use crate::measure::records::{Field, Structure};
+use crate::measure::records::{RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::{Finding, Memo, without_effect};
 use crate::pattern::contains_ignoring_case;
@@ -65,7 +65,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         // The purpose of a call is known from other rules.
         let is_query = purpose(trace, memo, call) == Purpose::Query;
         let Some(verb) = (!is_query).then(|| verb_of(call, memo)).flatten() else { continue };
-        last.retain(|(known, ..)| *known != verb);
+        last.retain(|(other, ..)| *other != verb);
         last.push((verb, call, attempt.failed()));
     }
     last.retain(|(_, call, failed)| {
@@ -80,11 +80,11 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let language =
         Language::detected(answer, task, memo).filter(|language| *language == Language::English)?;
-    let clauses = clauses(answer, &Prose::of(answer, memo), language, memo);
+    let clauses = clauses(answer, &Prose::cached(answer, memo), language, memo);
     memo.budget.spend(clauses.len() * last.len()).then_some(())?;
     let stated = clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     let (clause, call) = stated
-        .flat_map(|clause| last.iter().map(move |of| (clause, of)))
+        .flat_map(|clause| last.iter().map(move |attempt| (clause, attempt)))
         .find_map(|(clause, (verb, call, _))| says_done(&clause.words, verb).then_some((clause, *call)))?;
     let rationale =
         format!("a report of what was done was expected; {} reported that it was not", call.name.trim());
@@ -94,7 +94,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 
 /// The verb that a tool is named for, if it is one of an action.
 fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
-    let words = NameWords::of(&call.name, memo);
+    let words = NameWords::cached(&call.name, memo);
     let verb = words.first()?;
     let is_work = action_of(verb).is_some_and(|action| action.is_work());
     (verb.len() >= MIN_VERB && verb.is_ascii() && !is_work).then(|| verb.clone())
@@ -103,15 +103,15 @@ fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
 /// Whether the state of the thing that a result describes is that of a failure, which the call did not ask for.
 fn has_failed(call: &Call, memo: &Memo) -> bool {
     let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT && text.starts_with('{'));
-    let Some(structure) = result.and_then(|text| Structure::of(text, memo)) else { return false };
+    let Some(structure) = result.and_then(|text| Structure::cached(text, memo)) else { return false };
     let is_key = |key: &str| matches!(key, "status" | "state" | "result" | "outcome");
-    let is_state = |field: &&Field| matches!(&**field.name, [key] if is_key(key));
+    let is_state = |field: &&RecordField| matches!(&**field.name, [key] if is_key(key));
     let is_asked =
         |state: &str| call.arguments.as_ref().is_some_and(|text| contains_ignoring_case(text, state));
     let has_failed = |state: &&str| FAILED.contains(state) && !is_asked(state);
     let first =
         structure.0.iter().filter_map(|parsed| parsed.records.first()).filter(|record| record.list.is_none());
-    let states = first.flat_map(|record| &record.fields).filter(is_state).filter_map(Field::text);
+    let states = first.flat_map(|record| &record.fields).filter(is_state).filter_map(RecordField::text);
     states.map(str::trim).map(str::to_ascii_lowercase).any(|state| has_failed(&state.as_str()))
 }
 
@@ -131,12 +131,14 @@ fn says_done(words: &str, verb: &str) -> bool {
 
 /// Whether a word is the past of a regular verb, in either spelling of "-ise".
 fn is_past_of(word: &str, verb: &str) -> bool {
-    let same = |stem: &str, of: &str| stem == of || stem.replace("is", "iz") == of.replace("is", "iz");
+    let same =
+        |stem: &str, other: &str| stem == other || stem.replace("is", "iz") == other.replace("is", "iz");
     let Some(stem) = word.strip_suffix("ed") else { return false };
     let doubled = stem.char_indices().next_back().is_some_and(|(at, last)| {
         stem.get(..at).is_some_and(|short| short.ends_with(last) && same(short, verb))
     });
-    let with_y = stem.strip_suffix('i').zip(verb.strip_suffix('y')).is_some_and(|(stem, of)| same(stem, of));
+    let with_y =
+        stem.strip_suffix('i').zip(verb.strip_suffix('y')).is_some_and(|(stem, base)| same(stem, base));
     same(stem, verb) || verb.strip_suffix('e').is_some_and(|verb| same(stem, verb)) || doubled || with_y
 }
 

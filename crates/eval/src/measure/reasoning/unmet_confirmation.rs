@@ -27,13 +27,13 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     if trace.incomplete {
         return out;
     }
-    let replies = Replies::of(trace, memo);
+    let replies = Replies::cached(trace, memo);
     for (i, agent) in trace.agents.iter().enumerate() {
         if !replies.has_to(agent) {
             continue;
         }
         let dialogue = Dialogue { trace, memo, agent, task: agent_index::task(trace, i) };
-        let tools = offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+        let tools = offered(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         let tools: Vec<ToolPurpose> = tools.filter(|t| !t.is_query() && !t.actions.is_empty()).collect();
         if !tools.is_empty() {
             out.extend(dialogue.unmet(&tools, &replies));
@@ -58,33 +58,35 @@ impl Dialogue<'_> {
             if !self.memo.budget.spend(1 + text.len() / 4) {
                 return None;
             }
-            let said = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
+            let read_turn = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
                 // The run ends with a question, or with the reason why it does not act.
-                if self.explains(&said) || self.agent.llms.last() == Some(&at) && said.ends_with_question() {
+                if self.explains(&read_turn)
+                    || self.agent.llms.last() == Some(&at) && read_turn.ends_with_question()
+                {
                     return None;
                 }
                 continue;
             };
-            let replied = said.answered_by(clip(reply, 2 * REPLY_BYTES), self.memo);
+            let replied = read_turn.answered_by(clip(reply, 2 * REPLY_BYTES), self.memo);
             if replied.withdraws() {
                 return None;
             }
             let agrees = reply.len() <= REPLY_BYTES && replied.agrees();
-            let action = said.ends_with_question().then(|| asked(&said, tools)).flatten();
+            let action = read_turn.ends_with_question().then(|| asked(&read_turn, tools)).flatten();
             if let Some(action) = action.filter(|_| agrees) {
-                let next = Turns::of(self.trace, self.memo).after(at)?;
+                let next = Turns::cached(self.trace, self.memo).after(at)?;
                 return (!self.acted_after(at, action)).then(|| (next, self.finding(at, action, reply)));
             }
-            if self.explains(&said) {
+            if self.explains(&read_turn) {
                 return None;
             }
         }
         None
     }
 
-    fn explains(&self, said: &ReadText<'_>) -> bool {
-        !said.is_known() || !said.refusals().is_empty() || !said.inability().is_empty()
+    fn explains(&self, read_turn: &ReadText<'_>) -> bool {
+        !read_turn.is_known() || !read_turn.refusals().is_empty() || !read_turn.inability().is_empty()
     }
 
     /// Whether a call after the model span may be the action, or hands over.
@@ -111,10 +113,10 @@ impl Dialogue<'_> {
 }
 
 /// The action that the last sentence of a turn asks about, if a tool does it.
-fn asked(said: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
+fn asked(read_turn: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
     let does = |action: &Action| tools.iter().any(|tool| tool.actions.first() == Some(action));
-    let question = said.languages().find_map(|language| said.classified(language, []).last())?.0;
-    let part = said.part(question.text);
+    let question = read_turn.languages().find_map(|language| read_turn.classified(language, []).last())?.0;
+    let part = read_turn.part(question.text);
     let claims = part.claims_of_action();
     let mut offered =
         claims.iter().filter(|c| matches!(c.tense, Tense::Offered | Tense::Promised)).map(|c| c.action);

@@ -70,7 +70,7 @@ pub(crate) fn check(
     calls: CallsBefore,
     memo: &Memo,
 ) -> FactCheck {
-    let prose = Prose::of(answer, memo);
+    let prose = Prose::cached(answer, memo);
     let memory = MEMORY.find(&prose);
     let mut checker = FactChecker {
         answer,
@@ -113,7 +113,7 @@ pub(crate) fn check_values(
     calls: CallsBefore,
     memo: &Memo,
 ) -> FactCheck {
-    let prose = Prose::of(answer, memo);
+    let prose = Prose::cached(answer, memo);
     let joined = numbers::with_joined_groups(&prose);
     evidence.convert_for(None);
     let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
@@ -132,7 +132,7 @@ pub(crate) fn check_values(
             out: FactCheck::default(),
         };
         checker.check_values();
-        if best.as_ref().is_none_or(|known| checker.out.findings.len() < known.findings.len()) {
+        if best.as_ref().is_none_or(|previous| checker.out.findings.len() < previous.findings.len()) {
             best = Some(checker.out);
         }
     }
@@ -271,7 +271,8 @@ impl FactChecker<'_, '_> {
                 all.push((n, word));
             }
         });
-        let is_shared = |word: &str| word.len() > 2 && all.iter().filter(|(_, of)| *of == word).count() > 1;
+        let is_shared =
+            |word: &str| word.len() > 2 && all.iter().filter(|(_, other)| *other == word).count() > 1;
         let small = all.iter().filter(|(n, _)| n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional);
         let amounts =
             small.filter(|(n, word)| currency::is_beside(self.prose, n.start..n.end) || is_shared(word));

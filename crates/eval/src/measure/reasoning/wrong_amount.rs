@@ -20,13 +20,13 @@ use verdict_otlp::work;
 
 use super::combined_amounts::{combinable, combined, is_rounded, is_share};
 use super::conduct::Conduct;
-use super::evidence::{Evidence, Source, Support};
+use super::evidence::{Evidence, Support, TextSource};
 use super::missing_announced_call::instruction_texts;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::{Fact, KeyNames, Name, Structure};
+use crate::measure::records::{KeyFact, KeyName, KeyNames, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, currency, people, without_effect};
@@ -90,43 +90,43 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !actions.iter().any(|call| passes_number(call)) {
         return None;
     }
-    let said = conduct.said();
-    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let user_texts = conduct.user_messages();
+    let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
         return None;
     }
-    let run = Run { trace, memo, agent, answer, said, actions, keys };
+    let run = AmountCheck { trace, memo, agent, answer, user_texts, actions, keys };
     let found = run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity());
-    let (call, meant, shown) = found.or_else(|| run.unasked_quantity())?;
-    let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
+    let (call, expected, shown) = found.or_else(|| run.unasked_quantity())?;
+    let rationale = format!("{expected} was expected, as the user said; {} has {shown}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
 /// An action, the intended amount, and the passed one.
 type Mismatch<'a> = (&'a Call, String, String);
 
-struct Run<'a> {
+struct AmountCheck<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     agent: &'a Agent,
     answer: &'a str,
-    said: Vec<Text>,
+    user_texts: Vec<Text>,
     /// The calls that had an effect.
     actions: Vec<&'a Call>,
     keys: Rc<KeyNames>,
 }
 
 /// The numbers among the arguments of a call, with the words of their keys.
-fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (Name, f64)> + 'c {
+fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyName, f64)> + 'c {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let nested = arguments.flat_map(|(key, value)| {
         std::iter::once((key, value)).chain(value.as_object().into_iter().flatten())
     });
     let numbers = nested.filter_map(|(key, value)| {
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        let name = keys.of(key);
-        let is_code = name.is(Fact::Code, |words| {
-            let counts = matches!(words, [number, of, ..] if number == "number" && of == "of");
+        let name = keys.name_for(key);
+        let is_code = name.is(KeyFact::Code, |words| {
+            let counts = matches!(words, [a, b, ..] if a == "number" && b == "of");
             names::has(words, WordClass::Identifier) && !counts
                 || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()))
         });
@@ -149,41 +149,48 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
     numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
 }
 
-impl<'a> Run<'a> {
-    fn passed<'c>(&'c self, call: &'c Call) -> impl Iterator<Item = (Name, f64)> + 'c {
+impl<'a> AmountCheck<'a> {
+    fn passed<'c>(&'c self, call: &'c Call) -> impl Iterator<Item = (KeyName, f64)> + 'c {
         passed(call, &self.keys)
     }
 
     /// An action whose number has no source, where the answer has a number of the user that no action has.
     fn other_amount(&self) -> Option<Mismatch<'a>> {
-        let told: Vec<Number> = amounts(self.answer).collect();
-        let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
-        let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
+        let answer_numbers: Vec<Number> = amounts(self.answer).collect();
+        let is_told = |value: f64| answer_numbers.iter().any(|number| is_near(number.value, value));
+        let given = self.user_texts.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
         let given: Vec<Number> = given.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
         if given.is_empty() {
             return None;
         }
-        let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
-        let is_met = |n: &Number| n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value)));
+        let action_numbers: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
+        let is_met = |n: &Number| {
+            n.possible_values().any(|value| action_numbers.iter().any(|other| is_near(*other, value)))
+        };
         let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
         unmet.dedup();
-        let [meant] = unmet.as_slice() else { return None };
+        let [expected] = unmet.as_slice() else { return None };
         // An answer with both numbers does not conceal it.
-        let is_other = |number: f64| number >= MIN_AMOUNT && !is_unit_of(number, *meant) && !is_told(number);
-        self.unknown(*meant, |call| self.passed(call).filter(|(_, number)| is_other(*number)).collect())
+        let is_other =
+            |number: f64| number >= MIN_AMOUNT && !is_unit_of(number, *expected) && !is_told(number);
+        self.unknown(*expected, |call| self.passed(call).filter(|(_, number)| is_other(*number)).collect())
     }
 
-    /// The first number of an action, among `those`, without a source before it.
-    fn unknown(&self, meant: f64, those: impl Fn(&'a Call) -> Vec<(Name, f64)>) -> Option<Mismatch<'a>> {
-        let mut before = Known::of(self);
+    /// The first number of an action, among `candidates`, without a source before it.
+    fn unknown(
+        &self,
+        expected: f64,
+        candidates: impl Fn(&'a Call) -> Vec<(KeyName, f64)>,
+    ) -> Option<Mismatch<'a>> {
+        let mut before = EarlierTexts::new(self);
         let mut derived = None;
         for &call in &self.actions {
             // Without the tax of which the call has the rate.
             let rates: Vec<f64> =
                 self.passed(call).map(|(_, rate)| rate).filter(|rate| *rate < 100.0).collect();
             let is_net =
-                |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), meant));
-            for (key, number) in those(call).into_iter().filter(|(_, number)| !is_net(*number)) {
+                |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), expected));
+            for (key, number) in candidates(call).into_iter().filter(|(_, number)| !is_net(*number)) {
                 before.read_before(call)?;
                 let is_given = before.gives(number);
                 if self.memo.budget.is_exceeded() {
@@ -191,10 +198,10 @@ impl<'a> Run<'a> {
                 }
                 let mut is_derived = || {
                     let all = derived.get_or_insert_with(|| self.derived());
-                    all.as_ref().is_none_or(|all| all.iter().any(|of| is_rounded(*of, number)))
+                    all.as_ref().is_none_or(|all| all.iter().any(|value| is_rounded(*value, number)))
                 };
                 if !is_given && !is_derived() {
-                    return Some((call, meant.to_string(), format!("{}: {number}", key.join("_"))));
+                    return Some((call, expected.to_string(), format!("{}: {number}", key.join("_"))));
                 }
             }
         }
@@ -204,43 +211,48 @@ impl<'a> Run<'a> {
     /// What follows from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more, 17.5 hours
     /// at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
     fn derived(&self) -> Option<Vec<f64>> {
-        let said = combinable(&self.said, MAX_ARGUMENTS);
+        let request_numbers = combinable(&self.user_texts, MAX_ARGUMENTS);
         let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
         let rules = combinable(view.flat_map(instruction_texts), MAX_ARGUMENTS);
-        let (own, all) = (said.len(), said.len() + rules.len());
-        let is_read = all <= MAX_ARGUMENTS && self.memo.budget.spend(own * all * (own + 1));
-        is_read.then(|| combined(&said, &rules))
+        let (request_count, all) = (request_numbers.len(), request_numbers.len() + rules.len());
+        let is_read =
+            all <= MAX_ARGUMENTS && self.memo.budget.spend(request_count * all * (request_count + 1));
+        is_read.then(|| combined(&request_numbers, &rules))
     }
 
     /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
     fn other_money(&self) -> Option<Mismatch<'a>> {
-        let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
+        let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|value| value >= MIN_AMOUNT);
         let of_text = |text: &Text| -> Vec<Number> {
             numbers::all(text)
                 .into_iter()
                 .filter(|n| is_amount(n) && currency::is_beside(text, n.start..n.end))
                 .collect()
         };
-        let given: Vec<Number> = self.said.iter().flat_map(of_text).collect();
-        let [meant] = given.as_slice() else { return None };
+        let given: Vec<Number> = self.user_texts.iter().flat_map(of_text).collect();
+        let [expected] = given.as_slice() else { return None };
         let is_it = |number: f64| {
             // Cents; a half, or one for each of a few.
-            let shares = |of: f64| (1..=MAX_SHARES).any(|n| is_near(of, number * f64::from(n)));
-            meant
+            let shares = |total: f64| (1..=MAX_SHARES).any(|n| is_near(total, number * f64::from(n)));
+            expected
                 .possible_values()
-                .any(|of| shares(of) || is_near(of * 100.0, number) || is_share(number, of))
+                .any(|value| shares(value) || is_near(value * 100.0, number) || is_share(number, value))
         };
-        let of = |call: &'a Call| self.passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
-        if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
+        let passed_amounts =
+            |call: &'a Call| self.passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
+        if self.actions.iter().any(|call| passed_amounts(call).any(|(_, number)| is_it(number))) {
             return None;
         }
         // "About 10 % more" leaves the amount to the agent.
-        let is_rough =
-            |text: &Text| classes_in(text, None, self.memo).is_none_or(|of| of.has(WordClass::Approximation));
-        if self.said.iter().any(is_rough) {
+        let is_rough = |text: &Text| {
+            classes_in(text, None, self.memo).is_none_or(|classes| classes.has(WordClass::Approximation))
+        };
+        if self.user_texts.iter().any(is_rough) {
             return None;
         }
-        self.unknown(meant.value, |call| of(call).filter(|(_, number)| *number >= MIN_AMOUNT).collect())
+        self.unknown(expected.value, |call| {
+            passed_amounts(call).filter(|(_, number)| *number >= MIN_AMOUNT).collect()
+        })
     }
 
     /// The numbers of the arguments and of the result of an action, and sums of two of them.
@@ -262,50 +274,54 @@ impl<'a> Run<'a> {
         let starting: Vec<&&Call> = self.actions.iter().filter(starts).collect();
         let changes = |classes: WordClasses| classes.has_any(CHANGES);
         let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(changes);
-        if starting.is_empty() || self.said.iter().any(may_change) {
+        if starting.is_empty() || self.user_texts.iter().any(may_change) {
             return None;
         }
         let wanted = self.quantities();
         starting.iter().find_map(|call| {
-            let own: Vec<(Name, f64)> = self.passed(call).collect();
+            let passed_numbers: Vec<(KeyName, f64)> = self.passed(call).collect();
             let of_result = self.of_result(call);
             // Numbers of the result that repeat the arguments are the effect; others may be a remainder.
-            let echoed = of_result.iter().filter(|(_, n)| own.iter().any(|(_, of)| is_near(*of, *n)));
-            let mut fields = own.iter().chain(echoed);
-            let (field, name, number, meant) = fields.find_map(|(field, number)| {
+            let echoed =
+                of_result.iter().filter(|(_, n)| passed_numbers.iter().any(|(_, value)| is_near(*value, *n)));
+            let mut fields = passed_numbers.iter().chain(echoed);
+            let (field, name, number, expected) = fields.find_map(|(field, number)| {
                 let noun = counted_by(call, field)?;
                 // "day: 12" is a point in time.
                 if names::is_of(&noun, WordClass::TimeUnit) {
                     return None;
                 }
-                let meant = wanted.get(&thing(&noun)?).copied().flatten()?;
-                (*number != meant && number.fract() == 0.0 && *number <= MAX_QUANTITY)
-                    .then_some((field, noun, *number, meant))
+                let expected = wanted.get(&thing(&noun)?).copied().flatten()?;
+                (*number != expected && number.fract() == 0.0 && *number <= MAX_QUANTITY)
+                    .then_some((field, noun, *number, expected))
             })?;
             let of_people = thing(&name).is_some_and(|thing| thing == PERSON);
             // Several calls may add up, and another one may have the number that is meant.
-            let same = starting.iter().filter(|other| other.name == call.name).count();
-            let is_met = own
+            let call_count = starting.iter().filter(|other| other.name == call.name).count();
+            let is_met = passed_numbers
                 .iter()
                 .chain(&of_result)
-                .any(|(key, of)| *of == meant && (of_people || key.contains(&name)));
+                .any(|(key, value)| *value == expected && (of_people || key.contains(&name)));
             // Guests may be given by kinds, and a table for 8 may be for that hour.
-            let is_kind = |(key, of): &(Name, f64)| key != field && key.len() == 1 && *of <= MIN_AMOUNT;
-            let is_split = of_people && (own.iter().any(is_kind) || has_hour(call, meant));
+            let is_kind =
+                |(key, value): &(KeyName, f64)| key != field && key.len() == 1 && *value <= MIN_AMOUNT;
+            let is_split = of_people && (passed_numbers.iter().any(is_kind) || has_hour(call, expected));
             // Of each of several: two rooms for two guests each.
-            let is_each = own.iter().any(|(key, of)| key != field && is_near(of * number, meant));
+            let is_each =
+                passed_numbers.iter().any(|(key, value)| key != field && is_near(value * number, expected));
             // In packs: 15 reams in 3 boxes of 5.
-            let is_pack = wanted.values().flatten().any(|of| is_near(of * meant, number));
-            let is_unit = is_each || is_pack || is_unit_of(number, meant);
+            let is_pack = wanted.values().flatten().any(|count| is_near(count * expected, number));
+            let is_unit = is_each || is_pack || is_unit_of(number, expected);
             let is_told = self.states_number(self.answer, &name, number) || self.is_discussed(&name, number);
-            (same == 1 && !is_met && !is_told && !is_unit && !is_split)
-                .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
+            (call_count == 1 && !is_met && !is_told && !is_unit && !is_split)
+                .then(|| (**call, format!("{expected} {name}"), format!("{name}: {number}")))
         })
     }
 
     /// The numbers in the outermost record of a result.
-    fn of_result(&self, call: &Call) -> Vec<(Name, f64)> {
-        let Some(structure) = call.result.as_ref().and_then(|result| Structure::of(result, self.memo)) else {
+    fn of_result(&self, call: &Call) -> Vec<(KeyName, f64)> {
+        let Some(structure) = call.result.as_ref().and_then(|result| Structure::cached(result, self.memo))
+        else {
             return Vec::new();
         };
         let records = structure.0.iter().flat_map(|parsed| parsed.records.first());
@@ -317,9 +333,9 @@ impl<'a> Run<'a> {
     /// By the stem of a thing, the only number of it that the user gives; `None` for several.
     fn quantities(&self) -> HashMap<String, Option<f64>> {
         let mut wanted: HashMap<String, Option<f64>> = HashMap::new();
-        for (number, noun) in self.said.iter().flat_map(|text| counted(text, self.memo)) {
-            let known = wanted.entry(noun).or_insert(Some(number));
-            *known = known.filter(|of| *of == number);
+        for (number, noun) in self.user_texts.iter().flat_map(|text| counted(text, self.memo)) {
+            let quantity = wanted.entry(noun).or_insert(Some(number));
+            *quantity = quantity.filter(|first| *first == number);
         }
         wanted
     }
@@ -327,16 +343,16 @@ impl<'a> Run<'a> {
     /// Whether a text has this number of a thing.
     fn states_number(&self, text: &str, noun: &str, number: f64) -> bool {
         let Some(of_noun) = thing(noun) else { return true };
-        counted(text, self.memo).any(|(of, thing)| of == number && thing == of_noun)
+        counted(text, self.memo).any(|(count, thing)| count == number && thing == of_noun)
     }
 
     /// Whether a turn of a dialogue mentions this number: the user may have changed it, or agreed to it.
     fn is_discussed(&self, noun: &str, number: f64) -> bool {
-        let later = self.said.get(1..).unwrap_or_default();
-        let is_in = |text: &Text| values(text, self.memo).any(|of| of == number);
-        let said = || self.agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).take(MAX_CALLS);
+        let later = self.user_texts.get(1..).unwrap_or_default();
+        let is_in = |text: &Text| values(text, self.memo).any(|value| value == number);
+        let views = || self.agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).take(MAX_CALLS);
         later.iter().any(is_in)
-            || !later.is_empty() && said().any(|view| self.states_number(&view.output_text(), noun, number))
+            || !later.is_empty() && views().any(|view| self.states_number(&view.output_text(), noun, number))
     }
 }
 
@@ -359,8 +375,9 @@ fn counted_by(call: &Call, name: &[String]) -> Option<String> {
             let text = schema.get("description")?.as_str()?.to_lowercase();
             let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).take(MAX_ARGUMENTS).collect();
             let counted = words.windows(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
-            let mut people =
-                counted.filter(|(of, thing)| matches!(**of, "of" | "many") && people::are_named_by(thing));
+            let mut people = counted.filter(|(quantifier, thing)| {
+                matches!(**quantifier, "of" | "many") && people::are_named_by(thing)
+            });
             people.next().map(|(_, thing)| (*thing).to_owned())
         }
         _ => None,
@@ -370,8 +387,9 @@ fn counted_by(call: &Call, name: &[String]) -> Option<String> {
 /// Whether an argument of the call has this hour of the day, or the one 12 hours later.
 fn has_hour(call: &Call, hour: f64) -> bool {
     let text = call.arguments.as_deref().unwrap_or_default();
-    let of = |hour: f64| text.contains(&format!("{hour:02}:")) || text.contains(&format!("\"{hour}:"));
-    of(hour) || of(hour + 12.0)
+    let contains_hour =
+        |hour: f64| text.contains(&format!("{hour:02}:")) || text.contains(&format!("\"{hour}:"));
+    contains_hour(hour) || contains_hour(hour + 12.0)
 }
 
 /// The numbers of a text, in digits or in words.
@@ -382,13 +400,14 @@ fn values(text: &str, memo: &Memo) -> impl Iterator<Item = f64> {
 
 fn value(word: &str, language: Option<Language>) -> Option<f64> {
     let word = word.to_lowercase();
-    let spelled = language.and_then(|of| of.table().value(WordClass::Number, &word)).map(f64::from);
+    let spelled =
+        language.and_then(|language| language.table().value(WordClass::Number, &word)).map(f64::from);
     spelled.or_else(|| word.parse().ok())
 }
 
 /// The texts before a call, and their numbers. Those of several calls are read in the order of the calls, each once.
-struct Known<'r> {
-    run: &'r Run<'r>,
+struct EarlierTexts<'r> {
+    run: &'r AmountCheck<'r>,
     evidence: Evidence<'r>,
     /// Calls whose results were read.
     read: usize,
@@ -396,21 +415,21 @@ struct Known<'r> {
     llm: Option<Idx>,
 }
 
-impl<'r> Known<'r> {
-    fn of(run: &'r Run<'_>) -> Known<'r> {
+impl<'r> EarlierTexts<'r> {
+    fn new(run: &'r AmountCheck<'_>) -> EarlierTexts<'r> {
         let mut evidence = Evidence::within(&run.memo.budget);
-        run.said.iter().for_each(|text| evidence.add(text, Source::Conversation));
-        Known { run, evidence, read: 0, llm: None }
+        run.user_texts.iter().for_each(|text| evidence.add(text, TextSource::Conversation));
+        EarlierTexts { run, evidence, read: 0, llm: None }
     }
 
     /// Reads the texts before a call; `None` beyond the work budget.
     fn read_before(&mut self, call: &Call) -> Option<()> {
-        let Run { trace, agent, .. } = *self.run;
+        let AmountCheck { trace, agent, .. } = *self.run;
         let later = agent.calls.iter().skip(self.read).filter_map(|i| trace.calls.get(*i));
         for other in later.take_while(|other| other.start < call.start) {
             self.read += 1;
             if let Some(result) = &other.result {
-                self.add(result, Source::Tool)?;
+                self.add(result, TextSource::Tool)?;
             }
         }
         if self.llm == call.llm {
@@ -418,10 +437,10 @@ impl<'r> Known<'r> {
         }
         self.llm = call.llm;
         let view = call.llm.and_then(|llm| trace.views.get(llm)).into_iter();
-        view.flat_map(instruction_texts).try_for_each(|text| self.add(text, Source::Conversation))
+        view.flat_map(instruction_texts).try_for_each(|text| self.add(text, TextSource::Conversation))
     }
 
-    fn add(&mut self, text: &'r Text, source: Source) -> Option<()> {
+    fn add(&mut self, text: &'r Text, source: TextSource) -> Option<()> {
         if !self.evidence.has(text) {
             self.run.memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
             work::count(text.len());
@@ -442,7 +461,7 @@ impl<'r> Known<'r> {
 fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
     let language = Language::detected(text, None, memo);
     let words: Vec<&str> = text.split_whitespace().collect();
-    let of = move |at: usize| {
+    let counted_at = move |at: usize| {
         let is_sign = |c: char| !c.is_alphanumeric();
         let number = value(words.get(at)?.trim_matches(is_sign), language)?;
         let mut nouns = Vec::new();
@@ -461,7 +480,10 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
         Some(nouns)
     };
     let count = text.split_whitespace().count();
-    (0..count).filter_map(of).flatten().filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
+    (0..count)
+        .filter_map(counted_at)
+        .flatten()
+        .filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
 }
 
 /// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing after it is counted.
@@ -469,7 +491,8 @@ fn is_for_people(language: Option<Language>, words: &[&str], at: usize) -> bool 
     let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
     let ends = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
     let is_relation = |word: &&str| {
-        language.is_some_and(|of| of.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
+        language
+            .is_some_and(|language| language.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
     };
     people::are_counted_behind(&before.join(" ").to_lowercase())
         && (ends || words.get(at + 1).is_none_or(is_relation))
@@ -479,7 +502,7 @@ fn is_for_people(language: Option<Language>, words: &[&str], at: usize) -> bool 
 mod tests {
     use super::*;
     use crate::measure::calls::attempts::CallAttempts;
-    use crate::measure::reasoning::conduct::by;
+    use crate::measure::reasoning::conduct::apply_rule;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
     use crate::measure::work_budget::WorkBudget;
@@ -502,9 +525,9 @@ mod tests {
             let paper = ("add_line", r#"{"sku":"PAPER-A4","qty":24}"#, r#"{"ok":true}"#);
             found(task, &[paper, ("add_line", &toner, r#"{"ok":true}"#)], answer).len()
         };
-        let told = "Done: 24 cartons of paper and 6 toners are on the order.";
-        assert_eq!(run(16, told), 1);
-        assert_eq!(run(6, told), 0);
+        let answer = "Done: 24 cartons of paper and 6 toners are on the order.";
+        assert_eq!(run(16, answer), 1);
+        assert_eq!(run(6, answer), 0);
         assert_eq!(run(16, "Done: 24 cartons and 16 toners are on the order, as they come in packs."), 0);
     }
 
@@ -514,13 +537,13 @@ mod tests {
         let run = |arguments: &str, result: &str, answer: &str| {
             found(task, &[("create_order", arguments, result)], answer).len()
         };
-        let told = "Done: £1,150 a month.";
-        assert_eq!(run(r#"{"amount":1500,"start":"2025-09-01"}"#, r#"{"amount":"1500.00"}"#, told), 1);
-        assert_eq!(run(r#"{"amount":1150}"#, "{}", told), 0);
-        assert_eq!(run(r#"{"amount_cents":115000}"#, "{}", told), 0, "cents");
-        assert_eq!(run(r#"{"amount":1500}"#, r#"{"amount":1150}"#, told), 0, "the effect is right");
+        let answer = "Done: £1,150 a month.";
+        assert_eq!(run(r#"{"amount":1500,"start":"2025-09-01"}"#, r#"{"amount":"1500.00"}"#, answer), 1);
+        assert_eq!(run(r#"{"amount":1150}"#, "{}", answer), 0);
+        assert_eq!(run(r#"{"amount_cents":115000}"#, "{}", answer), 0, "cents");
+        assert_eq!(run(r#"{"amount":1500}"#, r#"{"amount":1150}"#, answer), 0, "the effect is right");
         assert_eq!(run(r#"{"amount":1500}"#, "{}", "Done: £1,500 a month."), 0, "told");
-        assert_eq!(run(r#"{"amount":1150,"order_id":4471}"#, "{}", told), 0);
+        assert_eq!(run(r#"{"amount":1150,"order_id":4471}"#, "{}", answer), 0);
         let lower = [("get_limit", "{}", r#"{"most":900}"#), ("create_order", r#"{"amount":900}"#, "{}")];
         assert_eq!(found(task, &lower, "You asked for 1150, the most is allowed.").len(), 0, "known");
     }
@@ -530,9 +553,9 @@ mod tests {
         let listed = |from: usize| (from..from + 20).map(|n| format!(r#""p{n}":{n}"#)).collect::<Vec<_>>();
         let calls: Vec<String> =
             (0..30).map(|i| format!("{{{}}}", listed(2_000 + 20 * i).join(","))).collect();
-        let known = (2_000..3_000).map(|n| format!("{n} ")).collect::<String>();
+        let rates = (2_000..3_000).map(|n| format!("{n} ")).collect::<String>();
         let mut script = Script::new("Set up a standing order of 1150 a month.").system("You help.");
-        script = script.calls("", &[("get_rates", "{}")]).returns(&known);
+        script = script.calls("", &[("get_rates", "{}")]).returns(&rates);
         for arguments in &calls {
             script = script.calls("", &[("create_order", arguments)]).returns(&"It is set up. ".repeat(100));
         }
@@ -540,14 +563,14 @@ mod tests {
         let attempts = CallAttempts::get(&trace, &memo);
         let bytes: usize = trace.calls.iter().filter_map(|call| call.result.as_ref()).map(|t| t.len()).sum();
         let before = work::counted();
-        assert!(by(check, &trace, &memo, &attempts).is_empty());
+        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
         // Beyond the budget nothing is found, and the rest is not read.
         let memo = Memo::within(WorkBudget::new(700, None));
         memo.budget.begin();
         let before = work::counted();
-        assert!(by(check, &trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
+        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
         assert!(work::counted() - before <= bytes as u64 / 2);
     }
 

@@ -48,40 +48,40 @@ const LONGEST_TAG: usize = 6;
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let memo = conduct.memo;
-    let said: Vec<_> = conduct.said();
-    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    let user_texts: Vec<_> = conduct.user_messages();
+    let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     let may_name = |text: &str| text.bytes().any(|b| b.is_ascii_digit()) || TAG.is_match(text);
     let calls: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).collect();
     let passed = calls.iter().flat_map(|call| passed(call).map(move |(key, value)| (*call, key, value)));
     let passed: Vec<(&Call, &str, String)> = passed.collect();
-    let is_short = bytes <= MAX_SAID && said.iter().any(|text| may_name(text));
+    let is_short = bytes <= MAX_SAID && user_texts.iter().any(|text| may_name(text));
     if passed.is_empty() || !is_short || !memo.budget.spend(passed.len() * (1 + bytes / BYTES_PER_STEP)) {
         return None;
     }
-    let said = said.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
-    let lower = said.to_ascii_lowercase();
+    let request = user_texts.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
+    let lower = request.to_ascii_lowercase();
     // Calls of one tool pass the same keys: what the text names by the last one.
     let mut last: Option<(&str, usize, Option<&str>)> = None;
     passed.iter().find_map(|(call, key, value)| {
-        let meant = match is_number(value) {
+        let expected = match is_number(value) {
             true => {
-                let known = last.filter(|(of, len, _)| of == key && *len == value.len());
-                let named = || number_of(&said, &lower, key, value.len());
-                let (.., named) = *last.insert(known.unwrap_or_else(|| (*key, value.len(), named())));
-                named.filter(|meant| !(is_year(meant) && is_year(value)))?
+                let previous = last.filter(|(last_key, len, _)| last_key == key && *len == value.len());
+                let named = || number_of(&request, &lower, key, value.len());
+                let (.., named) = *last.insert(previous.unwrap_or_else(|| (*key, value.len(), named())));
+                named.filter(|number| !(is_year(number) && is_year(value)))?
             }
             // Another language may be named in a word.
-            false => single(TAG.find_iter(&said).map(|found| found.as_str()))
+            false => single(TAG.find_iter(&request).map(|found| found.as_str()))
                 .filter(|tag| base(tag) == base(value))?,
         };
-        let is_other = meant != value && !contains_ignoring_case(&said, value);
+        let is_other = expected != value && !contains_ignoring_case(&request, value);
         let is_told = || conduct.agent.answer.as_deref().is_none_or(|text| text.contains(&**value));
-        let is_corrected = || passed.iter().any(|(.., other)| other == meant);
-        if !is_other || is_told() || is_corrected() || is_same_thing(conduct, call, value, meant)? {
+        let is_corrected = || passed.iter().any(|(.., other)| other == expected);
+        if !is_other || is_told() || is_corrected() || is_same_thing(conduct, call, value, expected)? {
             return None;
         }
         let rationale = format!(
-            "{meant} was expected, since the request says so; {} has {key} = {value}",
+            "{expected} was expected, since the request says so; {} has {key} = {value}",
             call.name.trim()
         );
         conduct.finding(Defect::ContradictsRequest, rationale, call)
@@ -108,13 +108,13 @@ fn is_number(value: &str) -> bool {
 }
 
 /// The only number of `len` digits that the text, which is `lower` in lower case, names by the noun of `key`.
-fn number_of<'s>(said: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
+fn number_of<'s>(text: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
     let words = identifier_words(key);
     let name = words.iter().rev().find(|word| !PLAIN.contains(&word.as_str()))?;
     let is_word = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
     (name.len() >= MIN_NAME).then_some(())?;
     let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {
-        let (before, behind) = (lower.get(..at)?, said.get(at + name.len()..)?);
+        let (before, behind) = (lower.get(..at)?, text.get(at + name.len()..)?);
         // "Order 2000 envelopes" asks for something.
         let last = before.split_whitespace().next_back().unwrap_or_default();
         if action_of(name).is_some() && !NOUN_FOLLOWS.contains(&last) {
@@ -153,26 +153,27 @@ fn is_year(number: &str) -> bool {
 
 /// Whether an earlier call shows that both values mean one thing: a record of its result has both, it was asked for the
 /// right one and returned the other, or it made the other; `None` beyond the work budget.
-fn is_same_thing(conduct: &Conduct<'_>, of: &Call, value: &str, meant: &str) -> Option<bool> {
-    let earlier = conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= of.start);
+fn is_same_thing(conduct: &Conduct<'_>, later_call: &Call, value: &str, expected: &str) -> Option<bool> {
+    let earlier =
+        conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= later_call.start);
     let mut results = earlier.filter_map(|call| Some((call, call.result.as_ref()?)));
     results.try_fold(false, |is, (call, result)| {
         conduct.memo.budget.spend(1 + result.len() / BYTES_PER_STEP).then_some(())?;
         if is || !result.contains(value) {
             return Some(is);
         }
-        let is_asked = call.arguments.as_deref().is_some_and(|text| text.contains(meant));
-        if call.start < of.start && (is_asked || conduct.is_action(call)) {
+        let is_asked = call.arguments.as_deref().is_some_and(|text| text.contains(expected));
+        if call.start < later_call.start && (is_asked || conduct.is_action(call)) {
             return Some(true);
         }
-        if !result.contains(meant) {
+        if !result.contains(expected) {
             return Some(false);
         }
-        let structure = Structure::of(result, conduct.memo)?;
+        let structure = Structure::cached(result, conduct.memo)?;
         // A result without structure may state anything.
         let Structure(Some(parsed)) = &*structure else { return Some(true) };
-        let has = |record: &Record, of: &str| record.fields.iter().any(|field| field.shown() == of);
-        Some(parsed.records.iter().any(|record| has(record, value) && has(record, meant)))
+        let has = |record: &Record, text: &str| record.fields.iter().any(|field| field.shown() == text);
+        Some(parsed.records.iter().any(|record| has(record, value) && has(record, expected)))
     })
 }
 
@@ -182,7 +183,7 @@ mod tests {
     use crate::measure::reasoning::conduct::found;
     use crate::measure::testing::Script;
 
-    fn of(task: &str, calls: &[(&str, &str)], answer: &str) -> usize {
+    fn finding_count(task: &str, calls: &[(&str, &str)], answer: &str) -> usize {
         let script = Script::new(task).tools(&["find_ship", "call_ship"]);
         let call = |script: Script, (arguments, result): &(&str, &str)| {
             script.calls("", &[("call_ship", *arguments)]).returns(result)
@@ -193,11 +194,17 @@ mod tests {
     #[test]
     fn other_number_or_language_than_the_one_of_the_request_is_found() {
         let ship = "Call the tanker Stella Maris, IMO 9412347, to berth 3.";
-        assert_eq!(of(ship, &[(r#"{"imo":"9143207","berth":3}"#, "ok")], "Done."), 1);
+        assert_eq!(finding_count(ship, &[(r#"{"imo":"9143207","berth":3}"#, "ok")], "Done."), 1);
         let both = r#"{"ships":[{"imo":"9143207"},{"imo":"9412347"}]}"#;
-        assert_eq!(of(ship, &[(r#"{"imo":9143207}"#, both)], "Done."), 1);
-        assert_eq!(of("Refund order no. 55218.", &[(r#"{"order_id":"55281"}"#, "ok")], "Done."), 1);
-        assert_eq!(of("Das Merkblatt in es-MX bitte.", &[(r#"{"locale":"es-ES"}"#, "ok")], "In es-MX."), 1);
+        assert_eq!(finding_count(ship, &[(r#"{"imo":9143207}"#, both)], "Done."), 1);
+        assert_eq!(
+            finding_count("Refund order no. 55218.", &[(r#"{"order_id":"55281"}"#, "ok")], "Done."),
+            1
+        );
+        assert_eq!(
+            finding_count("Das Merkblatt in es-MX bitte.", &[(r#"{"locale":"es-ES"}"#, "ok")], "In es-MX."),
+            1
+        );
     }
 
     #[test]
@@ -222,7 +229,7 @@ mod tests {
             ("In order to pay, send 55218.", &[(r#"{"order":"55281"}"#, "ok")], "Done."),
             ("Translate it from de-DE to es-MX.", &[(r#"{"to":"fr-FR"}"#, "ok")], "Done."),
         ] {
-            assert_eq!(of(task, calls, answer), 0, "{task} {answer}");
+            assert_eq!(finding_count(task, calls, answer), 0, "{task} {answer}");
         }
     }
 }

@@ -62,21 +62,21 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let calls = conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
     let calls: Vec<&Call> = calls.filter(|call| call.llm.is_some()).collect();
     let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
-    let replies = Replies::of(trace, memo);
+    let replies = Replies::cached(trace, memo);
     let passed: usize = calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
     if calls.is_empty() || !calls.iter().all(is_short) || !memo.budget.spend(task.len() / 4 + passed / 4) {
         return None;
     }
     // The other messages of the user, and the texts that they answered.
-    let (mut said, mut proposed) = (String::from(&**task), Vec::new());
+    let (mut messages, mut proposed) = (String::from(&**task), Vec::new());
     for at in agent.llms.iter().take(MAX_CALLS) {
         if let (Some(reply), Some(view)) = (replies.to(*at), trace.views.get(*at)) {
-            said = said + "\n" + reply;
+            messages = messages + "\n" + reply;
             proposed.push(view.output_text().into_owned());
         }
     }
     let language = Language::detected(task, None, memo);
-    let task = said.as_str();
+    let task = messages.as_str();
     if task.len() > 2 * MAX_TASK {
         return None;
     }
@@ -85,9 +85,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         Language::English => request.of_another_moment(),
         language => request.of_another_weekday(language),
     };
-    let (call, meant, passed) = swapped_source_target::find(task, &request.calls, memo).or_else(other)?;
+    let (call, expected, passed) = swapped_source_target::find(task, &request.calls, memo).or_else(other)?;
     let rationale =
-        format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
+        format!("{expected} was expected, since the request says so; {} has {passed}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
@@ -112,7 +112,7 @@ impl RequestedDay {
     fn is(&self, passed: Day) -> bool {
         match self {
             RequestedDay::Day(day) => passed.is(*day),
-            RequestedDay::Weekday(weekday) => passed.weekday().is_none_or(|of| of == *weekday),
+            RequestedDay::Weekday(weekday) => passed.weekday().is_none_or(|other| other == *weekday),
         }
     }
 
@@ -120,9 +120,10 @@ impl RequestedDay {
     /// lasts.
     fn allows(&self, passed: Day, lengths: &[i64]) -> bool {
         let RequestedDay::Day(day) = self else { return false };
-        let by = day.days_until(passed);
-        let is_end = |minutes: &i64| (minutes / 1440 - 1..=minutes / 1440).contains(&by) && by > 0;
-        by.abs() > MAX_DAYS && (day.month, day.day) != (passed.month, passed.day)
+        let distance = day.days_until(passed);
+        let is_end =
+            |minutes: &i64| (minutes / 1440 - 1..=minutes / 1440).contains(&distance) && distance > 0;
+        distance.abs() > MAX_DAYS && (day.month, day.day) != (passed.month, passed.day)
             || lengths.iter().any(is_end)
     }
 }
@@ -138,17 +139,17 @@ impl<'a> DateRequest<'a> {
             return None;
         }
         let (days, weekdays) = (days_of_request(self.task, || self.today())?, weekdays(self.task));
-        let meant = match (days.as_slice(), weekdays.as_slice()) {
+        let requested = match (days.as_slice(), weekdays.as_slice()) {
             ([(day, at)], []) => Some((RequestedDay::Day(*day), at)),
-            ([(day, at)], [(weekday, beside)]) => {
-                let gap = at.start.max(beside.start).saturating_sub(at.end.min(beside.end));
-                let is_same = day.weekday().map_or(gap <= BESIDE, |of| of == *weekday);
+            ([(day, at)], [(weekday, weekday_at)]) => {
+                let gap = at.start.max(weekday_at.start).saturating_sub(at.end.min(weekday_at.end));
+                let is_same = day.weekday().map_or(gap <= BESIDE, |other| other == *weekday);
                 is_same.then_some((RequestedDay::Day(*day), at))
             }
             ([], [(weekday, at)]) => Some((RequestedDay::Weekday(*weekday), at)),
             _ => None,
         };
-        let of_day = || meant.and_then(|(meant, at)| self.other_day(&meant, at, &lengths));
+        let of_day = || requested.and_then(|(requested, at)| self.other_day(&requested, at, &lengths));
         let of_two = || match (days.as_slice(), weekdays.as_slice()) {
             ([], [(one, _), (other, _)]) if one != other => self.other_weekday([*one, *other]),
             _ => None,
@@ -171,9 +172,10 @@ impl<'a> DateRequest<'a> {
         let weekday = usize::from(place.value).checked_sub(1)?;
         // An answer that names the other day states what was done: "el miércoles, para que esté el viernes".
         let answer = language.places(self.agent.answer.as_deref()?, self.memo);
-        let mut said = answer.iter().filter(|of| of.classes.has(WordClass::Weekday)).peekable();
-        said.peek()?;
-        if said.any(|of| of.value != place.value) {
+        let mut answer_weekdays =
+            answer.iter().filter(|other| other.classes.has(WordClass::Weekday)).peekable();
+        answer_weekdays.peek()?;
+        if answer_weekdays.any(|other| other.value != place.value) {
             return None;
         }
         self.other_day(&RequestedDay::Weekday(weekday), &place.at, &[])
@@ -181,18 +183,18 @@ impl<'a> DateRequest<'a> {
 
     /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday
     /// to Monday" as the 23rd, a Friday, and the 25th.
-    fn other_weekday(&self, meant: [usize; 2]) -> Option<SwappedEnds<'a>> {
-        let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
+    fn other_weekday(&self, requested: [usize; 2]) -> Option<SwappedEnds<'a>> {
+        let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         let is = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
         self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
-            let of_call = of(call);
+            let of_call = days_in(call);
             let [one, two] = of_call.as_slice() else { return None };
             let has = |weekday: &usize| is(one, *weekday) || is(two, *weekday);
-            let missing = *meant.iter().find(|weekday| !has(weekday))?;
-            let met = *meant.iter().find(|weekday| has(weekday))?;
+            let missing = *requested.iter().find(|weekday| !has(weekday))?;
+            let met = *requested.iter().find(|weekday| has(weekday))?;
             let other = [one, two].into_iter().find(|day| !is(day, met) && day.weekday().is_some())?;
-            let in_another = |call: &&Call| of(call).iter().any(|day| is(day, missing));
-            let is_told = self.is_told(call, |text| days(text).into_iter().any(|known| known.is(*other)));
+            let in_another = |call: &&Call| days_in(call).iter().any(|day| is(day, missing));
+            let is_told = self.is_told(call, |text| days(text).into_iter().any(|day| day.is(*other)));
             if is_told || self.calls.iter().any(in_another) {
                 return None;
             }
@@ -208,23 +210,28 @@ impl<'a> DateRequest<'a> {
     }
 
     /// A call with one day only, which is not the one that is meant.
-    fn other_day(&self, meant: &RequestedDay, at: &Range<usize>, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
-        let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
-        if self.calls.iter().any(|call| of(call).into_iter().any(|day| meant.is(day))) {
+    fn other_day(
+        &self,
+        requested: &RequestedDay,
+        at: &Range<usize>,
+        lengths: &[i64],
+    ) -> Option<SwappedEnds<'a>> {
+        let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
+        if self.calls.iter().any(|call| days_in(call).into_iter().any(|day| requested.is(day))) {
             return None;
         }
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
-            let of_call = of(call);
+            let of_call = days_in(call);
             let [day] = of_call.as_slice() else { return None };
-            let is_told = self.is_told(call, |text| days(text).into_iter().any(|known| known.is(*day)));
+            let is_told = self.is_told(call, |text| days(text).into_iter().any(|other| other.is(*day)));
             if is_told
-                || meant.allows(*day, lengths)
-                || self.may_contain(call, meant, *day)
-                || self.has_result(call, |text| days(text).into_iter().any(|day| meant.is(day)))
+                || requested.allows(*day, lengths)
+                || self.may_contain(call, requested, *day)
+                || self.has_result(call, |text| days(text).into_iter().any(|day| requested.is(day)))
             {
                 return None;
             }
-            let expected = match meant {
+            let expected = match requested {
                 RequestedDay::Day(day) => day.shown(),
                 RequestedDay::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
             };
@@ -235,27 +242,27 @@ impl<'a> DateRequest<'a> {
     /// A call with one time only, which is not the only one of the request.
     fn other_time(&self, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
         let wanted: Vec<Placed<Clock>> = placed_clocks(self.task);
-        let ((meant, at), others) = wanted.split_first()?;
-        if others.iter().any(|(other, _)| other != meant)
+        let ((requested, at), others) = wanted.split_first()?;
+        if others.iter().any(|(other, _)| other != requested)
             || has_zone_behind(self.task.get(at.end..).unwrap_or_default())
         {
             return None;
         }
-        let of = |call: &Call| clocks(call.arguments.as_deref().unwrap_or_default());
+        let clocks_in = |call: &Call| clocks(call.arguments.as_deref().unwrap_or_default());
         // "At 3" may be in the afternoon.
-        let is_meant = |time: &Clock| time.time % 720 == meant.time % 720;
-        if self.calls.iter().any(|call| of(call).iter().any(is_meant)) {
+        let is_meant = |time: &Clock| time.time % 720 == requested.time % 720;
+        if self.calls.iter().any(|call| clocks_in(call).iter().any(is_meant)) {
             return None;
         }
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
-            let of_call = of(call);
+            let of_call = clocks_in(call);
             let [time] = of_call.as_slice() else { return None };
             let is_told = self.is_told(call, |text| times(text).contains(&time.time) || is_zoned(text));
-            let by = (i64::from(time.time) - i64::from(meant.time)).rem_euclid(720);
-            let is_end = lengths.iter().any(|minutes| minutes % 720 == by);
+            let distance = (i64::from(time.time) - i64::from(requested.time)).rem_euclid(720);
+            let is_end = lengths.iter().any(|minutes| minutes % 720 == distance);
             let has_it = || self.has_result(call, |text| clocks(text).iter().any(is_meant));
             let shown = |clock: &Clock| format!("{:02}:{:02}", clock.time / 60, clock.time % 60);
-            (!is_told && !is_end && !has_it()).then(|| (*call, shown(meant), shown(time)))
+            (!is_told && !is_end && !has_it()).then(|| (*call, shown(requested), shown(time)))
         })
     }
 
@@ -303,15 +310,15 @@ impl<'a> DateRequest<'a> {
     }
 
     /// Whether a query is for an interval that may contain the day that is meant.
-    fn may_contain(&self, call: &Call, meant: &RequestedDay, passed: Day) -> bool {
+    fn may_contain(&self, call: &Call, requested: &RequestedDay, passed: Day) -> bool {
         if !ToolPurpose::of_call(self.trace, self.memo, call).is_query() {
             return false;
         }
         let arguments = call.parsed.as_deref().and_then(Value::as_object);
         let keys = arguments.into_iter().flat_map(|map| map.keys()).map(|key| identifier_words(key));
         let mut words = keys.flatten();
-        let has = |known: &[&str], word: &String| known.contains(&word.as_str());
-        words.any(|word| match meant {
+        let has = |keywords: &[&str], word: &String| keywords.contains(&word.as_str());
+        words.any(|word| match requested {
             // What begins after the day does not contain it.
             RequestedDay::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
             _ => has(&BEGINS, &word) || has(&BOUNDS, &word),

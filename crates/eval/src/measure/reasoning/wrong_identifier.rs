@@ -51,23 +51,24 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     let copied = || {
         let passed = || calls().filter_map(|call| call.arguments.as_deref());
         passed().any(|text| identifiers(text).next().is_some()).then_some(())?;
-        let results = Results::of(trace, memo, agent)?;
+        let results = ResultIdentifiers::read(trace, memo, agent)?;
         calls().find_map(|call| results.miscopied(memo, call, task))
     };
     let copied = if unused.is_empty() && !calls().any(has_address) { Some(copied()?) } else { copied() };
-    let provenance = Provenance::of(trace, memo);
+    let provenance = Provenance::cached(trace, memo);
     calls().find_map(|call| {
         let value = &provenance.invented(trace, call)?.value;
-        let meant = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
-        let of_result = || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, meant)| meant.as_str());
-        let meant = meant.or_else(of_result);
+        let expected = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
+        let of_result =
+            || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, expected)| expected.as_str());
+        let expected = expected.or_else(of_result);
         let is_sent =
             || purpose(trace, memo, call) == Purpose::Action && reaches(trace, memo, agent, call, value);
-        let meant = meant.or_else(|| {
+        let expected = expected.or_else(|| {
             (value.contains('@') && is_sent()).then_some("an address of the request or of a result")
         })?;
         let rationale = format!(
-            "{meant} was expected; {} has {value}, which no message or result contains",
+            "{expected} was expected; {} has {value}, which no message or result contains",
             call.name.trim()
         );
         let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
@@ -93,19 +94,20 @@ fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, addres
 }
 
 /// The identifiers of the results of an agent's calls.
-struct Results<'t> {
+struct ResultIdentifiers<'t> {
     calls: Vec<&'t Call>,
     /// The start of the first call whose result has it.
     first: HashMap<String, u64>,
     /// By shape, in the order of the results.
-    alike: HashMap<String, Vec<String>>,
+    by_shape: HashMap<String, Vec<String>>,
 }
 
-impl<'t> Results<'t> {
+impl<'t> ResultIdentifiers<'t> {
     /// Reads each result once; `None` beyond the work budget.
-    fn of(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<Results<'t>> {
+    fn read(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<ResultIdentifiers<'t>> {
         let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
-        let mut results = Results { calls, first: HashMap::default(), alike: HashMap::default() };
+        let mut results =
+            ResultIdentifiers { calls, first: HashMap::default(), by_shape: HashMap::default() };
         for call in &results.calls {
             let Some(result) = &call.result else { continue };
             memo.budget.spend(1 + result.len() / 4).then_some(())?;
@@ -115,7 +117,7 @@ impl<'t> Results<'t> {
                     .entry(id.clone())
                     .and_modify(|start| *start = call.start.min(*start))
                     .or_insert_with(|| {
-                        results.alike.entry(shape(&id)).or_default().push(id);
+                        results.by_shape.entry(shape(&id)).or_default().push(id);
                         call.start
                     });
             }
@@ -130,13 +132,16 @@ impl<'t> Results<'t> {
         // Identifiers that are in no result as a word, and similar to none.
         let mut others: Vec<String> = Vec::new();
         for id in identifiers(call.arguments.as_deref()?).take(MAX_PASSED) {
-            let alike = self.alike.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
-            memo.budget.spend(1 + task.len() / BYTES_PER_STEP + alike.len()).then_some(())?;
+            let similar = self.by_shape.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
+            memo.budget.spend(1 + task.len() / BYTES_PER_STEP + similar.len()).then_some(())?;
             if is_earlier(&&id) || contains_ignoring_case(task, &id) {
                 continue;
             }
-            let near = alike.iter().filter(is_earlier).find(|of| is_nearly(&id, of) && !self.is_passed(of));
-            let Some(meant) = near else {
+            let nearest = similar
+                .iter()
+                .filter(is_earlier)
+                .find(|other| is_nearly(&id, other) && !self.is_passed(other));
+            let Some(expected) = nearest else {
                 others.push(id);
                 continue;
             };
@@ -147,7 +152,7 @@ impl<'t> Results<'t> {
                 }
             }
             if !self.has(memo, call, &id)? {
-                return Some((call.at, meant.clone()));
+                return Some((call.at, expected.clone()));
             }
         }
         None

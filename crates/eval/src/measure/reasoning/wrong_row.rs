@@ -28,7 +28,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Language, WordClass, WordClasses, classes};
-use crate::measure::records::{Field, Record, Records, Scalar, Structure};
+use crate::measure::records::{FieldValue, Record, RecordField, Records, Structure};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -75,14 +75,14 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     actions.peek()?;
     // Most actions pass no value of a row, and then the request is not read.
     let request = OnceCell::new();
-    let request = || request.get_or_init(|| RowRequest::of(conduct, task, &calls)).as_ref();
+    let request = || request.get_or_init(|| RowRequest::read(conduct, task, &calls)).as_ref();
     actions.find_map(|call| {
-        let (meant, passed) = other_row(&calls, call, memo, request)?;
+        let (expected, passed) = other_row(&calls, call, memo, request)?;
         if Language::detected(task, None, memo).is_none_or(|language| !language.is_spaced()) {
             return Some((call.llm?, None));
         }
         let rationale = format!(
-            "a call about {meant} was expected, which the request names; {} has {passed} of another item",
+            "a call about {expected} was expected, which the request names; {} has {passed} of another item",
             call.name.trim()
         );
         conduct.finding(Defect::ContradictsRequest, rationale, call).map(|(at, finding)| (at, Some(finding)))
@@ -127,7 +127,7 @@ fn other_row<'r>(
     let passed = values(call);
     let earlier = calls.iter().filter(|other| other.start < call.start && other.result.is_some());
     for lookup in earlier {
-        let structure = Structure::of(lookup.result.as_ref()?, memo)?;
+        let structure = Structure::cached(lookup.result.as_ref()?, memo)?;
         let Structure(Some(parsed)) = &*structure else { continue };
         for list in 0..parsed.lists.len().min(MAX_VALUES) {
             let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
@@ -153,7 +153,7 @@ fn other_row<'r>(
 fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
     // A short number is an identifier only where it is called one.
     let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
-    let is_value = |field: &Field| {
+    let is_value = |field: &RecordField| {
         field.shown().eq_ignore_ascii_case(value)
             && (!is_number || field.name.last().is_some_and(|word| word == "id"))
     };
@@ -163,13 +163,13 @@ fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
 
 impl<'a> RowRequest<'a> {
     /// `None` if the request is about something else, or too long.
-    fn of(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<RowRequest<'a>> {
+    fn read(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<RowRequest<'a>> {
         let Conduct { trace, memo, agent, .. } = *conduct;
-        let replies = Replies::of(trace, memo);
+        let replies = Replies::cached(trace, memo);
         let replied: Vec<(Idx, &Text)> =
             agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
         let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
-        let asked = LowercaseWords::of(task, memo).to_string() + &answers.concat();
+        let asked = LowercaseWords::cached(task, memo).to_string() + &answers.concat();
         let language = Language::detected(task, None, memo).unwrap_or(Language::English);
         let is_of_others = speaks_of_others(task, language, memo)
             || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
@@ -179,7 +179,7 @@ impl<'a> RowRequest<'a> {
         let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
         let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
         memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4).then_some(())?;
-        let answer = LowercaseWords::of(agent.answer.as_deref().unwrap_or_default(), memo);
+        let answer = LowercaseWords::cached(agent.answer.as_deref().unwrap_or_default(), memo);
         Some(RowRequest { task, language, asked, answers, turns, answer, calls, memo })
     }
 
@@ -200,9 +200,9 @@ impl<'a> RowRequest<'a> {
         let by_code = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
         let is_by_code = by_code.is_some();
         let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
-        let (own, of_other) = (words(row), words(other));
-        let is_asked = |word: &&String| !own.contains(*word) && contains_words(&self.asked, word);
-        let is_other = || of_other.iter().any(|word| is_asked(&word)) || refers(row, other);
+        let (row_words, other_words) = (words(row), words(other));
+        let is_asked = |word: &&String| !row_words.contains(*word) && contains_words(&self.asked, word);
+        let is_other = || other_words.iter().any(|word| is_asked(&word)) || refers(row, other);
         if !is_by_code && is_other()
             || refers(other, row)
             || is_excluded(row, other) && self.names_other_row(row, other)
@@ -210,11 +210,11 @@ impl<'a> RowRequest<'a> {
             return None;
         }
         // The user may have chosen the other one of those that the agent named.
-        let only = |of: &HashSet<String>, not: &HashSet<String>, text: &String| {
-            of.iter().any(|word| !not.contains(word) && contains_words(text, word))
+        let only = |included: &HashSet<String>, excluded: &HashSet<String>, text: &String| {
+            included.iter().any(|word| !excluded.contains(word) && contains_words(text, word))
         };
-        let is_proposed = self.turns.iter().any(|text| only(&of_other, &own, text));
-        if is_proposed && !self.answers.iter().any(|text| only(&own, &of_other, text)) {
+        let is_proposed = self.turns.iter().any(|text| only(&other_words, &row_words, text));
+        if is_proposed && !self.answers.iter().any(|text| only(&row_words, &other_words, text)) {
             return None;
         }
         // Another text that has the value may say why, and another call may be about the row that is named.
@@ -231,10 +231,10 @@ impl<'a> RowRequest<'a> {
             self.calls.iter().filter(|other| !std::ptr::eq(**other, lookup) && other.start < call.start);
         let is_elsewhere =
             texts.filter_map(|other| other.result.as_deref()).any(in_text) || in_text(self.task);
-        let is_own = |field: &&Field| !other.fields.iter().any(|f| f.value == field.value);
+        let is_own = |field: &&RecordField| !other.fields.iter().any(|f| f.value == field.value);
         let passes = |call: &&Call| {
             let (passed, arguments) = (values(call), call.arguments.as_deref().unwrap_or_default());
-            let is_passed = |field: &Field| {
+            let is_passed = |field: &RecordField| {
                 let shown = field.shown();
                 let within =
                     || shown.len() >= MIN_NAME && contains_ignoring_case(arguments, &shown.to_lowercase());
@@ -260,9 +260,10 @@ impl<'a> RowRequest<'a> {
             return None;
         }
         let mut named = rows.filter_map(|row| {
-            let own = row.fields.iter().find(|field| field.name == column.name)?;
-            let is_named = is_code(own.shown()) && contains_words(&self.asked, &own.shown().to_lowercase());
-            is_named.then(|| (*row, own.shown().to_owned()))
+            let field = row.fields.iter().find(|field| field.name == column.name)?;
+            let is_named =
+                is_code(field.shown()) && contains_words(&self.asked, &field.shown().to_lowercase());
+            is_named.then(|| (*row, field.shown().to_owned()))
         });
         let (first, None) = (named.next()?, named.next()) else { return None };
         Some(first)
@@ -279,21 +280,24 @@ impl<'a> RowRequest<'a> {
         let of_other = words(other);
         let named = rows.filter_map(|row| {
             let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
-            let own = texts.find(|field| {
-                let mut same = other.fields.iter().filter(|of| of.name == field.name);
-                let Some(of) = same.next().filter(|of| of.text().is_some()) else { return false };
-                let (value, of) = (words_of(field.shown()), words_of(of.shown()));
+            let field = texts.find(|field| {
+                let mut same = other.fields.iter().filter(|other_field| other_field.name == field.name);
+                let Some(other_field) = same.next().filter(|other_field| other_field.text().is_some()) else {
+                    return false;
+                };
+                let (value, other_value) = (words_of(field.shown()), words_of(other_field.shown()));
                 let is_said = |words: &str| {
                     contains_words(&self.asked, words.trim()) || contains_words(&self.answer, words.trim())
                 };
-                let is_distinct = value != of && field.shown().len() >= MIN_NAME && !is_said(&of);
+                let is_distinct =
+                    value != other_value && field.shown().len() >= MIN_NAME && !is_said(&other_value);
                 let is_named = || {
                     contains_words(&self.asked, value.trim())
                         && (is_code(field.shown()) || self.is_beside(value.trim(), &of_other))
                 };
                 is_distinct && (is_named() || is_date_of(field.shown(), self.task))
             })?;
-            Some((*row, own.shown().to_owned()))
+            Some((*row, field.shown().to_owned()))
         });
         let mut named = named;
         let (first, None) = (named.next()?, named.next()) else { return None };
@@ -310,7 +314,8 @@ impl<'a> RowRequest<'a> {
 
     /// Whether the answer names the other row, by a text that the row has not.
     fn names_other_row(&self, row: &Record, other: &Record) -> bool {
-        let is_own = |field: &&Field| !row.fields.iter().any(|own| own.value == field.value);
+        let is_own =
+            |field: &&RecordField| !row.fields.iter().any(|row_field| row_field.value == field.value);
         let names = other
             .fields
             .iter()
@@ -324,18 +329,21 @@ impl<'a> RowRequest<'a> {
         let of_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
         let is_own = |nth: usize, word: &str| {
             word.contains(char::is_alphabetic)
-                && !of_row.iter().enumerate().any(|(n, of)| n != nth && of.contains(word))
+                && !of_row.iter().enumerate().any(|(n, words)| n != nth && words.contains(word))
         };
         if rows.len() > MAX_NAMED || !self.memo.budget.spend(rows.len() * rows.len()) {
             return None;
         }
         let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
-            let own = of_row.get(nth)?;
+            let row_words = of_row.get(nth)?;
             if std::ptr::eq(*row, other) {
                 // A user or an answer that names it may mean it.
-                return own.iter().any(|word| is_own(nth, word) && self.names(word, other)).then_some(None);
+                return row_words
+                    .iter()
+                    .any(|word| is_own(nth, word) && self.names(word, other))
+                    .then_some(None);
             }
-            let word = own
+            let word = row_words
                 .iter()
                 .filter(|word| word.len() > MIN_NAME && is_own(nth, word))
                 .find(|word| is_named(word))?;
@@ -349,7 +357,7 @@ impl<'a> RowRequest<'a> {
     /// one as well: "frozen".
     fn names(&self, word: &str, row: &Record) -> bool {
         let is_state = || {
-            let states = row.fields.iter().filter(|field| is_state(field)).filter_map(Field::text);
+            let states = row.fields.iter().filter(|field| is_state(field)).filter_map(RecordField::text);
             states.flat_map(|text| text.split([' ', '_', '-'])).any(|state| state == word)
         };
         contains_words(&self.asked, word) || contains_words(&self.answer, word) && !is_state()
@@ -357,7 +365,7 @@ impl<'a> RowRequest<'a> {
 
     /// The name by which the request has the row as its object, and that the other row has not.
     fn object(&self, row: &Record, other: &Record) -> Option<String> {
-        let is_name = |field: &&Field| {
+        let is_name = |field: &&RecordField| {
             let shown = field.shown();
             let is_proper =
                 shown.contains(char::is_uppercase) || shown.contains(|c: char| c.is_ascii_digit());
@@ -377,7 +385,7 @@ impl<'a> RowRequest<'a> {
             !is_related && (1..=BEFORE).contains(&before.len())
                 || before.last().is_some_and(|word| is_of(word, WordClass::Target))
         };
-        let mut names = row.fields.iter().filter(is_name).map(Field::shown);
+        let mut names = row.fields.iter().filter(is_name).map(RecordField::shown);
         names.find(|name| is_object(name)).map(str::to_owned)
     }
 }
@@ -393,10 +401,11 @@ fn is_code(shown: &str) -> bool {
 /// The rows of a list with the fields of the objects that they contain, such as the next appointment of a patient;
 /// none if no row contains one.
 fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
-    let rows = || parsed.records.iter().enumerate().filter(|(_, of)| of.list == Some(list)).take(MAX_ROWS);
-    let children = parsed.records.iter().filter(|of| of.list.is_none() && of.parent.is_some());
-    let is_row = |at: &usize| parsed.records.get(*at).is_some_and(|of| of.list == Some(list));
-    let mut of_row: HashMap<usize, Vec<Field>> = HashMap::default();
+    let rows =
+        || parsed.records.iter().enumerate().filter(|(_, record)| record.list == Some(list)).take(MAX_ROWS);
+    let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent.is_some());
+    let is_row = |at: &usize| parsed.records.get(*at).is_some_and(|record| record.list == Some(list));
+    let mut of_row: HashMap<usize, Vec<RecordField>> = HashMap::default();
     for child in children.take(MAX_ROWS) {
         let row = child.parent.filter(is_row);
         row.into_iter().for_each(|row| of_row.entry(row).or_default().extend(child.fields.iter().cloned()));
@@ -404,11 +413,11 @@ fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
     if !rows().any(|(at, _)| of_row.contains_key(&at)) {
         return Vec::new();
     }
-    let whole = |(at, row): (usize, &Record)| {
-        let own = row.fields.iter().cloned().chain(of_row.remove(&at).unwrap_or_default());
-        Record { fields: own.collect(), key: row.key.clone(), parent: row.parent, list: row.list }
+    let merge = |(at, row): (usize, &Record)| {
+        let fields = row.fields.iter().cloned().chain(of_row.remove(&at).unwrap_or_default());
+        Record { fields: fields.collect(), key: row.key.clone(), parent: row.parent, list: row.list }
     };
-    rows().map(whole).collect()
+    rows().map(merge).collect()
 }
 
 /// Whether a value is a date that a text names.
@@ -418,7 +427,7 @@ fn is_date_of(value: &str, text: &str) -> bool {
         let is_it = |year: i64, month: usize, day: usize| {
             (year, month, day) == (date.year, date.month, date.day_of_month)
         };
-        dates::all(text).any(|of| of.day == date.day)
+        dates::all(text).any(|other| other.day == date.day)
             || local_dates::all(text).any(|(year, month, day)| is_it(year, month, day))
     })
 }
@@ -430,25 +439,25 @@ fn words(row: &Record) -> HashSet<String> {
     words.filter(|word| word.len() >= MIN_NAME - 1).collect()
 }
 
-fn is_state(field: &Field) -> bool {
+fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
 }
 
 /// Whether a row may not be possible where the other one is: a flag or a state differs, or a count is 0.
 fn is_excluded(row: &Record, other: &Record) -> bool {
-    row.fields.iter().any(|own| {
-        let mut same = other.fields.iter().filter(|field| field.name == own.name);
-        same.any(|field| match (&own.value, &field.value) {
-            (Scalar::Bool(own), Scalar::Bool(other)) => own != other,
-            (Scalar::Number(own), Scalar::Number(other)) => *own == 0.0 && *other > 0.0,
-            _ => is_state(own) && own.value != field.value,
+    row.fields.iter().any(|row_field| {
+        let mut same = other.fields.iter().filter(|field| field.name == row_field.name);
+        same.any(|field| match (&row_field.value, &field.value) {
+            (FieldValue::Bool(flag), FieldValue::Bool(other)) => flag != other,
+            (FieldValue::Number(number), FieldValue::Number(other)) => *number == 0.0 && *other > 0.0,
+            _ => is_state(row_field) && row_field.value != field.value,
         })
     })
 }
 
 /// Whether a value of a row identifies it: it has a digit or a sign, or its key says so.
 fn identifies(row: &Record, value: &str) -> bool {
-    let is_key = |field: &&Field| field.name.last().is_some_and(|word| word == "id" || word == "key");
+    let is_key = |field: &&RecordField| field.name.last().is_some_and(|word| word == "id" || word == "key");
     value.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '-' | '_'))
         || row.fields.iter().filter(is_key).any(|field| field.shown().eq_ignore_ascii_case(value))
 }
@@ -456,10 +465,12 @@ fn identifies(row: &Record, value: &str) -> bool {
 /// Whether a row has a value of the other that names it: a manager, a parent.
 fn refers(row: &Record, other: &Record) -> bool {
     let is_name =
-        |field: &&Field| field.shown().len() >= MIN_NAME && field.shown().contains(char::is_alphabetic);
-    let same_column = |a: &Field, b: &Field| a.name == b.name && a.value == b.value;
+        |field: &&RecordField| field.shown().len() >= MIN_NAME && field.shown().contains(char::is_alphabetic);
+    let same_column = |a: &RecordField, b: &RecordField| a.name == b.name && a.value == b.value;
     other.fields.iter().filter(is_name).any(|named| {
-        row.fields.iter().any(|own| own.shown().contains(named.shown()) && !same_column(own, named))
+        row.fields
+            .iter()
+            .any(|row_field| row_field.shown().contains(named.shown()) && !same_column(row_field, named))
     })
 }
 

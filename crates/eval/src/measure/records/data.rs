@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use super::key_names::Name;
+use super::key_names::KeyName;
 use crate::measure::excerpt::lowercase;
 
 /// Most records of one result.
@@ -27,7 +27,7 @@ pub(super) const MAX_COLUMNS: usize = 16;
 
 /// A value of a field.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Scalar {
+pub(crate) enum FieldValue {
     Bool(bool),
     Number(f64),
     Text(CellText),
@@ -60,48 +60,48 @@ impl PartialEq for CellText {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
+pub(crate) struct RecordField {
     /// The words of the key.
-    pub name: Name,
-    pub value: Scalar,
-    /// See [`Field::written`].
+    pub name: KeyName,
+    pub value: FieldValue,
+    /// See [`RecordField::written`].
     written: Option<String>,
 }
 
-impl PartialEq for Field {
-    fn eq(&self, other: &Field) -> bool {
+impl PartialEq for RecordField {
+    fn eq(&self, other: &RecordField) -> bool {
         self.name == other.name && self.value == other.value && self.written() == other.written()
     }
 }
 
-impl Field {
+impl RecordField {
     /// The value as written.
     pub(crate) fn shown(&self) -> &str {
         match &self.value {
-            Scalar::Text(text) => &text.shown,
-            Scalar::Bool(_) | Scalar::Number(_) => self.written(),
+            FieldValue::Text(text) => &text.shown,
+            FieldValue::Bool(_) | FieldValue::Number(_) => self.written(),
         }
     }
 
     /// A number or a flag as written, and a text below the name of a column.
     fn written(&self) -> &str {
         self.written.as_deref().unwrap_or(match self.value {
-            Scalar::Bool(true) => "true",
-            Scalar::Bool(false) => "false",
-            Scalar::Number(_) | Scalar::Text(_) => "",
+            FieldValue::Bool(true) => "true",
+            FieldValue::Bool(false) => "false",
+            FieldValue::Number(_) | FieldValue::Text(_) => "",
         })
     }
 
     pub(crate) fn number(&self) -> Option<f64> {
         match self.value {
-            Scalar::Number(number) => Some(number),
+            FieldValue::Number(number) => Some(number),
             _ => None,
         }
     }
 
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
-            Scalar::Text(text) => Some(text),
+            FieldValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -110,9 +110,9 @@ impl Field {
 /// An object or a row.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    pub fields: Vec<Field>,
+    pub fields: Vec<RecordField>,
     /// The words of the key that it is the value of; none for a row of a list.
-    pub key: Name,
+    pub key: KeyName,
     /// The record that contains this one.
     pub parent: Option<usize>,
     /// The list that contains it.
@@ -120,9 +120,9 @@ pub(crate) struct Record {
 }
 
 #[derive(Debug)]
-pub(crate) struct List {
+pub(crate) struct RecordList {
     /// The words of its key; empty for a list without one.
-    pub name: Name,
+    pub name: KeyName,
     pub len: usize,
     /// The items are numbers: a series of measurements.
     pub of_numbers: bool,
@@ -132,21 +132,21 @@ pub(crate) struct List {
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     pub records: Vec<Record>,
-    pub lists: Vec<List>,
+    pub lists: Vec<RecordList>,
     /// A field is a flag.
     pub has_flags: bool,
     /// The different keys of fields, up to [`MAX_KEYS`] of them.
-    keys: Vec<Name>,
+    keys: Vec<KeyName>,
     /// Sums and means of lists of numbers.
     pub(super) of_lists: Vec<f64>,
     /// The sums and means of lists and columns, see [`Records::aggregates`].
-    summary: OnceCell<Summary>,
+    summary: OnceCell<ColumnSummary>,
     pub(super) fields: usize,
 }
 
 /// What follows from the rows of lists together.
 #[derive(Debug, Default)]
-struct Summary {
+struct ColumnSummary {
     /// Sums and means.
     values: Vec<f64>,
     /// The lengths of groups of rows.
@@ -155,7 +155,7 @@ struct Summary {
 
 impl Records {
     /// Whether a field may have such a key: few results have one, and the fields of the others are not read.
-    pub(crate) fn may_have_key(&self, is: impl FnMut(&Name) -> bool) -> bool {
+    pub(crate) fn may_have_key(&self, is: impl FnMut(&KeyName) -> bool) -> bool {
         self.keys.len() >= MAX_KEYS || self.keys.iter().any(is)
     }
 
@@ -164,9 +164,9 @@ impl Records {
         &self.summary().values
     }
 
-    fn summary(&self) -> &Summary {
+    fn summary(&self) -> &ColumnSummary {
         self.summary.get_or_init(|| {
-            let mut summary = Summary { values: self.of_lists.clone(), lengths: Vec::new() };
+            let mut summary = ColumnSummary { values: self.of_lists.clone(), lengths: Vec::new() };
             self.columns(&mut summary.lengths)
                 .iter()
                 .for_each(|numbers| aggregate(&mut summary.values, numbers));
@@ -182,7 +182,7 @@ impl Records {
     /// `fields` is how many there may be.
     pub(super) fn add_record(
         &mut self,
-        key: &Name,
+        key: &KeyName,
         parent: Option<usize>,
         list: Option<usize>,
         fields: usize,
@@ -194,9 +194,9 @@ impl Records {
         })
     }
 
-    pub(super) fn add_list(&mut self, name: &Name, len: usize, of_numbers: bool) -> Option<usize> {
+    pub(super) fn add_list(&mut self, name: &KeyName, len: usize, of_numbers: bool) -> Option<usize> {
         (self.lists.len() < MAX_RECORDS).then(|| {
-            self.lists.push(List { name: Rc::clone(name), len, of_numbers });
+            self.lists.push(RecordList { name: Rc::clone(name), len, of_numbers });
             self.lists.len() - 1
         })
     }
@@ -230,12 +230,12 @@ impl Records {
             .for_each(|record| record.fields.truncate(fields));
     }
 
-    /// Adds a field to a record, if there is one, with a value and how it is written, see [`Field::shown`].
+    /// Adds a field to a record, if there is one, with a value and how it is written, see [`RecordField::shown`].
     pub(super) fn add_field(
         &mut self,
         record: Option<usize>,
-        name: &Name,
-        value: impl FnOnce() -> (Scalar, Option<String>),
+        name: &KeyName,
+        value: impl FnOnce() -> (FieldValue, Option<String>),
     ) {
         let Some(record) = record else { return };
         self.fields += 1;
@@ -243,11 +243,11 @@ impl Records {
             && let Some(record) = self.records.get_mut(record)
         {
             let (value, written) = value();
-            self.has_flags |= matches!(value, Scalar::Bool(_));
+            self.has_flags |= matches!(value, FieldValue::Bool(_));
             if self.keys.len() < MAX_KEYS && !self.keys.iter().any(|key| Rc::ptr_eq(key, name)) {
                 self.keys.push(Rc::clone(name));
             }
-            record.fields.push(Field { name: Rc::clone(name), value, written });
+            record.fields.push(RecordField { name: Rc::clone(name), value, written });
         }
     }
 
@@ -256,8 +256,8 @@ impl Records {
     fn columns(&self, lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
         let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
         for record in &self.records {
-            let own = record.list.and_then(|list| rows.get_mut(list));
-            own.into_iter().for_each(|own| own.push(record));
+            let list_rows = record.list.and_then(|list| rows.get_mut(list));
+            list_rows.into_iter().for_each(|list_rows| list_rows.push(record));
         }
         let several = rows.iter().filter(|rows| rows.len() > 1);
         several.flat_map(|rows| columns(rows, lengths).into_iter().chain(products_of(rows))).collect()
@@ -276,7 +276,9 @@ pub(super) fn aggregate(aggregates: &mut Vec<f64>, numbers: &[f64]) {
 fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
     // What occurs once is shared by no rows.
     let mut occurring: HashMap<&str, usize> = HashMap::default();
-    rows.iter().flat_map(|row| shared_values(row)).for_each(|of| *occurring.entry(of).or_default() += 1);
+    rows.iter()
+        .flat_map(|row| shared_values(row))
+        .for_each(|value| *occurring.entry(value).or_default() += 1);
     occurring.retain(|_, rows| *rows > 1);
     let free = MAX_RECORDS.saturating_sub(lengths.len());
     lengths.extend(occurring.values().copied().take(free));
@@ -300,8 +302,10 @@ fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
     if !(2..=MAX_MULTIPLIED).contains(&rows.len()) {
         return Vec::new();
     }
-    let numbers: Vec<Vec<f64>> =
-        rows.iter().map(|row| row.fields.iter().filter_map(Field::number).take(FACTORS).collect()).collect();
+    let numbers: Vec<Vec<f64>> = rows
+        .iter()
+        .map(|row| row.fields.iter().filter_map(RecordField::number).take(FACTORS).collect())
+        .collect();
     let pairs = (0..FACTORS).flat_map(|a| (a + 1..FACTORS).map(move |b| (a, b)));
     let product = |(a, b): (usize, usize)| -> Option<Vec<f64>> {
         numbers.iter().map(|row| Some(row.get(a)? * row.get(b)?)).collect()
@@ -311,7 +315,7 @@ fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
 
 /// The values of a row by which rows are grouped: texts and flags, and of dates the day and the month.
 fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
-    let texts = row.fields.iter().filter(|f| f.number().is_none()).map(Field::shown).take(MAX_COLUMNS);
+    let texts = row.fields.iter().filter(|f| f.number().is_none()).map(RecordField::shown).take(MAX_COLUMNS);
     texts.flat_map(|text| {
         let is_date = text.len() >= DAY
             && text
@@ -325,13 +329,15 @@ fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
 }
 
 /// The value of a cell.
-pub(super) fn scalar_of_text(text: &str) -> Scalar {
+pub(super) fn scalar_of_text(text: &str) -> FieldValue {
     let text = CellText::of_trimmed(text.trim());
     match &*text {
-        "true" | "yes" => Scalar::Bool(true),
-        "false" | "no" => Scalar::Bool(false),
-        lower => {
-            lower.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Scalar::Text(text), Scalar::Number)
-        }
+        "true" | "yes" => FieldValue::Bool(true),
+        "false" | "no" => FieldValue::Bool(false),
+        lower => lower
+            .parse()
+            .ok()
+            .filter(|n: &f64| n.is_finite())
+            .map_or(FieldValue::Text(text), FieldValue::Number),
     }
 }

@@ -15,19 +15,19 @@ use crate::measure::identifier::identifier_words;
 const MAX_KEYS: usize = 10_000;
 
 /// The words of a key, shared by all values that have it.
-pub(crate) type Name = Rc<KeyWords>;
+pub(crate) type KeyName = Rc<KeyWords>;
 
 /// The words of a key, and what rules have asked of them: many values have the same key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyWords {
     words: Vec<String>,
-    /// Two bits for each [`Fact`]: whether it was asked for, and whether it holds.
+    /// Two bits for each [`KeyFact`]: whether it was asked for, and whether it holds.
     facts: Cell<u32>,
 }
 
 /// What a rule asks of the words of a key.
 #[derive(Clone, Copy)]
-pub(crate) enum Fact {
+pub(crate) enum KeyFact {
     /// The values are states.
     State,
     /// The values name rows.
@@ -51,7 +51,7 @@ impl KeyWords {
     }
 
     /// Whether a fact holds, which depends on the words alone and is computed once.
-    pub(crate) fn is(&self, fact: Fact, holds: impl FnOnce(&[String]) -> bool) -> bool {
+    pub(crate) fn is(&self, fact: KeyFact, holds: impl FnOnce(&[String]) -> bool) -> bool {
         let (asked, is) = (1 << (2 * fact as u32), 2 << (2 * fact as u32));
         if self.facts.get() & asked == 0 {
             let found = if holds(&self.words) { is } else { 0 };
@@ -85,11 +85,11 @@ impl Hash for KeyWords {
 /// The words of the keys of a trace's results, which often have the same ones.
 #[derive(Default)]
 pub(crate) struct KeyNames {
-    known: RefCell<HashMap<String, Name>>,
+    names: RefCell<HashMap<String, KeyName>>,
     /// Names of one word that were asked for last, see [`slot`].
-    recent: RefCell<[Option<Name>; SLOTS]>,
+    recent: RefCell<[Option<KeyName>; SLOTS]>,
     /// Without words.
-    none: Name,
+    none: KeyName,
 }
 
 /// Places of [`KeyNames::recent`].
@@ -101,17 +101,17 @@ fn slot(key: &str) -> usize {
 
 impl KeyNames {
     /// Of what has no key.
-    pub(crate) fn none(&self) -> &Name {
+    pub(crate) fn none(&self) -> &KeyName {
         &self.none
     }
 
     /// Whether equal keys may have different names.
     pub(super) fn is_full(&self) -> bool {
-        self.known.borrow().len() >= MAX_KEYS
+        self.names.borrow().len() >= MAX_KEYS
     }
 
     /// The words of `key`. Equal keys have the same name, unless there are too many.
-    pub(crate) fn of(&self, key: &str) -> Name {
+    pub(crate) fn name_for(&self, key: &str) -> KeyName {
         let mut recent = self.recent.borrow_mut();
         let recent = &mut recent[slot(key)];
         if let Some(name) = recent
@@ -119,11 +119,11 @@ impl KeyNames {
         {
             return Rc::clone(name);
         }
-        let mut known = self.known.borrow_mut();
-        let name = known.get(key).cloned().unwrap_or_else(|| {
+        let mut names = self.names.borrow_mut();
+        let name = names.get(key).cloned().unwrap_or_else(|| {
             let name = Rc::new(KeyWords::new(key));
-            if known.len() < MAX_KEYS {
-                known.insert(key.to_owned(), Rc::clone(&name));
+            if names.len() < MAX_KEYS {
+                names.insert(key.to_owned(), Rc::clone(&name));
             }
             name
         });

@@ -12,10 +12,10 @@ use foldhash::{HashMap, HashSet};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::data::{CellText, MAX_COLUMNS, Records, Scalar, aggregate, scalar_of_text};
-use super::key_names::{KeyNames, Name};
-use crate::measure::tables::{self, Row};
-use crate::recognise::Node;
+use super::data::{CellText, FieldValue, MAX_COLUMNS, Records, aggregate, scalar_of_text};
+use super::key_names::{KeyName, KeyNames};
+use crate::measure::tables::{self, CellRow};
+use crate::recognise::ContentNode;
 
 /// Levels of JSON inside strings.
 const MAX_NESTED: usize = 4;
@@ -31,7 +31,7 @@ const FEW_FIELDS: usize = 4;
 const MANY_FIELDS: usize = 16;
 
 /// A member of an object.
-type Member<'a> = (Cow<'a, str>, Node<'a>);
+type Member<'a> = (Cow<'a, str>, ContentNode<'a>);
 
 /// Reads one result.
 pub(super) struct RecordReader<'n> {
@@ -47,8 +47,8 @@ pub(super) struct RecordReader<'n> {
 
 /// Where a value is in a structure: under a name, in a record, in a list, with so many levels of JSON in strings left.
 #[derive(Clone, Copy)]
-struct Place<'v> {
-    name: &'v Name,
+struct ValuePlace<'v> {
+    name: &'v KeyName,
     parent: Option<usize>,
     list: Option<usize>,
     nested: usize,
@@ -74,25 +74,26 @@ impl<'n> RecordReader<'n> {
 
     fn read_whole(&mut self, text: &str) -> bool {
         let name = self.names.none();
-        self.read_text(text.trim(), Place { name, parent: None, list: None, nested: MAX_NESTED })
+        self.read_text(text.trim(), ValuePlace { name, parent: None, list: None, nested: MAX_NESTED })
     }
 
     /// Reads a text without white space at its ends.
-    fn read_text(&mut self, text: &str, place: Place<'_>) -> bool {
+    fn read_text(&mut self, text: &str, place: ValuePlace<'_>) -> bool {
         if text.starts_with(['{', '[']) {
-            return place.nested > 0 && self.read_json(text, Place { nested: place.nested - 1, ..place });
+            return place.nested > 0
+                && self.read_json(text, ValuePlace { nested: place.nested - 1, ..place });
         }
         let Some(rows) = tables::read(text) else { return false };
-        let Place { name, parent, .. } = place;
+        let ValuePlace { name, parent, .. } = place;
         let list = tables::is_list(&rows).then(|| self.records.add_list(name, rows.len(), false)).flatten();
         rows.into_iter().for_each(|row| self.add_row(row, parent, list));
         true
     }
 
     /// Nothing is added if the text is no JSON.
-    fn read_json(&mut self, text: &str, place: Place<'_>) -> bool {
+    fn read_json(&mut self, text: &str, place: ValuePlace<'_>) -> bool {
         if self.from_tree {
-            let tree = Node::json(text);
+            let tree = ContentNode::json(text);
             tree.iter().for_each(|tree| self.read_tree(tree, place));
             return tree.is_some();
         }
@@ -106,30 +107,30 @@ impl<'n> RecordReader<'n> {
     }
 
     /// Reads a value of a tree, whose depth is bounded by the JSON parser.
-    fn read_tree(&mut self, value: &Node<'_>, place: Place<'_>) {
+    fn read_tree(&mut self, value: &ContentNode<'_>, place: ValuePlace<'_>) {
         match value {
-            Node::Map(members) => {
+            ContentNode::Map(members) => {
                 let Some(at) = self.add_object(place, members.len()) else { return };
                 for (key, value) in &*without_repeated_keys(members) {
-                    let name = &self.names.of(key);
-                    self.read_tree(value, Place { name, parent: Some(at), list: None, ..place });
+                    let name = &self.names.name_for(key);
+                    self.read_tree(value, ValuePlace { name, parent: Some(at), list: None, ..place });
                 }
             }
-            Node::List(items) => {
+            ContentNode::List(items) => {
                 let list = self.records.add_list(place.name, 0, false);
-                self.read_items(items, Place { list, ..place });
+                self.read_items(items, ValuePlace { list, ..place });
             }
-            Node::Str(text) => self.add_text(text, matches!(text, Cow::Owned(_)), place),
-            Node::Bool(is) => self.add_flag(*is, place),
-            Node::Int(n) => self.add_number(*n as f64, || n.to_string(), place),
-            Node::Uint(n) => self.add_number(*n as f64, || n.to_string(), place),
-            Node::Float(n) => self.add_number(*n, || value.to_json(), place),
-            Node::Null => {}
+            ContentNode::Str(text) => self.add_text(text, matches!(text, Cow::Owned(_)), place),
+            ContentNode::Bool(is) => self.add_flag(*is, place),
+            ContentNode::Int(n) => self.add_number(*n as f64, || n.to_string(), place),
+            ContentNode::Uint(n) => self.add_number(*n as f64, || n.to_string(), place),
+            ContentNode::Float(n) => self.add_number(*n, || value.to_json(), place),
+            ContentNode::Null => {}
         }
     }
 
     /// Reads the items of the list of a place.
-    fn read_items(&mut self, items: &[Node<'_>], place: Place<'_>) {
+    fn read_items(&mut self, items: &[ContentNode<'_>], place: ValuePlace<'_>) {
         if self.add_rows(items, place) {
             return;
         }
@@ -144,51 +145,51 @@ impl<'n> RecordReader<'n> {
     }
 
     /// The record of an object that has about so many fields.
-    fn add_object(&mut self, place: Place<'_>, fields: usize) -> Option<usize> {
+    fn add_object(&mut self, place: ValuePlace<'_>, fields: usize) -> Option<usize> {
         let key = if place.list.is_none() { place.name } else { self.names.none() };
         self.records.add_record(key, place.parent, place.list, fields)
     }
 
     /// Adds a text or what it contains: rows, if it `may_have_lines`, or JSON.
-    fn add_text(&mut self, text: &str, may_have_lines: bool, place: Place<'_>) {
+    fn add_text(&mut self, text: &str, may_have_lines: bool, place: ValuePlace<'_>) {
         let trimmed = text.trim();
         let may_be_read = may_have_lines || trimmed.starts_with(['{', '[']);
-        let is_read = may_be_read && self.read_text(trimmed, Place { list: None, ..place });
+        let is_read = may_be_read && self.read_text(trimmed, ValuePlace { list: None, ..place });
         if !is_read && text.len() <= MAX_VALUE {
-            let value = || (Scalar::Text(CellText::of_trimmed(trimmed)), None);
+            let value = || (FieldValue::Text(CellText::of_trimmed(trimmed)), None);
             self.records.add_field(place.parent, place.name, value);
         }
     }
 
-    fn add_flag(&mut self, is: bool, place: Place<'_>) {
-        self.records.add_field(place.parent, place.name, || (Scalar::Bool(is), None));
+    fn add_flag(&mut self, is: bool, place: ValuePlace<'_>) {
+        self.records.add_field(place.parent, place.name, || (FieldValue::Bool(is), None));
     }
 
-    fn add_number(&mut self, number: f64, written: impl FnOnce() -> String, place: Place<'_>) {
-        let value = || (Scalar::Number(number), Some(written()));
+    fn add_number(&mut self, number: f64, written: impl FnOnce() -> String, place: ValuePlace<'_>) {
+        let value = || (FieldValue::Number(number), Some(written()));
         self.records.add_field(place.parent, place.name, value);
     }
 
-    fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
+    fn add_row(&mut self, row: CellRow<'_>, parent: Option<usize>, list: Option<usize>) {
         let Some(at) = self.records.add_record(self.names.none(), parent, list, row.len()) else {
             return;
         };
         for (key, text) in row {
-            self.records.add_field(Some(at), &self.names.of(key), || {
+            self.records.add_field(Some(at), &self.names.name_for(key), || {
                 let value = scalar_of_text(text);
-                let written = (!matches!(value, Scalar::Text(_))).then(|| text.trim().to_owned());
+                let written = (!matches!(value, FieldValue::Text(_))).then(|| text.trim().to_owned());
                 (value, written)
             });
         }
     }
 
     /// Adds up the columns of rows without names: `[["Kitchen", 644000], ["Garden", 478400]]`.
-    fn add_columns(&mut self, items: &[Node<'_>]) {
-        let cell = |row: &Node<'_>, at: usize| match row {
-            Node::List(cells) => cells.get(at).and_then(as_f64),
+    fn add_columns(&mut self, items: &[ContentNode<'_>]) {
+        let cell = |row: &ContentNode<'_>, at: usize| match row {
+            ContentNode::List(cells) => cells.get(at).and_then(as_f64),
             _ => None,
         };
-        let Some(Node::List(first)) = items.first() else { return };
+        let Some(ContentNode::List(first)) = items.first() else { return };
         for at in 0..first.len().min(MAX_COLUMNS) {
             let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, at)).collect();
             numbers.into_iter().for_each(|numbers| aggregate(&mut self.records.of_lists, &numbers));
@@ -197,15 +198,22 @@ impl<'n> RecordReader<'n> {
 
     /// Adds a list of rows whose first one has the names of the columns, as spreadsheets return ranges; false if it
     /// is none.
-    fn add_rows(&mut self, items: &[Node<'_>], Place { parent, list, .. }: Place<'_>) -> bool {
-        let [Node::List(first), rows @ ..] = items else { return false };
-        let names: Vec<Name> = first.iter().filter_map(Node::as_str).map(|key| self.names.of(key)).collect();
-        let fits = |row: &Node<'_>| matches!(row, Node::List(cells) if cells.len() == names.len());
+    fn add_rows(
+        &mut self,
+        items: &[ContentNode<'_>],
+        ValuePlace { parent, list, .. }: ValuePlace<'_>,
+    ) -> bool {
+        let [ContentNode::List(first), rows @ ..] = items else { return false };
+        let names: Vec<KeyName> =
+            first.iter().filter_map(ContentNode::as_str).map(|key| self.names.name_for(key)).collect();
+        let fits =
+            |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.len() == names.len());
         // Without numbers below it, the first row may be one like the others.
-        let is_number = |cell: &Node<'_>| {
-            as_f64(cell).is_some() || matches!(cell.as_str().map(scalar_of_text), Some(Scalar::Number(_)))
+        let is_number = |cell: &ContentNode<'_>| {
+            as_f64(cell).is_some() || matches!(cell.as_str().map(scalar_of_text), Some(FieldValue::Number(_)))
         };
-        let has_number = |row: &Node<'_>| matches!(row, Node::List(cells) if cells.iter().any(is_number));
+        let has_number =
+            |row: &ContentNode<'_>| matches!(row, ContentNode::List(cells) if cells.iter().any(is_number));
         let are_below = !rows.is_empty() && rows.iter().all(has_number) && !first.iter().any(is_number);
         if names.len() < 2 || !are_below || !items.iter().all(fits) {
             return false;
@@ -213,7 +221,7 @@ impl<'n> RecordReader<'n> {
         self.records.complete_list(list, rows.len(), false);
         for row in rows {
             let at = self.records.add_record(self.names.none(), parent, list, names.len());
-            let (Node::List(cells), Some(at)) = (row, at) else {
+            let (ContentNode::List(cells), Some(at)) = (row, at) else {
                 continue;
             };
             for (name, cell) in names.iter().zip(cells) {
@@ -226,11 +234,11 @@ impl<'n> RecordReader<'n> {
     }
 }
 
-fn as_f64(value: &Node<'_>) -> Option<f64> {
+fn as_f64(value: &ContentNode<'_>) -> Option<f64> {
     match value {
-        Node::Int(n) => Some(*n as f64),
-        Node::Uint(n) => Some(*n as f64),
-        Node::Float(n) => Some(*n),
+        ContentNode::Int(n) => Some(*n as f64),
+        ContentNode::Uint(n) => Some(*n as f64),
+        ContentNode::Float(n) => Some(*n),
         _ => None,
     }
 }
@@ -239,7 +247,7 @@ fn as_f64(value: &Node<'_>) -> Option<f64> {
 fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'a>]> {
     let keys = || members.iter().map(|(key, _)| key);
     let are_distinct = match members.len() <= FEW_MEMBERS {
-        true => keys().enumerate().all(|(nth, key)| keys().take(nth).all(|known| known != key)),
+        true => keys().enumerate().all(|(nth, key)| keys().take(nth).all(|earlier| earlier != key)),
         false => keys().collect::<HashSet<_>>().len() == members.len(),
     };
     if are_distinct {
@@ -250,7 +258,7 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
     for (key, value) in members {
         match places.entry(key) {
             Entry::Occupied(place) => {
-                out.get_mut(*place.get()).into_iter().for_each(|(_, known)| *known = value.clone())
+                out.get_mut(*place.get()).into_iter().for_each(|(_, previous)| *previous = value.clone())
             }
             Entry::Vacant(place) => {
                 place.insert(out.len());
@@ -262,9 +270,9 @@ fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'
 }
 
 /// False if the text is no JSON, or if a key may recur.
-fn read_parsing(text: &str, reader: &mut RecordReader<'_>, place: Place<'_>) -> bool {
+fn read_parsing(text: &str, reader: &mut RecordReader<'_>, place: ValuePlace<'_>) -> bool {
     let mut json = serde_json::Deserializer::from_str(text);
-    Value { reader, place, first: None }.deserialize(&mut json).is_ok() && json.end().is_ok()
+    RecordValueSeed { reader, place, first: None }.deserialize(&mut json).is_ok() && json.end().is_ok()
 }
 
 /// What a value is for the list that contains it.
@@ -274,14 +282,14 @@ enum ListItem {
 }
 
 /// Adds one value of JSON to the records. Depth is bounded by the parser.
-struct Value<'r, 'n, 'v, 'de> {
+struct RecordValueSeed<'r, 'n, 'v, 'de> {
     reader: &'r mut RecordReader<'n>,
-    place: Place<'v>,
+    place: ValuePlace<'v>,
     /// Where a list is put that is not to be added yet: the first one of a list, whose form depends on the others.
-    first: Option<&'r mut Option<Node<'de>>>,
+    first: Option<&'r mut Option<ContentNode<'de>>>,
 }
 
-impl Value<'_, '_, '_, '_> {
+impl RecordValueSeed<'_, '_, '_, '_> {
     fn add_number(self, number: f64, written: impl FnOnce() -> String) -> ListItem {
         self.reader.add_number(number, written, self.place);
         ListItem::Number(number)
@@ -297,14 +305,14 @@ fn unless_recurring<E: Error>(reader: &RecordReader<'_>) -> Result<ListItem, E> 
     if reader.recurs { Err(E::custom("a key recurs")) } else { Ok(ListItem::Other) }
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_, 'de> {
+impl<'de> DeserializeSeed<'de> for RecordValueSeed<'_, '_, '_, 'de> {
     type Value = ListItem;
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<ListItem, D::Error> {
         d.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
+impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
     type Value = ListItem;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
@@ -323,7 +331,7 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
         Ok(self.add_number(n as f64, || n.to_string()))
     }
     fn visit_f64<E>(self, n: f64) -> Result<ListItem, E> {
-        Ok(self.add_number(n, || Node::Float(n).to_json()))
+        Ok(self.add_number(n, || ContentNode::Float(n).to_json()))
     }
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<ListItem, E> {
         // It has no escapes, and so no ends of lines.
@@ -334,22 +342,22 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ListItem, A::Error> {
-        let Value { reader, place, first } = self;
+        let RecordValueSeed { reader, place, first } = self;
         if let Some(first) = first {
-            *first = Some(Node::List(rest(&mut seq)?));
+            *first = Some(ContentNode::List(rest(&mut seq)?));
             return Ok(ListItem::Other);
         }
-        let place = Place { list: reader.records.add_list(place.name, 0, false), ..place };
+        let place = ValuePlace { list: reader.records.add_list(place.name, 0, false), ..place };
         let (mut numbers, mut len, mut row) = (Vec::new(), 0, None);
         loop {
             let first = (len == 0).then_some(&mut row);
-            let Some(item) = seq.next_element_seed(Value { reader, place, first })? else { break };
+            let Some(item) = seq.next_element_seed(RecordValueSeed { reader, place, first })? else { break };
             len += 1;
             if let ListItem::Number(number) = item {
                 numbers.push(number);
             }
             if let Some(row) = row.take() {
-                let items: Vec<Node<'de>> = std::iter::once(row).chain(rest(&mut seq)?).collect();
+                let items: Vec<ContentNode<'de>> = std::iter::once(row).chain(rest(&mut seq)?).collect();
                 reader.read_items(&items, place);
                 return unless_recurring(reader);
             }
@@ -362,23 +370,24 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ListItem, A::Error> {
-        let Value { reader, place, .. } = self;
+        let RecordValueSeed { reader, place, .. } = self;
         let fields = reader.records.records.last().map_or(0, |record| record.fields.len());
         let at = reader.add_object(place, fields.clamp(FEW_FIELDS, MANY_FIELDS));
         let from = reader.keys.len();
-        while let Some(name) = map.next_key_seed(Key(reader.names))? {
+        while let Some(name) = map.next_key_seed(KeyNameSeed(reader.names))? {
             if at.is_none() {
                 // Its syntax counts all the same.
-                map.next_value::<Node<'de>>()?;
+                map.next_value::<ContentNode<'de>>()?;
                 continue;
             }
             let key = Rc::as_ptr(&name).addr();
-            let known = reader.keys.get(from..).unwrap_or_default();
-            reader.recurs |= known.contains(&key) || known.len() >= MAX_MEMBERS || reader.names.is_full();
+            let earlier_keys = reader.keys.get(from..).unwrap_or_default();
+            reader.recurs |=
+                earlier_keys.contains(&key) || earlier_keys.len() >= MAX_MEMBERS || reader.names.is_full();
             unless_recurring(reader)?;
             reader.keys.push(key);
-            let place = Place { name: &name, parent: at, list: None, ..place };
-            map.next_value_seed(Value { reader, place, first: None })?;
+            let place = ValuePlace { name: &name, parent: at, list: None, ..place };
+            map.next_value_seed(RecordValueSeed { reader, place, first: None })?;
         }
         reader.keys.truncate(from);
         Ok(ListItem::Other)
@@ -386,7 +395,7 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_, 'de> {
 }
 
 /// The other items of a list.
-fn rest<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<Node<'de>>, A::Error> {
+fn rest<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<ContentNode<'de>>, A::Error> {
     let mut items = Vec::new();
     while let Some(item) = seq.next_element()? {
         items.push(item);
@@ -395,22 +404,22 @@ fn rest<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<Vec<Node<'de>>, A::Error>
 }
 
 /// The name of a key.
-struct Key<'n>(&'n KeyNames);
+struct KeyNameSeed<'n>(&'n KeyNames);
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = Name;
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Name, D::Error> {
+impl<'de> DeserializeSeed<'de> for KeyNameSeed<'_> {
+    type Value = KeyName;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<KeyName, D::Error> {
         d.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Key<'_> {
-    type Value = Name;
+impl Visitor<'_> for KeyNameSeed<'_> {
+    type Value = KeyName;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
-    fn visit_str<E>(self, key: &str) -> Result<Name, E> {
-        Ok(self.0.of(key))
+    fn visit_str<E>(self, key: &str) -> Result<KeyName, E> {
+        Ok(self.0.name_for(key))
     }
 }
 
@@ -481,9 +490,11 @@ mod tests {
                 reader.read_whole(&text).then_some(reader.records)
             };
             let found = RecordReader::read(&text, &names);
-            let shown = |of: &Option<Records>| {
-                let of = of.as_ref();
-                of.map(|of| format!("{:?} {:?} {:?} {}", of.records, of.lists, of.of_lists, of.fields))
+            let shown = |records: &Option<Records>| {
+                let parsed = records.as_ref();
+                parsed.map(|parsed| {
+                    format!("{:?} {:?} {:?} {}", parsed.records, parsed.lists, parsed.of_lists, parsed.fields)
+                })
             };
             read += usize::from(found.is_some());
             assert_eq!(shown(&found), shown(&expected), "{text}");

@@ -51,7 +51,7 @@ fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOp
 fn shown(outline: &Outline) -> ShownContent {
     let request = &outline.request;
     let spans = outline.spans.iter().zip(&request.spans);
-    let texts = spans.map(|(of, span)| (*of, values(span)));
+    let texts = spans.map(|(shown_span, span)| (*shown_span, values(span)));
     let instructions = request.spans.iter().flat_map(|span| &span.content).filter(|text| text.r#type.binds());
     let tasks = request.agents.iter().filter_map(|agent| agent.task.as_deref());
     ShownContent::new(texts, instructions.map(|text| text.text.as_str()).chain(tasks))

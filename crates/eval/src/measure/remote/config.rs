@@ -145,7 +145,9 @@ impl EvaluatorConfig {
         }
         // Its other problems are consequences of these.
         let row = out.is_empty().then(|| self.row(name));
-        out.extend(row.and_then(|row| row.problem(&self.settings(row))).map(|why| Problem::new("", why)));
+        out.extend(
+            row.and_then(|row| row.problem(&self.settings(row))).map(|reason| Problem::new("", reason)),
+        );
         out
     }
 
@@ -170,10 +172,10 @@ impl EvaluatorConfig {
 
 /// Invalid values of `verdict.evaluators`.
 pub(crate) fn problems(evaluators: &Evaluators) -> Vec<Problem> {
-    let of = |(name, own): (&String, &EvaluatorConfig)| {
-        own.problems(name).into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
+    let evaluator_problems = |(name, config): (&String, &EvaluatorConfig)| {
+        config.problems(name).into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
     };
-    evaluators.iter().flat_map(of).collect()
+    evaluators.iter().flat_map(evaluator_problems).collect()
 }
 
 /// The rows of this process. Rows live as long as the process, as those of built-in metrics do: a reload of the same

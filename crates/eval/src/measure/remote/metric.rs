@@ -3,7 +3,7 @@
 use verdict_otlp::trace::Kind;
 
 use super::outline::Outline;
-use super::subject::{Part, Subject};
+use super::subject::{Subject, SubjectPart};
 use super::{answer, protocol};
 use crate::measure::ask::step;
 use crate::measure::ask::transcript::RunScope;
@@ -44,18 +44,18 @@ impl Metric for RemoteMetric {
 
 impl RemoteMetric {
     /// The part of the trace that is measured on the span of `context`; none if the metric does not apply to it.
-    fn part(&self, context: &Context<'_>) -> Result<Option<Part>, Unmeasured> {
+    fn part(&self, context: &Context<'_>) -> Result<Option<SubjectPart>, Unmeasured> {
         let Context { trace, at, .. } = *context;
-        let of_run = |scope| Ok(Some(Part::Run(scope)));
+        let of_run = |scope| Ok(Some(SubjectPart::Run(scope)));
         match self.subject {
             Subject::Model | Subject::Tool | Subject::Step => match step::applicability(context) {
-                Ok(()) => Ok(Some(Part::Step(at))),
+                Ok(()) => Ok(Some(SubjectPart::Step(at))),
                 Err(None) => Ok(None),
                 Err(Some(reason)) => Err(reason),
             },
             Subject::Agent => {
-                let own = trace.owner.get(at).copied().flatten();
-                let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
+                let owner = trace.owner.get(at).copied().flatten();
+                let agent = owner.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
                 agent.map_or(Ok(None), |i| of_run(RunScope::Beneath(i)))
             }
             // Of a trace in which nothing was recognised, nothing could be shown.

@@ -14,7 +14,7 @@ use super::protocol::{
     AgentOutline, ContentOutline, ContentType, EvaluatedSubject, EvaluationRequest, RequestedScale,
     SpanOutline, SubjectType, VERSION,
 };
-use super::subject::Part;
+use super::subject::SubjectPart;
 use crate::measure::ask::content::{
     ContentPiece, PieceKind, TraceContent, input_pieces, output_pieces, render_tools,
 };
@@ -64,39 +64,44 @@ struct RawSpan<'a> {
 impl Outline {
     /// # Errors
     /// Nothing was recorded of the part, or it cannot be made small enough.
-    pub(super) fn new(max_bytes: usize, context: &Context<'_>, part: Part) -> Result<Outline, Unmeasured> {
+    pub(super) fn new(
+        max_bytes: usize,
+        context: &Context<'_>,
+        part: SubjectPart,
+    ) -> Result<Outline, Unmeasured> {
         let builder = OutlineBuilder { context, part };
         let spans = builder.spans();
-        let mut room = max_bytes;
+        let mut target_bytes = max_bytes;
         for _ in 0..ATTEMPTS {
-            let outline = builder.build(&spans, room)?;
+            let outline = builder.build(&spans, target_bytes)?;
             if outline.text.len() <= max_bytes {
                 return Ok(outline);
             }
-            room = room / 3 * 2;
+            target_bytes = target_bytes / 3 * 2;
         }
         Err(Unmeasured::Limit)
     }
 
     /// The question's text. A request about a run may show content of any span; one about a step shows that span, and
     /// what it repeats of others.
-    pub(super) fn prompt(&self, context: &Context<'_>, part: Part) -> Prompt {
+    pub(super) fn prompt(&self, context: &Context<'_>, part: SubjectPart) -> Prompt {
         let prompt = Prompt::new("", self.text.as_str());
         match part {
-            Part::Step(at) => {
-                let (content, own) = (context.content(), Shows::span(context.trace, at));
+            SubjectPart::Step(at) => {
+                let (content, span_shows) = (context.content(), Shows::span(context.trace, at));
                 let texts = context.trace.views.get(at).map(texts).unwrap_or_default();
-                prompt
-                    .showing(texts.iter().fold(own, |shows, text| shows.and(&content.shows(at, &text.piece))))
+                prompt.showing(
+                    texts.iter().fold(span_shows, |shows, text| shows.and(&content.shows(at, &text.piece))),
+                )
             }
-            Part::Run(_) => prompt,
+            SubjectPart::Run(_) => prompt,
         }
     }
 }
 
 struct OutlineBuilder<'a> {
     context: &'a Context<'a>,
-    part: Part,
+    part: SubjectPart,
 }
 
 impl<'a> OutlineBuilder<'a> {
@@ -104,10 +109,10 @@ impl<'a> OutlineBuilder<'a> {
     fn spans(&self) -> Vec<Idx> {
         let Context { trace, memo, .. } = self.context;
         let scope = match self.part {
-            Part::Step(at) => return vec![at],
-            Part::Run(scope) => scope,
+            SubjectPart::Step(at) => return vec![at],
+            SubjectPart::Run(scope) => scope,
         };
-        let evaluated = EvaluatedSpans::of(trace, memo);
+        let evaluated = EvaluatedSpans::cached(trace, memo);
         let shows = |at: &Idx| {
             let view = trace.views.get(*at);
             evaluated.get(*at).copied().unwrap_or(false)
@@ -116,11 +121,11 @@ impl<'a> OutlineBuilder<'a> {
         spans_in_scope(trace, memo, scope).into_iter().filter(shows).collect()
     }
 
-    fn build(&self, all: &[Idx], room: usize) -> Result<Outline, Unmeasured> {
+    fn build(&self, all: &[Idx], target_bytes: usize) -> Result<Outline, Unmeasured> {
         // Metadata take at most half of the request.
-        let most = (room / 2 / SPAN_BYTES).max(1);
-        let shown = first_and_last(all.to_vec(), most);
-        let raw = self.raw(&shown, room / 2 / (LEAST_TEXT + TEXT_BYTES));
+        let max_spans = (target_bytes / 2 / SPAN_BYTES).max(1);
+        let shown = first_and_last(all.to_vec(), max_spans);
+        let raw = self.raw(&shown, target_bytes / 2 / (LEAST_TEXT + TEXT_BYTES));
         let agents = self.agents();
         let lengths: Vec<usize> = raw
             .iter()
@@ -130,22 +135,22 @@ impl<'a> OutlineBuilder<'a> {
         if raw.iter().all(|span| span.texts.is_empty()) {
             return Err(Unmeasured::NoContent);
         }
-        let left = room.saturating_sub(SPAN_BYTES * (shown.len() + agents.len() + 2));
-        let longest = longest_text(lengths, left);
+        let text_bytes = target_bytes.saturating_sub(SPAN_BYTES * (shown.len() + agents.len() + 2));
+        let longest = longest_text(lengths, text_bytes);
         // Work that grows with the texts.
-        self.context.memo.budget.spend(room / 64 + all.len());
+        self.context.memo.budget.spend(target_bytes / 64 + all.len());
         let trace = self.context.trace;
         let (subject, at) = match self.part {
-            Part::Step(at) => (SubjectType::Span, at),
-            Part::Run(RunScope::Trace) => (SubjectType::Trace, self.context.at),
-            Part::Run(_) => (SubjectType::Agent, self.context.at),
+            SubjectPart::Step(at) => (SubjectType::Span, at),
+            SubjectPart::Run(RunScope::Trace) => (SubjectType::Trace, self.context.at),
+            SubjectPart::Run(_) => (SubjectType::Agent, self.context.at),
         };
         let present: HashSet<Idx> = shown.iter().copied().collect();
         let request = EvaluationRequest {
             version: VERSION,
             model: None,
             metric: self.context.row.name.to_owned(),
-            scale: RequestedScale::of(self.context.row.scale),
+            scale: RequestedScale::new(self.context.row.scale),
             subject: EvaluatedSubject { r#type: subject, span_id: self.id(at) },
             trace_id: trace.tree.id.to_string(),
             incomplete: trace.incomplete,
@@ -160,9 +165,9 @@ impl<'a> OutlineBuilder<'a> {
         Ok(Outline { request, spans, text })
     }
 
-    /// The spans with their texts, each text at its first occurrence; of more than `most` texts those in the middle of
-    /// each span are left out.
-    fn raw(&self, shown: &[Idx], most: usize) -> Vec<RawSpan<'a>> {
+    /// The spans with their texts, each text at its first occurrence; of more than `max_texts` texts those in the
+    /// middle of each span are left out.
+    fn raw(&self, shown: &[Idx], max_texts: usize) -> Vec<RawSpan<'a>> {
         let mut seen: HashSet<u64> = HashSet::new();
         let mut raw = Vec::new();
         for &at in shown {
@@ -175,8 +180,8 @@ impl<'a> OutlineBuilder<'a> {
             raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });
         }
         let total: usize = raw.iter().map(|span| span.texts.len()).sum();
-        if total > most {
-            let each = (most / raw.len().max(1)).max(MIN_TEXTS);
+        if total > max_texts {
+            let each = (max_texts / raw.len().max(1)).max(MIN_TEXTS);
             for span in &mut raw {
                 let texts = std::mem::take(&mut span.texts);
                 span.omitted = texts.len().saturating_sub(each) as u64;
@@ -189,7 +194,7 @@ impl<'a> OutlineBuilder<'a> {
     /// The agents of a run.
     fn agents(&self) -> Vec<&'a Agent> {
         let trace = self.context.trace;
-        let Part::Run(scope) = self.part else { return Vec::new() };
+        let SubjectPart::Run(scope) = self.part else { return Vec::new() };
         trace.agents.iter().filter(|agent| in_scope(trace, scope, agent.at)).take(MAX_AGENTS).collect()
     }
 
@@ -254,7 +259,7 @@ impl<'a> OutlineBuilder<'a> {
 }
 
 impl ContentType {
-    fn of(kind: PieceKind) -> ContentType {
+    fn from_kind(kind: PieceKind) -> ContentType {
         match kind {
             PieceKind::System => ContentType::System,
             PieceKind::User => ContentType::User,
@@ -286,30 +291,30 @@ fn texts(view: &SpanView) -> Vec<RawText<'_>> {
     let tools = || ContentPiece::new(PieceKind::System, render_tools(&view.tools));
     let offered = (!view.tools.is_empty()).then(|| RawText { r#type: ContentType::Tools, piece: tools() });
     let pieces = input_pieces(view).into_iter().chain(output_pieces(view));
-    let pieces = pieces.map(|piece| RawText { r#type: ContentType::of(piece.kind), piece });
+    let pieces = pieces.map(|piece| RawText { r#type: ContentType::from_kind(piece.kind), piece });
     offered.into_iter().chain(pieces).filter(|text| !text.piece.text.trim().is_empty()).collect()
 }
 
-/// At most `most` entries: as many of the beginning as of the end.
-fn first_and_last<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
-    if all.len() > most {
-        let last = all.split_off(all.len() - most / 2);
-        all.truncate(most.div_ceil(2));
+/// At most `max_items` entries: as many of the beginning as of the end.
+fn first_and_last<T>(mut all: Vec<T>, max_items: usize) -> Vec<T> {
+    if all.len() > max_items {
+        let last = all.split_off(all.len() - max_items / 2);
+        all.truncate(max_items.div_ceil(2));
         all.extend(last);
     }
     all
 }
 
-/// The length to which texts of these lengths are cut, so that together they take about `room` bytes.
-fn longest_text(mut lengths: Vec<usize>, room: usize) -> usize {
+/// The length to which texts of these lengths are cut, so that together they take about `max_bytes` bytes.
+fn longest_text(mut lengths: Vec<usize>, max_bytes: usize) -> usize {
     lengths.sort_unstable();
-    let mut left = room;
+    let mut remaining_bytes = max_bytes;
     for (i, &length) in lengths.iter().enumerate() {
-        let share = (left / (lengths.len() - i)).saturating_sub(TEXT_BYTES);
+        let share = (remaining_bytes / (lengths.len() - i)).saturating_sub(TEXT_BYTES);
         if length > share {
             return share.max(LEAST_TEXT);
         }
-        left = left.saturating_sub(length + TEXT_BYTES);
+        remaining_bytes = remaining_bytes.saturating_sub(length + TEXT_BYTES);
     }
     usize::MAX
 }
@@ -321,8 +326,8 @@ mod tests {
     #[test]
     fn the_longest_texts_are_cut_first() {
         assert_eq!(longest_text(vec![10, 20, 30], 1_000), usize::MAX);
-        let most = longest_text(vec![100, 5_000, 9_000, 100], 5_000);
-        assert!((2_000..2_500).contains(&most), "{most}");
+        let longest = longest_text(vec![100, 5_000, 9_000, 100], 5_000);
+        assert!((2_000..2_500).contains(&longest), "{longest}");
         assert_eq!(longest_text(vec![500; 100], 100), LEAST_TEXT);
         assert_eq!(longest_text(Vec::new(), 0), usize::MAX);
     }

@@ -241,7 +241,7 @@ pub(crate) fn answer_schema() -> Value {
 }
 
 impl RequestedScale {
-    pub(crate) fn of(scale: Scale) -> RequestedScale {
+    pub(crate) fn new(scale: Scale) -> RequestedScale {
         match scale {
             Scale::Labels(labels) => {
                 RequestedScale::Label { labels: labels.iter().map(|label| (*label).to_owned()).collect() }
@@ -268,7 +268,7 @@ impl RequestedScale {
 
 /// The form of the answers to a metric of this row.
 pub(crate) fn form(row: &MetricSpec) -> Arc<Form> {
-    form_of(row.name, &RequestedScale::of(row.scale))
+    form_of(row.name, &RequestedScale::new(row.scale))
 }
 
 fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<Form> {

@@ -24,7 +24,7 @@ pub enum Subject {
 
 /// The part of a trace that an evaluator is asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub(crate) enum SubjectPart {
     Step(Idx),
     Run(RunScope),
 }

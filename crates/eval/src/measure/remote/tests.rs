@@ -151,7 +151,7 @@ fn labels_decide_by_the_configuration() {
 #[test]
 fn what_is_cited_must_have_been_sent_and_a_failure_needs_evidence() {
     let config = config("subject: trace\n");
-    let told = |findings: Vec<Json>| {
+    let measured_with = |findings: Vec<Json>| {
         let answer =
             |_: &EvaluationRequest| Ok(json!({ "rationale": "r", "score": 1, "findings": findings }));
         evaluated(&shop(), &config, Settings::default(), answer).0.remove(0)
@@ -160,14 +160,14 @@ fn what_is_cited_must_have_been_sent_and_a_failure_needs_evidence() {
     let unknown = finding("00000000000000ff", "I look.");
     let invented = finding(&id, "I never looked");
     let other_span = finding(&id, "It is refunded.");
-    let lying = told(vec![unknown.clone(), invented, other_span]);
+    let lying = measured_with(vec![unknown.clone(), invented, other_span]);
     assert_eq!(lying.outcome, Err(Unmeasured::JudgeError));
     assert!(lying.rationale.unwrap().contains("3 findings dropped"));
-    let partly = told(vec![unknown, finding(&id.to_uppercase(), "I  look.")]);
+    let partly = measured_with(vec![unknown, finding(&id.to_uppercase(), "I  look.")]);
     let measured = partly.outcome.unwrap();
     assert_eq!((measured.value, measured.findings.len()), (Value::Score(1.0), 1));
     assert!(partly.rationale.unwrap().contains("1 findings dropped"));
-    let omission = told(vec![finding(&id, "Never refund twice.")]);
+    let omission = measured_with(vec![finding(&id, "Never refund twice.")]);
     assert!(omission.outcome.is_ok(), "instructions may be quoted for any span");
 }
 

@@ -1,6 +1,6 @@
 //! Validation of a value against a compiled schema, in counted steps.
 //!
-//! In: a node of a [`Schema`] and a value. Out: a [`Fit`]: valid, invalid, or unclear where a part
+//! In: a node of a [`Schema`] and a value. Out: a [`SchemaFit`]: valid, invalid, or unclear where a part
 //! cannot be checked. On request the same walk reports the problems of an invalid value. A node that
 //! several references share is checked once for each value, so the number of steps is at most linear
 //! in schema times value, however references fan out; beyond the limit of steps every result is
@@ -11,9 +11,11 @@ use std::cmp::Ordering;
 use foldhash::{HashMap, HashSet};
 use serde_json::{Map, Number, Value};
 
-use super::compile::{Bound, Members, NEVER, Quantity, ROOT, Schema, SchemaRule, UNCLEAR, is_type};
-use super::pattern::Pattern;
-use super::problem::{MAX_PROBLEMS, PathStep, Problem};
+use super::compile::{
+    NEVER, ObjectMembers, Quantity, QuantityBound, ROOT, Schema, SchemaRule, UNCLEAR, is_type,
+};
+use super::pattern::SchemaPattern;
+use super::problem::{MAX_PROBLEMS, PathStep, SchemaProblem};
 
 /// Most schemas that are applied within each other: a level takes some kilobytes of stack in a
 /// debug build. Usual schemas and values take a few dozen levels.
@@ -32,37 +34,37 @@ const COMPILING: (u64, u64) = (256, 1 << 15);
 
 /// Whether a value fits a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fit {
+pub(super) enum SchemaFit {
     Valid,
     Unclear,
     /// With the weight of the mismatch.
     Invalid(u32),
 }
 
-impl Fit {
-    fn and(self, other: Fit) -> Fit {
+impl SchemaFit {
+    fn and(self, other: SchemaFit) -> SchemaFit {
         match (self, other) {
             // A value of another type has the largest weight; many small mismatches stay below it.
-            (Fit::Invalid(a), Fit::Invalid(b)) if a.max(b) < OTHER_TYPE => {
-                Fit::Invalid((a + b).min(OTHER_TYPE - 1))
+            (SchemaFit::Invalid(a), SchemaFit::Invalid(b)) if a.max(b) < OTHER_TYPE => {
+                SchemaFit::Invalid((a + b).min(OTHER_TYPE - 1))
             }
-            (Fit::Invalid(a), Fit::Invalid(b)) => Fit::Invalid(a.max(b)),
-            (Fit::Invalid(a), _) | (_, Fit::Invalid(a)) => Fit::Invalid(a),
-            (Fit::Unclear, _) | (_, Fit::Unclear) => Fit::Unclear,
-            _ => Fit::Valid,
+            (SchemaFit::Invalid(a), SchemaFit::Invalid(b)) => SchemaFit::Invalid(a.max(b)),
+            (SchemaFit::Invalid(a), _) | (_, SchemaFit::Invalid(a)) => SchemaFit::Invalid(a),
+            (SchemaFit::Unclear, _) | (_, SchemaFit::Unclear) => SchemaFit::Unclear,
+            _ => SchemaFit::Valid,
         }
     }
 
-    fn of(valid: Option<bool>, weight: u32) -> Fit {
+    fn from_validity(valid: Option<bool>, weight: u32) -> SchemaFit {
         match valid {
-            Some(true) => Fit::Valid,
-            Some(false) => Fit::Invalid(weight),
-            None => Fit::Unclear,
+            Some(true) => SchemaFit::Valid,
+            Some(false) => SchemaFit::Invalid(weight),
+            None => SchemaFit::Unclear,
         }
     }
 
     pub(super) fn is_invalid(self) -> bool {
-        matches!(self, Fit::Invalid(_))
+        matches!(self, SchemaFit::Invalid(_))
     }
 }
 
@@ -73,11 +75,11 @@ pub(super) struct Checker<'s, 'v> {
     limit: u64,
     depth: usize,
     /// Results of shared nodes, by node and the value's address; the others are checked once.
-    fits: HashMap<(u32, usize), Fit>,
+    fits: HashMap<(u32, usize), SchemaFit>,
     /// The mismatches of shared nodes that were reported.
     reported: HashSet<(u32, usize)>,
     path: Vec<PathStep<'v>>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<SchemaProblem>,
 }
 
 impl<'s, 'v> Checker<'s, 'v> {
@@ -95,12 +97,12 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// Checks `value` against the whole document and collects the problems of an invalid value.
-    pub(super) fn check(&mut self, value: &'v Value) -> Fit {
+    pub(super) fn check(&mut self, value: &'v Value) -> SchemaFit {
         let fit = self.fit(ROOT, value, false);
         if fit.is_invalid() {
             self.fit(ROOT, value, true);
         }
-        if self.is_within_limit() { fit } else { Fit::Unclear }
+        if self.is_within_limit() { fit } else { SchemaFit::Unclear }
     }
 
     fn is_within_limit(&self) -> bool {
@@ -113,41 +115,41 @@ impl<'s, 'v> Checker<'s, 'v> {
         self.is_within_limit()
     }
 
-    fn fit(&mut self, index: u32, value: &'v Value, report: bool) -> Fit {
+    fn fit(&mut self, index: u32, value: &'v Value, report: bool) -> SchemaFit {
         let Some(node) = self.schema.nodes.get(index as usize).filter(|_| self.charge(1)) else {
-            return Fit::Unclear;
+            return SchemaFit::Unclear;
         };
         if node.nullable && value.is_null() {
-            return Fit::Valid;
+            return SchemaFit::Valid;
         }
         let key = (index, std::ptr::from_ref(value) as usize);
-        let known = self.fits.get(&key).filter(|_| node.shared).copied();
-        if let Some(fit) = known
+        let cached_fit = self.fits.get(&key).filter(|_| node.shared).copied();
+        if let Some(fit) = cached_fit
             && !(report && fit.is_invalid() && self.reported.insert(key))
         {
             return fit;
         }
         if self.depth >= MAX_DEPTH || report && self.problems.len() >= MAX_PROBLEMS {
-            return Fit::Unclear;
+            return SchemaFit::Unclear;
         }
-        if node.shared && known.is_none() {
+        if node.shared && cached_fit.is_none() {
             // A reference that leads back to the same value decides nothing.
-            self.fits.insert(key, Fit::Unclear);
+            self.fits.insert(key, SchemaFit::Unclear);
         }
         self.depth += 1;
         let fit = self.rules(&node.rules, value, report);
         self.depth -= 1;
-        if node.shared && known.is_none() {
+        if node.shared && cached_fit.is_none() {
             self.fits.insert(key, fit);
         }
         fit
     }
 
-    fn rules(&mut self, rules: &'s [SchemaRule], value: &'v Value, report: bool) -> Fit {
-        let mut all = Fit::Valid;
+    fn rules(&mut self, rules: &'s [SchemaRule], value: &'v Value, report: bool) -> SchemaFit {
+        let mut all = SchemaFit::Valid;
         for rule in rules {
             let fit = self.rule(rule, value, report);
-            if matches!((rule, fit), (SchemaRule::Type(_), Fit::Invalid(_))) {
+            if matches!((rule, fit), (SchemaRule::Type(_), SchemaFit::Invalid(_))) {
                 return fit;
             }
             all = all.and(fit);
@@ -155,9 +157,9 @@ impl<'s, 'v> Checker<'s, 'v> {
         all
     }
 
-    fn rule(&mut self, rule: &'s SchemaRule, value: &'v Value, report: bool) -> Fit {
+    fn rule(&mut self, rule: &'s SchemaRule, value: &'v Value, report: bool) -> SchemaFit {
         if !self.charge(1) {
-            return Fit::Unclear;
+            return SchemaFit::Unclear;
         }
         match (rule, value) {
             (SchemaRule::All(schemas), _) => {
@@ -168,17 +170,17 @@ impl<'s, 'v> Checker<'s, 'v> {
             }
             (SchemaRule::If(condition, then, otherwise), _) => {
                 let branch = match self.fit(*condition, value, false) {
-                    Fit::Valid => *then,
-                    Fit::Unclear => Some(UNCLEAR),
-                    Fit::Invalid(_) => *otherwise,
+                    SchemaFit::Valid => *then,
+                    SchemaFit::Unclear => Some(UNCLEAR),
+                    SchemaFit::Invalid(_) => *otherwise,
                 };
-                branch.map_or(Fit::Valid, |schema| self.fit(schema, value, report))
+                branch.map_or(SchemaFit::Valid, |schema| self.fit(schema, value, report))
             }
             (SchemaRule::Required(names), Value::Object(given)) => {
                 self.charge(names.len());
                 self.all(names.iter().filter(|name| !given.contains_key(*name)), |checker, name| {
-                    checker.report(report, |path| Problem::missing(path, name));
-                    Fit::Invalid(1)
+                    checker.report(report, |path| SchemaProblem::missing(path, name));
+                    SchemaFit::Invalid(1)
                 })
             }
             (SchemaRule::Members(members), Value::Object(given)) => {
@@ -193,7 +195,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             _ => {
                 let fit = self.simple(rule, value);
                 if fit.is_invalid() {
-                    self.report(report, |path| Problem::ill_typed(path, &rule.expectation(), value));
+                    self.report(report, |path| SchemaProblem::ill_typed(path, &rule.expectation(), value));
                 }
                 fit
             }
@@ -201,43 +203,46 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// Checks a rule whose mismatch is one problem of the value itself.
-    fn simple(&mut self, rule: &'s SchemaRule, value: &'v Value) -> Fit {
+    fn simple(&mut self, rule: &'s SchemaRule, value: &'v Value) -> SchemaFit {
         match (rule, value) {
-            (SchemaRule::Unclear, _) => Fit::Unclear,
-            (SchemaRule::Never, _) => Fit::Invalid(1),
+            (SchemaRule::Unclear, _) => SchemaFit::Unclear,
+            (SchemaRule::Never, _) => SchemaFit::Invalid(1),
             (SchemaRule::Not(schema), _) => match self.fit(*schema, value, false) {
-                Fit::Valid => Fit::Invalid(1),
-                Fit::Unclear => Fit::Unclear,
-                Fit::Invalid(_) => Fit::Valid,
+                SchemaFit::Valid => SchemaFit::Invalid(1),
+                SchemaFit::Unclear => SchemaFit::Unclear,
+                SchemaFit::Invalid(_) => SchemaFit::Valid,
             },
             (SchemaRule::Type(names), _) => {
-                Fit::of(Some(names.iter().any(|name| is_type(name, value))), OTHER_TYPE)
+                SchemaFit::from_validity(Some(names.iter().any(|name| is_type(name, value))), OTHER_TYPE)
             }
-            (SchemaRule::Choice(options), _) => {
-                Fit::of(Some(options.iter().any(|option| self.same(option, value))), OTHER_CHOICE)
-            }
+            (SchemaRule::Choice(options), _) => SchemaFit::from_validity(
+                Some(options.iter().any(|option| self.same(option, value))),
+                OTHER_CHOICE,
+            ),
             (SchemaRule::Names(schema), Value::Object(given)) => self.names(*schema, given),
-            (SchemaRule::Contains { item, least, most }, Value::Array(items)) => {
-                self.contains(*item, *least, *most, items)
+            (SchemaRule::Contains { item, min_count, max_count }, Value::Array(items)) => {
+                self.contains(*item, *min_count, *max_count, items)
             }
-            (SchemaRule::Bound(bound), _) => Fit::of(self.is_within(bound, value), 1),
+            (SchemaRule::Bound(bound), _) => SchemaFit::from_validity(self.is_within(bound, value), 1),
             (SchemaRule::Multiple(step), Value::Number(number)) => {
                 let times = number.as_f64().map(|number| number / step);
                 // Quotients of decimals such as 19.99 / 0.01 are whole up to a rounding error.
                 let whole = |t: f64| !t.is_finite() || (t - t.round()).abs() <= 1e-9 * t.abs().max(1.0);
-                Fit::of(times.map(whole), 1)
+                SchemaFit::from_validity(times.map(whole), 1)
             }
-            (SchemaRule::Pattern(pattern), Value::String(text)) => Fit::of(self.matches(pattern, text), 1),
+            (SchemaRule::Pattern(pattern), Value::String(text)) => {
+                SchemaFit::from_validity(self.matches(pattern, text), 1)
+            }
             (SchemaRule::Unique, Value::Array(items)) => {
                 let mut pairs =
                     items.iter().enumerate().flat_map(|(i, a)| items.iter().take(i).map(move |b| (a, b)));
-                Fit::of(Some(!pairs.any(|(a, b)| self.same(a, b))), 1)
+                SchemaFit::from_validity(Some(!pairs.any(|(a, b)| self.same(a, b))), 1)
             }
-            _ => Fit::Valid,
+            _ => SchemaFit::Valid,
         }
     }
 
-    fn report(&mut self, report: bool, problem: impl FnOnce(&[PathStep<'v>]) -> Problem) {
+    fn report(&mut self, report: bool, problem: impl FnOnce(&[PathStep<'v>]) -> SchemaProblem) {
         if report && self.problems.len() < MAX_PROBLEMS && self.charge(1) {
             let problem = problem(&self.path);
             // Several parts of a schema may have the same requirement.
@@ -251,9 +256,9 @@ impl<'s, 'v> Checker<'s, 'v> {
     fn all<T>(
         &mut self,
         parts: impl IntoIterator<Item = T>,
-        mut check: impl FnMut(&mut Self, T) -> Fit,
-    ) -> Fit {
-        let (mut all, mut invalid) = (Fit::Valid, 0);
+        mut check: impl FnMut(&mut Self, T) -> SchemaFit,
+    ) -> SchemaFit {
+        let (mut all, mut invalid) = (SchemaFit::Valid, 0);
         for part in parts {
             if invalid >= MAX_PROBLEMS || !self.is_within_limit() {
                 break;
@@ -266,25 +271,31 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// Checks a part of a value, whose mismatch weighs less than one of the value itself.
-    fn part(&mut self, place: PathStep<'v>, schema: u32, value: &'v Value, report: bool) -> Fit {
+    fn part(&mut self, place: PathStep<'v>, schema: u32, value: &'v Value, report: bool) -> SchemaFit {
         self.path.push(place);
         let fit = self.fit(schema, value, report);
         self.path.pop();
         match fit {
-            Fit::Invalid(OTHER_TYPE..) => Fit::Invalid(4),
-            Fit::Invalid(by) => Fit::Invalid((by / 2).max(1)),
+            SchemaFit::Invalid(OTHER_TYPE..) => SchemaFit::Invalid(4),
+            SchemaFit::Invalid(weight) => SchemaFit::Invalid((weight / 2).max(1)),
             fit => fit,
         }
     }
 
-    fn member(&mut self, members: &'s Members, name: &'v str, value: &'v Value, report: bool) -> Fit {
+    fn member(
+        &mut self,
+        members: &'s ObjectMembers,
+        name: &'v str,
+        value: &'v Value,
+        report: bool,
+    ) -> SchemaFit {
         if !self.charge(1 + members.matching.len()) {
-            return Fit::Unclear;
+            return SchemaFit::Unclear;
         }
         let place = PathStep::Member(name);
         let named = members.named.get(name).copied();
         let mut covered = named.is_some();
-        let mut all = named.map_or(Fit::Valid, |schema| self.part(place, schema, value, report));
+        let mut all = named.map_or(SchemaFit::Valid, |schema| self.part(place, schema, value, report));
         for (pattern, schema) in &members.matching {
             let schema = match self.matches(pattern, name) {
                 Some(false) => continue,
@@ -296,8 +307,8 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
         match members.rest.filter(|_| !covered) {
             Some(NEVER) => {
-                self.report(report, |path| Problem::unknown(path, name, value));
-                Fit::Invalid(1)
+                self.report(report, |path| SchemaProblem::unknown(path, name, value));
+                SchemaFit::Invalid(1)
             }
             Some(schema) => self.part(place, schema, value, report),
             None => all,
@@ -306,15 +317,21 @@ impl<'s, 'v> Checker<'s, 'v> {
 
     /// Checks `anyOf`, or `oneOf` if `only_one`. The mismatch of the nearest alternative counts and is
     /// reported.
-    fn alternatives(&mut self, branches: &'s [u32], only_one: bool, value: &'v Value, report: bool) -> Fit {
+    fn alternatives(
+        &mut self,
+        branches: &'s [u32],
+        only_one: bool,
+        value: &'v Value,
+        report: bool,
+    ) -> SchemaFit {
         let (mut valid, mut unclear, mut least, mut nearest) = (0, false, OTHER_TYPE, None);
         for branch in branches {
             match self.fit(*branch, value, false) {
-                Fit::Valid => valid += 1,
-                Fit::Unclear => unclear = true,
-                Fit::Invalid(by) if by < least => (least, nearest) = (by, Some(*branch)),
-                Fit::Invalid(by) if by == least => nearest = None,
-                Fit::Invalid(_) => {}
+                SchemaFit::Valid => valid += 1,
+                SchemaFit::Unclear => unclear = true,
+                SchemaFit::Invalid(weight) if weight < least => (least, nearest) = (weight, Some(*branch)),
+                SchemaFit::Invalid(weight) if weight == least => nearest = None,
+                SchemaFit::Invalid(_) => {}
             }
             if !self.is_within_limit() || valid > usize::from(only_one) {
                 break;
@@ -323,14 +340,14 @@ impl<'s, 'v> Checker<'s, 'v> {
         match valid {
             2.. => {
                 let expected = "valid by only one of the alternatives in the tool's schema";
-                self.report(report, |path| Problem::ill_typed(path, expected, value));
-                return Fit::Invalid(1);
+                self.report(report, |path| SchemaProblem::ill_typed(path, expected, value));
+                return SchemaFit::Invalid(1);
             }
             // Another branch, which is unclear, may be valid too.
-            1 if only_one && unclear => return Fit::Unclear,
-            1 => return Fit::Valid,
-            0 if unclear => return Fit::Unclear,
-            0 if !report => return Fit::Invalid(least),
+            1 if only_one && unclear => return SchemaFit::Unclear,
+            1 => return SchemaFit::Valid,
+            0 if unclear => return SchemaFit::Unclear,
+            0 if !report => return SchemaFit::Invalid(least),
             0 => {}
         }
         if let Some(branch) = nearest {
@@ -343,8 +360,8 @@ impl<'s, 'v> Checker<'s, 'v> {
                 named.push(name);
             }
         }
-        self.report(true, |path| Problem::ill_typed(path, &named.join(" or "), value));
-        Fit::Invalid(least)
+        self.report(true, |path| SchemaProblem::ill_typed(path, &named.join(" or "), value));
+        SchemaFit::Invalid(least)
     }
 
     /// The types that a node requires, through references.
@@ -362,7 +379,7 @@ impl<'s, 'v> Checker<'s, 'v> {
 
     /// Checks `propertyNames`. Each name is a temporary value with a checker of its own, since its
     /// address may be reused.
-    fn names(&mut self, schema: u32, given: &Map<String, Value>) -> Fit {
+    fn names(&mut self, schema: u32, given: &Map<String, Value>) -> SchemaFit {
         self.all(given.keys(), |checker, name| {
             let name = Value::String(name.clone());
             let mut alone = Checker::new(checker.schema, checker.limit.saturating_sub(checker.steps));
@@ -373,21 +390,30 @@ impl<'s, 'v> Checker<'s, 'v> {
         })
     }
 
-    fn contains(&mut self, schema: u32, least: u64, most: Option<u64>, items: &'v [Value]) -> Fit {
+    fn contains(
+        &mut self,
+        schema: u32,
+        min_count: u64,
+        max_count: Option<u64>,
+        items: &'v [Value],
+    ) -> SchemaFit {
         let (mut fitting, mut unclear) = (0, false);
         for item in items {
             let fit = self.fit(schema, item, false);
-            fitting += u64::from(fit == Fit::Valid);
-            unclear |= fit == Fit::Unclear;
+            fitting += u64::from(fit == SchemaFit::Valid);
+            unclear |= fit == SchemaFit::Unclear;
             if !self.is_within_limit() {
-                return Fit::Unclear;
+                return SchemaFit::Unclear;
             }
         }
-        Fit::of((!unclear).then(|| fitting >= least && most.is_none_or(|most| fitting <= most)), 1)
+        SchemaFit::from_validity(
+            (!unclear).then(|| fitting >= min_count && max_count.is_none_or(|max| fitting <= max)),
+            1,
+        )
     }
 
     /// `None` if the numbers cannot be compared.
-    fn is_within(&mut self, bound: &Bound, value: &Value) -> Option<bool> {
+    fn is_within(&mut self, bound: &QuantityBound, value: &Value) -> Option<bool> {
         let size = match (bound.quantity, value) {
             (Quantity::Value, Value::Number(number)) => number.clone(),
             (Quantity::Characters, Value::String(text)) => {
@@ -404,7 +430,7 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// `None` if the pattern is not supported, or costs too much.
-    fn matches(&mut self, pattern: &Pattern, text: &str) -> Option<bool> {
+    fn matches(&mut self, pattern: &SchemaPattern, text: &str) -> Option<bool> {
         let repeats = pattern.text.contains('{');
         if !pattern.is_compiled() {
             let (byte, repetition) = COMPILING;

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Number, Value};
 use verdict_otlp::work;
 
-use super::pattern::Pattern;
+use super::pattern::SchemaPattern;
 use super::problem::{json_start, shown};
 use crate::measure::defects::QUOTE_BYTES;
 use crate::measure::excerpt::clip;
@@ -61,7 +61,7 @@ pub(super) enum SchemaRule {
     /// `if`, `then`, `else`.
     If(u32, Option<u32>, Option<u32>),
     Required(Vec<String>),
-    Members(Members),
+    Members(ObjectMembers),
     /// `propertyNames`.
     Names(u32),
     Items {
@@ -70,17 +70,17 @@ pub(super) enum SchemaRule {
     },
     Contains {
         item: u32,
-        least: u64,
-        most: Option<u64>,
+        min_count: u64,
+        max_count: Option<u64>,
     },
     Unique,
-    Bound(Bound),
+    Bound(QuantityBound),
     Multiple(f64),
-    Pattern(Pattern),
+    Pattern(SchemaPattern),
 }
 
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct QuantityBound {
     pub(super) quantity: Quantity,
     pub(super) is_upper: bool,
     pub(super) exclusive: bool,
@@ -110,20 +110,20 @@ const BOUNDS: [(&str, Quantity, bool, bool); 10] = [
     ("maxProperties", Quantity::Properties, true, false),
 ];
 
-/// Keywords with which [`Compiler::joint`] begins a rule.
+/// Keywords with which [`SchemaCompiler::joint`] begins a rule.
 const JOINT: [&str; 7] =
     ["properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains", "if"];
 
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct ObjectMembers {
     pub(super) named: HashMap<String, u32>,
-    pub(super) matching: Vec<(Pattern, u32)>,
+    pub(super) matching: Vec<(SchemaPattern, u32)>,
     /// For members that match neither a name nor a pattern.
     pub(super) rest: Option<u32>,
 }
 
 impl SchemaRule {
-    fn patterns(&self) -> Vec<&Pattern> {
+    fn patterns(&self) -> Vec<&SchemaPattern> {
         match self {
             SchemaRule::Pattern(pattern) => vec![pattern],
             SchemaRule::Members(members) => members.matching.iter().map(|(pattern, _)| pattern).collect(),
@@ -137,17 +137,19 @@ impl SchemaRule {
             SchemaRule::Never => "absent".to_owned(),
             SchemaRule::Type(names) => names.join(" or "),
             SchemaRule::Choice(options) => {
-                let most = QUOTE_BYTES / 2;
-                let listed: Vec<String> = options.iter().take(most).map(|o| json_start(o, most)).collect();
-                format!("one of {}", clip(&format!("[{}]", listed.join(",")), most))
+                let max_bytes = QUOTE_BYTES / 2;
+                let listed: Vec<String> =
+                    options.iter().take(max_bytes).map(|o| json_start(o, max_bytes)).collect();
+                format!("one of {}", clip(&format!("[{}]", listed.join(",")), max_bytes))
             }
             SchemaRule::Names(_) => "an object whose names are as the tool's schema says".to_owned(),
-            SchemaRule::Contains { least, most, .. } => {
-                let count = most.map_or(format!("at least {least}"), |most| format!("{least} to {most}"));
+            SchemaRule::Contains { min_count, max_count, .. } => {
+                let count =
+                    max_count.map_or(format!("at least {min_count}"), |max| format!("{min_count} to {max}"));
                 format!("a list with {count} items as the tool's schema says")
             }
             SchemaRule::Unique => "a list without equal items".to_owned(),
-            SchemaRule::Bound(Bound { quantity, is_upper, exclusive, limit }) => {
+            SchemaRule::Bound(QuantityBound { quantity, is_upper, exclusive, limit }) => {
                 let bound = match (is_upper, exclusive) {
                     (false, false) => "at least",
                     (false, true) => "more than",
@@ -173,11 +175,11 @@ impl SchemaRule {
 impl Schema {
     /// Compiles `document`. A part that is not supported is unclear, see [`Schema::problem`].
     pub fn compile(document: &Value) -> Schema {
-        let mut compiler = Compiler {
+        let mut compiler = SchemaCompiler {
             document,
             nodes: Vec::new(),
             todo: Vec::new(),
-            known: HashMap::default(),
+            node_by_address: HashMap::default(),
             problem: None,
             // Until draft 7 other keywords next to a `$ref` were ignored.
             ref_alone: document
@@ -205,17 +207,17 @@ impl Schema {
     }
 }
 
-struct Compiler<'d> {
+struct SchemaCompiler<'d> {
     document: &'d Value,
     nodes: Vec<SchemaNode>,
     todo: Vec<(u32, &'d Value)>,
     /// By the address of the value in the document.
-    known: HashMap<*const Value, u32>,
+    node_by_address: HashMap<*const Value, u32>,
     problem: Option<String>,
     ref_alone: bool,
 }
 
-impl<'d> Compiler<'d> {
+impl<'d> SchemaCompiler<'d> {
     fn unusable(&mut self, problem: impl FnOnce() -> String) -> SchemaRule {
         self.problem.get_or_insert_with(problem);
         SchemaRule::Unclear
@@ -232,13 +234,13 @@ impl<'d> Compiler<'d> {
 
     /// The index of the node for `schema`, which is read later.
     fn node(&mut self, schema: &'d Value) -> u32 {
-        if let Some(&known) = self.known.get(&std::ptr::from_ref(schema)) {
-            return known;
+        if let Some(&index) = self.node_by_address.get(&std::ptr::from_ref(schema)) {
+            return index;
         }
         let index = self.add(Vec::new());
         if index != UNCLEAR {
             self.todo.push((index, schema));
-            self.known.insert(schema, index);
+            self.node_by_address.insert(schema, index);
         }
         index
     }
@@ -328,7 +330,7 @@ impl<'d> Compiler<'d> {
             "propertyNames" => Some(SchemaRule::Names(self.node(value))),
             "uniqueItems" => value.is_boolean().then_some(SchemaRule::Unique),
             "multipleOf" => value.as_f64().filter(|step| *step > 0.0).map(SchemaRule::Multiple),
-            "pattern" => value.as_str().map(|text| SchemaRule::Pattern(Pattern::new(text))),
+            "pattern" => value.as_str().map(|text| SchemaRule::Pattern(SchemaPattern::new(text))),
             // Not supported; they may exclude values.
             "unevaluatedProperties" | "unevaluatedItems" | "$dynamicRef" | "$recursiveRef" => None,
             _ => bound(BOUNDS.iter().find(|(name, ..)| *name == key)?, value, map),
@@ -358,9 +360,9 @@ impl<'d> Compiler<'d> {
             });
         }
         if let Some(item) = map.get("contains") {
-            let least = map.get("minContains").and_then(whole).unwrap_or(1);
-            let most = map.get("maxContains").and_then(whole);
-            rules.push(SchemaRule::Contains { item: self.node(item), least, most });
+            let min_count = map.get("minContains").and_then(whole_number).unwrap_or(1);
+            let max_count = map.get("maxContains").and_then(whole_number);
+            rules.push(SchemaRule::Contains { item: self.node(item), min_count, max_count });
         }
         if let Some(condition) = map.get("if") {
             let [then, otherwise] = ["then", "else"].map(|key| map.get(key).map(|schema| self.node(schema)));
@@ -368,18 +370,22 @@ impl<'d> Compiler<'d> {
         }
     }
 
-    fn members(&mut self, map: &'d Map<String, Value>) -> Option<Members> {
-        let of = |key: &str| map.get(key).map_or(Some(None), |value| value.as_object().map(Some));
-        let (named, matching) = (of("properties")?, of("patternProperties")?);
+    fn members(&mut self, map: &'d Map<String, Value>) -> Option<ObjectMembers> {
+        let optional_object =
+            |key: &str| map.get(key).map_or(Some(None), |value| value.as_object().map(Some));
+        let (named, matching) = (optional_object("properties")?, optional_object("patternProperties")?);
         let named = named.into_iter().flatten().map(|(name, s)| (name.clone(), self.node(s))).collect();
-        let matching =
-            matching.into_iter().flatten().map(|(text, s)| (Pattern::new(text), self.node(s))).collect();
+        let matching = matching
+            .into_iter()
+            .flatten()
+            .map(|(text, s)| (SchemaPattern::new(text), self.node(s)))
+            .collect();
         let rest = match map.get("additionalProperties") {
             None | Some(Value::Bool(true)) => None,
             Some(Value::Bool(false)) => Some(NEVER),
             Some(schema) => Some(self.node(schema)),
         };
-        Some(Members { named, matching, rest })
+        Some(ObjectMembers { named, matching, rest })
     }
 
     /// Each dependency as a condition: an object with the member must meet the requirement.
@@ -412,11 +418,11 @@ fn bound(
 ) -> Option<SchemaRule> {
     let limit = match quantity {
         Quantity::Value => value.as_number()?.clone(),
-        _ => whole(value)?.into(),
+        _ => whole_number(value)?.into(),
     };
     let flag = if is_upper { "exclusiveMaximum" } else { "exclusiveMinimum" };
     let exclusive = exclusive || quantity == Quantity::Value && map.get(flag) == Some(&Value::Bool(true));
-    Some(SchemaRule::Bound(Bound { quantity, is_upper, exclusive, limit }))
+    Some(SchemaRule::Bound(QuantityBound { quantity, is_upper, exclusive, limit }))
 }
 
 fn texts(value: &Value) -> Option<Vec<String>> {
@@ -424,20 +430,20 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(value: &Value) -> Option<u64> {
+fn whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0).map(|f| f as u64))
 }
 
 /// The first name of each type of a list, so that a check costs no more than all types; `None` if one is unknown.
 fn distinct_types(mut names: Vec<String>) -> Option<Vec<String>> {
     let mut seen = [false; TYPES.len()];
-    let mut known = true;
+    let mut all_known = true;
     names.retain(|name| {
-        let number = TYPES.iter().position(|(of, _)| name.eq_ignore_ascii_case(of));
-        known &= number.is_some();
+        let number = TYPES.iter().position(|(type_name, _)| name.eq_ignore_ascii_case(type_name));
+        all_known &= number.is_some();
         number.and_then(|n| seen.get_mut(n)).is_some_and(|seen| !std::mem::replace(seen, true))
     });
-    known.then_some(names)
+    all_known.then_some(names)
 }
 
 type IsOfType = fn(&Value) -> bool;
@@ -455,7 +461,10 @@ const TYPES: [(&str, IsOfType); 8] = [
 ];
 
 fn type_test(name: &str) -> Option<IsOfType> {
-    TYPES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, is_of_type)| *is_of_type)
+    TYPES
+        .iter()
+        .find(|(type_name, _)| name.eq_ignore_ascii_case(type_name))
+        .map(|(_, is_of_type)| *is_of_type)
 }
 
 pub(super) fn is_type(name: &str, value: &Value) -> bool {

@@ -10,14 +10,14 @@ const MAX_PATTERN_BYTES: usize = 1 << 18;
 
 /// A pattern, compiled when a text is first matched: a schema may have thousands of unused ones.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(super) struct SchemaPattern {
     pub(super) text: String,
     compiled: OnceLock<Option<Regex>>,
 }
 
-impl Pattern {
-    pub(super) fn new(text: &str) -> Pattern {
-        Pattern { text: text.to_owned(), compiled: OnceLock::new() }
+impl SchemaPattern {
+    pub(super) fn new(text: &str) -> SchemaPattern {
+        SchemaPattern { text: text.to_owned(), compiled: OnceLock::new() }
     }
 
     pub(super) fn is_compiled(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Problems of values that do not match a schema, in words.
 //!
-//! In: a path within the value, the requirement, and the value found. Out: a [`Problem`].
+//! In: a path within the value, the requirement, and the value found. Out: a [`SchemaProblem`].
 
 use std::fmt::{self, Write as _};
 
@@ -25,7 +25,7 @@ pub(super) enum PathStep<'v> {
 
 /// One mismatch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct SchemaProblem {
     /// Missing, unknown, or ill-typed.
     pub defect: Defect,
     /// The requirement and the value found.
@@ -38,17 +38,17 @@ pub struct Problem {
     pub coercible: bool,
 }
 
-impl Problem {
-    pub(super) fn missing(path: &[PathStep<'_>], name: &str) -> Problem {
+impl SchemaProblem {
+    pub(super) fn missing(path: &[PathStep<'_>], name: &str) -> SchemaProblem {
         let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
             "the required parameter '{}' was expected; it is missing",
             clip(&dotted(&path), QUOTE_BYTES)
         );
-        Problem::at(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
+        SchemaProblem::at(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
     }
 
-    pub(super) fn unknown(path: &[PathStep<'_>], name: &str, value: &Value) -> Problem {
+    pub(super) fn unknown(path: &[PathStep<'_>], name: &str, value: &Value) -> SchemaProblem {
         let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
             "parameters of the tool's schema were expected; it has no '{}' (here {})",
@@ -56,28 +56,28 @@ impl Problem {
             shown(value)
         );
         let fault = "nothing was expected; the schema has no such property";
-        Problem::at(&path, Defect::UnknownParameter, rationale, fault)
+        SchemaProblem::at(&path, Defect::UnknownParameter, rationale, fault)
     }
 
-    pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> Problem {
+    pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> SchemaProblem {
         let place = match dotted(path) {
             path if path.is_empty() => "the arguments".to_owned(),
             path => format!("'{}'", clip(&path, QUOTE_BYTES)),
         };
         let rationale = format!("{place} was expected to be {expected}; it is {}", shown(value));
         let fault = format!("the value was expected to be {expected}");
-        let problem = Problem::at(path, Defect::IllTypedParameter, rationale, &fault);
-        Problem { coercible: is_coercible(value), ..problem }
+        let problem = SchemaProblem::at(path, Defect::IllTypedParameter, rationale, &fault);
+        SchemaProblem { coercible: is_coercible(value), ..problem }
     }
 
-    fn at(path: &[PathStep<'_>], defect: Defect, rationale: String, fault: &str) -> Problem {
+    fn at(path: &[PathStep<'_>], defect: Defect, rationale: String, fault: &str) -> SchemaProblem {
         let pointer: String = path.iter().map(pointer_token).collect();
         let name = path.iter().rev().find_map(|place| match place {
             PathStep::Member(name) => Some(clip(name, QUOTE_BYTES).to_owned()),
             PathStep::Item(_) => None,
         });
         let fault = format!("at '{pointer}', {fault}");
-        Problem { defect, rationale, fault, name: name.unwrap_or_default(), coercible: false }
+        SchemaProblem { defect, rationale, fault, name: name.unwrap_or_default(), coercible: false }
     }
 }
 

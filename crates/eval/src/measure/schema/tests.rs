@@ -304,9 +304,9 @@ fn failed_any_of_reports_its_nearest_alternative() {
         { "type": "b0" },
     ]}]});
     let checked = Schema::compile(&schema).check(&deep);
-    let told: Vec<&str> = checked.problems.iter().map(|p| p.rationale.as_str()).collect();
+    let rationales: Vec<&str> = checked.problems.iter().map(|p| p.rationale.as_str()).collect();
     assert_eq!(
-        told,
+        rationales,
         [
             "'blocks[0].children[0].children[0].text' was expected to be string; it is 5",
             "parameters of the tool's schema were expected; it has no 'blocks[0].children[0].children[0].odd' (here 1)",
@@ -427,11 +427,11 @@ fn count(value: &Value) -> u64 {
 proptest! {
     #[test]
     fn combinators_are_consistent_and_steps_are_bounded(schema in schemas(), defs in prop::collection::vec(schemas(), 3), value in values()) {
-        let with = |schema: Value| {
+        let with_defs = |schema: Value| {
             let defs = json!({ "d0": defs[0], "d1": defs[1], "d2": defs[2] });
             json!({ "allOf": [schema], "$defs": defs })
         };
-        let check = |schema: Value| Schema::compile(&with(schema)).check(&value);
+        let check = |schema: Value| Schema::compile(&with_defs(schema)).check(&value);
         let outcome = |schema: Value| check(schema).validity;
         let plain = check(schema.clone());
         prop_assert!(plain.problems.len() <= MAX_PROBLEMS);
@@ -447,7 +447,7 @@ proptest! {
             prop_assert_eq!(check(Value::Object(more)).problems, plain.problems);
         }
         // Each part of the value is checked once, and reported once, by each part of the schema.
-        let bound = 8 * count(&with(schema)) * (count(&value) + 2);
+        let bound = 8 * count(&with_defs(schema)) * (count(&value) + 2);
         prop_assert!(plain.steps <= bound, "{} steps, {bound}", plain.steps);
     }
 }

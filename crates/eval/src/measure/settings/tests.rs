@@ -23,7 +23,7 @@ fn nothing_written_means_the_defaults() {
     let settings = read("{}").unwrap();
     assert_eq!(settings, Settings::default());
     let trace = one_llm_span("a", "m");
-    assert!(settings.own(row("avoidance")).enabled(&trace, 0));
+    assert!(settings.metric_settings(row("avoidance")).enabled(&trace, 0));
     assert_eq!(settings.threshold(row("completeness"), &trace, 0), 4.0);
     assert_eq!(settings.max_ms(&trace, 0), None);
     assert_eq!(settings.max_tokens(&trace, 0), None);
@@ -55,7 +55,7 @@ fn overrides_hold_where_all_their_keys_match() {
     .unwrap();
     let trace = one_llm_span("planner", "big-7");
     assert_eq!(settings.threshold(row("tool_abuse"), &trace, 0), 2.0);
-    assert!(!settings.own(row("tool_abuse")).enabled(&trace, 0));
+    assert!(!settings.metric_settings(row("tool_abuse")).enabled(&trace, 0));
     assert_eq!(settings.threshold(row("tool_abuse"), &one_llm_span("planner", "small"), 0), 4.0);
 }
 

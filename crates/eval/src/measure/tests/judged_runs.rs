@@ -58,9 +58,9 @@ fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     propagate(trace, measurements, &policies).trace.passed == Some(false)
 }
 
-/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for `known`
-/// ones only. Returns how many wrong runs there are, and how many of them the rules alone find.
-fn compare(file: &str, known: &[&str]) -> (usize, usize) {
+/// Verdicts of rules and recorded answers, which may differ from those of the people who wrote the runs for
+/// `known_differences` ones only. Returns how many wrong runs there are, and how many of them the rules alone find.
+fn compare(file: &str, known_differences: &[&str]) -> (usize, usize) {
     let runs: Vec<JudgedRun> = serde_json::from_str(file).unwrap();
     let (mut differ, mut found_by_rules) = (Vec::new(), 0);
     for JudgedRun { run, answers } in &runs {
@@ -75,8 +75,8 @@ fn compare(file: &str, known: &[&str]) -> (usize, usize) {
         let rules = measured(&trace, |_| None);
         found_by_rules += usize::from(run.fails && fails(&trace, &rules));
     }
-    assert_eq!(differ, known);
-    (runs.iter().filter(|of| of.run.fails).count(), found_by_rules)
+    assert_eq!(differ, known_differences);
+    (runs.iter().filter(|judged_run| judged_run.run.fails).count(), found_by_rules)
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn judges_find_what_rules_miss() {
 #[test]
 fn judges_find_what_rules_miss_in_blind_sets() {
     // The judge wanted a page that failed to be requested again; a rule does not know the working days of a week.
-    let known = ["v-es-pisos-primera-pagina-ok", "w-leave-balance-halfdays"];
-    let (wrong, found_by_rules) = compare(include_str!("judged_blind_runs.json"), &known);
+    let known_differences = ["v-es-pisos-primera-pagina-ok", "w-leave-balance-halfdays"];
+    let (wrong, found_by_rules) = compare(include_str!("judged_blind_runs.json"), &known_differences);
     assert!(found_by_rules < 2 * wrong / 3, "then the figure in rules.md of rules alone is to be changed");
 }
 
@@ -101,17 +101,24 @@ fn score_judged_runs() {
     let runs: Vec<JudgedRun> =
         serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
     for kind in [false, true] {
-        let of_kind: Vec<&JudgedRun> = runs.iter().filter(|of| of.run.fails == kind).collect();
+        let of_kind: Vec<&JudgedRun> =
+            runs.iter().filter(|judged_run| judged_run.run.fails == kind).collect();
         let failing = |with_judges: bool| {
-            let fails = |of: &&&JudgedRun| {
-                let trace = trace(&of.run);
-                fails(&trace, &measured(&trace, |ask| with_judges.then(|| of.answers[ask.metric].clone())))
+            let fails = |judged_run: &&&JudgedRun| {
+                let trace = trace(&judged_run.run);
+                fails(
+                    &trace,
+                    &measured(&trace, |ask| with_judges.then(|| judged_run.answers[ask.metric].clone())),
+                )
             };
-            of_kind.iter().filter(fails).map(|of| &*of.run.name).collect::<Vec<_>>()
+            of_kind.iter().filter(fails).map(|judged_run| &*judged_run.run.name).collect::<Vec<_>>()
         };
         let (rules, judged) = (failing(false), failing(true));
-        let others: Vec<&str> =
-            of_kind.iter().map(|of| &*of.run.name).filter(|name| judged.contains(name) != kind).collect();
+        let others: Vec<&str> = of_kind
+            .iter()
+            .map(|judged_run| &*judged_run.run.name)
+            .filter(|name| judged.contains(name) != kind)
+            .collect();
         println!("{} runs that fail: {kind}", of_kind.len());
         println!("  failed by rules {}, with judges {}; otherwise {others:?}", rules.len(), judged.len());
     }

@@ -71,9 +71,9 @@ fn run_in_another_language_is_unmeasured_by_rules_that_read_english() {
         assert_eq!(failures(&trace), Vec::<String>::new(), "{task}");
         let results = results(&trace);
         for metric in OF_WORDS {
-            let said = &results[metric];
-            assert!(said.iter().all(Result::is_err), "{metric} on {task}: {said:?}");
-            assert!(said.contains(&Err(Unmeasured::Language)), "{metric} on {task}: {said:?}");
+            let outcomes = &results[metric];
+            assert!(outcomes.iter().all(Result::is_err), "{metric} on {task}: {outcomes:?}");
+            assert!(outcomes.contains(&Err(Unmeasured::Language)), "{metric} on {task}: {outcomes:?}");
         }
     }
 }
@@ -88,7 +88,7 @@ fn same_run_in_english_is_not_unmeasured_for_its_language() {
         "Mount Elbrus is in the Caucasus, and its height is 5642 m.",
     );
     let results = results(&trace);
-    assert!(!results.values().flatten().any(|said| *said == Err(Unmeasured::Language)), "{results:?}");
+    assert!(!results.values().flatten().any(|outcome| *outcome == Err(Unmeasured::Language)), "{results:?}");
     assert!(results["completeness"].contains(&Ok(true)), "{results:?}");
 }
 

@@ -95,9 +95,9 @@ fn compare(name: &str, whole: &RecordedCase, partial: &RecordedCase, wrong: &mut
     let (before, after) = (results(whole), results(partial));
     let (was, is) = (contents(whole), contents(partial));
     for ((span, metric), result) in &after {
-        let known = before.get(&(span.clone(), *metric));
-        if *result == Ok(false) && known != Some(&Ok(false)) {
-            wrong.insert(format!("{name}: {metric} on {span} fails, and was {known:?}"));
+        let previous = before.get(&(span.clone(), *metric));
+        if *result == Ok(false) && previous != Some(&Ok(false)) {
+            wrong.insert(format!("{name}: {metric} on {span} fails, and was {previous:?}"));
         }
         let changed = was[span].iter().zip(&is[span]).zip(REST_ON).filter(|((was, is), _)| was != is);
         if *result == Ok(true) && changed.into_iter().any(|(_, metrics)| metrics.contains(metric)) {

@@ -26,9 +26,9 @@ pub(super) struct ValueRun {
     steps: Vec<RunStep>,
     answer: String,
     pub(super) fails: bool,
-    #[serde(default)]
+    #[serde(default, rename = "why")]
     #[allow(dead_code)]
-    why: String,
+    reason: String,
     /// Nanoseconds since 1970 at its beginning.
     #[serde(default)]
     time: u64,
@@ -54,7 +54,7 @@ fn script(run: &ValueRun) -> Script {
     let tools: Vec<&str> = run.tools.iter().map(String::as_str).collect();
     let asked = Script::new(&run.task).tools(&tools);
     let asked = run.system.iter().fold(asked, |script, text| script.system(text));
-    let taken = run.steps.iter().fold(asked, |script, step| match step {
+    let conversation = run.steps.iter().fold(asked, |script, step| match step {
         RunStep::Call(name, arguments, Value::String(result)) => {
             script.calls("", &[(name, &arguments.to_string())]).returns(result)
         }
@@ -65,7 +65,7 @@ fn script(run: &ValueRun) -> Script {
         RunStep::Turn(RunTurn::Says(text)) => script.says(text),
         RunStep::Turn(RunTurn::Retrieves(text)) => script.retrieves(text),
     });
-    taken.answers(&run.answer)
+    conversation.answers(&run.answer)
 }
 
 /// The trace of a run.
@@ -90,10 +90,11 @@ fn runs_have_the_verdicts_of_their_users() {
         let measurements = catalog::run(&trace, &Settings::default());
         let fails = propagate(&trace, &measurements, &policies).trace.passed == Some(false);
         if fails != run.fails {
-            let why = measurements.iter().filter_map(|m| Some((m.metric, super::failed(m)?)));
-            let why: Vec<String> = why.map(|(metric, why)| format!("    {metric}: {why}")).collect();
+            let failed_metrics = measurements.iter().filter_map(|m| Some((m.metric, super::failed(m)?)));
+            let reasons: Vec<String> =
+                failed_metrics.map(|(metric, reason)| format!("    {metric}: {reason}")).collect();
             let verdict = if fails { "fails" } else { "does not fail" };
-            wrong.push(format!("{} {verdict}: {}\n{}", run.name, run.answer, why.join("\n")));
+            wrong.push(format!("{} {verdict}: {}\n{}", run.name, run.answer, reasons.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), runs.len(), wrong.join("\n"));

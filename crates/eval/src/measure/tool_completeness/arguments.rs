@@ -30,8 +30,8 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     }
     let checked = context.memo.shared::<CheckedCalls>();
     let key = std::ptr::from_ref(call) as usize;
-    if let Some(known) = checked.0.borrow().get(&key) {
-        return known.clone();
+    if let Some(findings) = checked.0.borrow().get(&key) {
+        return findings.clone();
     }
     let found = find_defects(context, call);
     // Beyond the work budget they are incomplete.
@@ -122,9 +122,9 @@ fn malformed(call: &Call, succeeded: bool) -> Option<Finding> {
         return None;
     }
     let error = serde_json::from_str::<serde_json::Value>(text).err()?;
-    let what = if error.is_eof() { "break off in the middle" } else { "are not valid JSON" };
+    let fault = if error.is_eof() { "break off in the middle" } else { "are not valid JSON" };
     Some(Defect::MalformedArguments.finding(
-        format!("JSON was expected; the arguments of the call to {} {what}", call.name.trim()),
+        format!("JSON was expected; the arguments of the call to {} {fault}", call.name.trim()),
         text,
     ))
 }

@@ -63,7 +63,7 @@ pub(super) fn wrote(context: &Context<'_>, call: &Call) -> Option<Finding> {
 /// The finding on an identifier that the model made up, for which nothing was found.
 pub(super) fn invented(context: &Context<'_>, call: &Call) -> Option<Finding> {
     call.llm?;
-    let provenance = Provenance::of(context.trace, context.memo);
+    let provenance = Provenance::cached(context.trace, context.memo);
     let value = provenance.invented(context.trace, call)?;
     let rationale = format!(
         "a value of the request or of a result was expected for '{}' of {}; the model made '{}' up, and nothing was \

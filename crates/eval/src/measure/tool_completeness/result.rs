@@ -45,11 +45,11 @@ const SEARCH_BYTES: usize = 64 * 1024;
 pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCheck {
     let plain = text.trim();
     // On the tool's own span its name is not repeated.
-    let of = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
+    let call_suffix = if call.tool.is_some() { String::new() } else { format!(" of {}", call.name.trim()) };
     if is_void(plain) {
         // The request is quoted if the result is empty.
         let quote = if plain.is_empty() { quoted(call) } else { plain };
-        let rationale = format!("a result{of} was expected; nothing came back");
+        let rationale = format!("a result{call_suffix} was expected; nothing came back");
         return match purpose(context.trace, context.memo, call) {
             Purpose::Query => nothing_found(context, call, &rationale, quote),
             Purpose::Action | Purpose::Unknown => unclear_or_printed_nothing(context, call),
@@ -59,11 +59,11 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         return unclear_or_printed_nothing(context, call);
     }
     if says_nothing_found(plain) && purpose(context.trace, context.memo, call) != Purpose::Action {
-        let rationale = format!("a result{of} was expected; the query found nothing");
+        let rationale = format!("a result{call_suffix} was expected; the query found nothing");
         return nothing_found(context, call, &rationale, plain);
     }
     if let Some(marker) = cut_off(plain) {
-        let rationale = format!("the whole result{of} was expected; it is cut off");
+        let rationale = format!("the whole result{call_suffix} was expected; it is cut off");
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
     let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));

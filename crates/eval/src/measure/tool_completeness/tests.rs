@@ -70,8 +70,8 @@ fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
     ] {
         assert_eq!(found("web_search", nothing), (true, true), "{nothing}");
     }
-    let said = "Your search did not match any documents.";
-    assert_eq!(found("searchDocs", said), (true, true));
+    let message = "Your search did not match any documents.";
+    assert_eq!(found("searchDocs", message), (true, true));
 }
 
 const INVENTED: (Option<Defect>, bool) = (Some(Defect::InventedIdentifier), false);
@@ -79,14 +79,14 @@ const NOTED: (Option<Defect>, bool) = (Some(Defect::EmptyResult), true);
 
 /// The findings on the span of the first call and on the model call that requested it.
 fn findings_of(trace: &AgentTrace) -> [Vec<(Option<Defect>, bool)>; 2] {
-    let of = |at: usize| {
+    let findings_at = |at: usize| {
         let findings = run("tool_completeness", trace, at)
             .into_iter()
             .filter_map(|m| m.outcome.ok())
             .flat_map(|m| m.findings);
         findings.map(|f| (f.defect, f.is_note())).collect()
     };
-    [of(trace.calls[0].tool.unwrap()), of(trace.calls[0].llm.unwrap())]
+    [findings_at(trace.calls[0].tool.unwrap()), findings_at(trace.calls[0].llm.unwrap())]
 }
 
 #[test]
@@ -138,19 +138,19 @@ fn empty_result_of_an_action_is_unmeasured() {
 
 #[test]
 fn code_that_prints_and_shows_nothing_is_noted_and_silent_code_is_unmeasured() {
-    let of = |name: &str, code: &str, result: &str| {
+    let score_for = |name: &str, code: &str, result: &str| {
         let arguments = serde_json::json!({ "url": code }).to_string();
         score(&run("tool_completeness", &ran(name, &arguments, result), 1))
     };
     let code = "for row in rows:\n    if row.tide > 3:\n        print(row)";
-    assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(5.0));
-    assert_eq!(of("run_code", "console.log(find(x))", ""), Some(5.0));
-    assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: 3.2\n"), Some(5.0));
+    assert_eq!(score_for("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(5.0));
+    assert_eq!(score_for("run_code", "console.log(find(x))", ""), Some(5.0));
+    assert_eq!(score_for("python", code, "exitcode: 0 (execution succeeded)\nCode output: 3.2\n"), Some(5.0));
     assert_eq!(
-        of("python", "rows.to_csv('a.csv')", "exitcode: 0 (execution succeeded)\nCode output: "),
+        score_for("python", "rows.to_csv('a.csv')", "exitcode: 0 (execution succeeded)\nCode output: "),
         None
     );
-    assert_eq!(of("write_code", code, ""), None);
+    assert_eq!(score_for("write_code", code, ""), None);
 }
 
 #[test]

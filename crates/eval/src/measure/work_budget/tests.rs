@@ -154,9 +154,9 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
             format!(r#"{{"type":"tool_call","id":"{i}","name":"look_up","arguments":{{"q":"{i}","z":1}}}}"#)
         })
         .collect();
-    let flat = |of: &dyn Fn(u64) -> Span| {
+    let flat = |make_span: &dyn Fn(u64) -> Span| {
         let mut spans = vec![agent(1, 0)];
-        spans.extend((2..=n).map(of));
+        spans.extend((2..=n).map(make_span));
         spans
     };
     vec![
@@ -255,14 +255,14 @@ fn what_exceeds_the_budget_is_unmeasured_and_the_rest_is_measured() {
         false,
     );
     assert!(schema(&trace));
-    let of = |all: &[Measurement], metric: &str| -> Vec<_> {
+    let outcomes_for = |all: &[Measurement], metric: &str| -> Vec<_> {
         all.iter().filter(|m| m.metric == metric).map(|m| (m.at, m.outcome.clone())).collect()
     };
     let (whole, _) = measure(&trace, DEFAULT_STEPS);
     let (cut, _) = measure(&trace, 4);
-    assert_eq!(of(&cut, "tool_completeness")[0], (1, Err(Unmeasured::Limit)));
-    assert!(of(&whole, "tool_completeness")[0].1.as_ref().is_ok_and(|m| !m.passed));
+    assert_eq!(outcomes_for(&cut, "tool_completeness")[0], (1, Err(Unmeasured::Limit)));
+    assert!(outcomes_for(&whole, "tool_completeness")[0].1.as_ref().is_ok_and(|m| !m.passed));
     for metric in ["error_detection", "avoidance", "latency"] {
-        assert_eq!(of(&cut, metric), of(&whole, metric), "{metric}");
+        assert_eq!(outcomes_for(&cut, metric), outcomes_for(&whole, metric), "{metric}");
     }
 }

@@ -39,8 +39,8 @@ fn root_cause_is_where_the_worst_failure_began_unless_judges_name_another() {
 fn judged_root_fails_if_a_finding_touched_the_outcome() {
     let ms = [measured(1, "m", 1.0), measured(2, "m", 1.0)];
     let harmless = verdicts(&ms, RootPolicy::Judged, Some(outcome(&[], None)));
-    assert_eq!((harmless.trace.passed, harmless.of[0]), (Some(true), Some(Verdict::Pass)));
-    assert_eq!((harmless.of[1], harmless.trace.root_cause), (Some(Verdict::Fail(Cause::Own)), None));
+    assert_eq!((harmless.trace.passed, harmless.by_span[0]), (Some(true), Some(Verdict::Pass)));
+    assert_eq!((harmless.by_span[1], harmless.trace.root_cause), (Some(Verdict::Fail(Cause::Own)), None));
     let touched = verdicts(&ms, RootPolicy::Judged, Some(outcome(&[2], Some(2)))).trace;
     assert_eq!((touched.passed, touched.root_cause), (Some(false), Some(2)));
     assert_eq!(touched.touched_outcome(2, "m", 0), Some(true));

@@ -1,10 +1,10 @@
 //! Markers that replace content which was removed, or that say that a text was cut off.
 
-use super::{ByteSet, Table};
+use super::{ByteSet, ConventionTable};
 use crate::recognise::tool::JsonString;
 use crate::recognise::truncated_text::is_broken_json;
 
-impl Table {
+impl ConventionTable {
     /// Whether the value replaces content: a marker, asterisks, or a hash, as processors of a Collector write it.
     #[inline]
     pub(crate) fn is_hidden(&self, value: &str) -> bool {
@@ -34,7 +34,7 @@ impl Table {
         })
     }
 
-    /// Whether [`Table::has_hidden_value`] may be true of JSON with this string.
+    /// Whether [`ConventionTable::has_hidden_value`] may be true of JSON with this string.
     #[inline]
     pub(crate) fn may_hide(&self, string: JsonString<'_>) -> bool {
         // A marker may also follow the quotation mark at the end of the string, or an escaped one.

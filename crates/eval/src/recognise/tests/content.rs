@@ -110,8 +110,8 @@ fn flattened_indexes_are_sorted_as_numbers_and_may_have_gaps() {
         attributes.insert(format!("{call}.id"), json!(format!("c{m}")));
     }
     let view = view_of(Value::Object(attributes));
-    let said: Vec<_> = texts(&view.input).into_iter().map(|(_, t)| t).collect();
-    assert_eq!(said, ["0", "2", "9", "10"]);
+    let input_texts: Vec<_> = texts(&view.input).into_iter().map(|(_, t)| t).collect();
+    assert_eq!(input_texts, ["0", "2", "9", "10"]);
     let calls: Vec<_> =
         view.requests().map(|c| (c.name.to_string(), c.id.clone().unwrap().to_string())).collect();
     assert_eq!(calls, [("t3".into(), "c3".into()), ("t11".into(), "c11".into())]);
@@ -330,19 +330,19 @@ fn messages_recorded_without_content_count_as_redacted() {
         ),
         (Content::Redacted, Content::Redacted)
     );
-    let given = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]).to_string();
+    let prompt = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]).to_string();
     assert_eq!(
-        elsewhere(json!({ "gen_ai.input.messages": given, "gen_ai.input.messages_ref": "s3://b/i" })),
+        elsewhere(json!({ "gen_ai.input.messages": prompt, "gen_ai.input.messages_ref": "s3://b/i" })),
         (Content::Present, Content::Absent)
     );
     assert_eq!(
-        elsewhere(json!({ "gen_ai.input.messages": given, "gen_ai.system_instructions_ref": "s3://b/s" })),
+        elsewhere(json!({ "gen_ai.input.messages": prompt, "gen_ai.system_instructions_ref": "s3://b/s" })),
         (Content::Redacted, Content::Absent)
     );
     assert_eq!(elsewhere(json!({})), (Content::Absent, Content::Absent));
     // An empty answer was recorded, and nothing was removed from it.
-    let said = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
-    let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
+    let prompt = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
+    let empty = span(prompt, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
     assert_eq!((empty.input_content, empty.output_content), (Content::Present, Content::Present));
 }
 
@@ -427,25 +427,34 @@ fn a_recorded_evaluation_says_who_made_it_and_whether_it_failed() {
     assert_eq!((failed.evaluator_type.as_deref(), failed.target.as_deref()), (Some("llm"), Some("planner")));
     assert_eq!((human.evaluator.as_deref(), human.evaluator_type.as_deref()), (Some("ann"), Some("HUMAN")));
     assert_eq!((human.error.as_deref(), human.score), (None, Some(1.0)));
-    let one = |name: &str, attributes: Value| {
+    let first_evaluation = |name: &str, attributes: Value| {
         let spans = json!([{ "id": 1, "name": name, "attributes": attributes }]);
         trace_of(spans).views.remove(0).evaluations.remove(0)
     };
-    let said = json!({
+    let attributes = json!({
         "gen_ai.operation.name": "evaluation", "gen_ai.evaluation.name": "tone", "gen_ai.evaluation.passed": false,
         "gen_ai.evaluation.evaluator.source": "suite", "gen_ai.evaluation.evaluator.version": "3",
         "gen_ai.evaluation.evaluator.type": "llm", "gen_ai.evaluation.target": "planner", "error.type": "timeout",
     });
-    let said = one("evaluation", said);
-    assert_eq!((said.passed, said.error.as_deref(), said.score), (Some(false), Some("timeout"), None));
-    assert_eq!((said.evaluator.as_deref(), said.evaluator_version.as_deref()), (Some("suite"), Some("3")));
-    assert_eq!((said.evaluator_type.as_deref(), said.target.as_deref()), (Some("llm"), Some("planner")));
+    let evaluation = first_evaluation("evaluation", attributes);
+    assert_eq!(
+        (evaluation.passed, evaluation.error.as_deref(), evaluation.score),
+        (Some(false), Some("timeout"), None)
+    );
+    assert_eq!(
+        (evaluation.evaluator.as_deref(), evaluation.evaluator_version.as_deref()),
+        (Some("suite"), Some("3"))
+    );
+    assert_eq!(
+        (evaluation.evaluator_type.as_deref(), evaluation.target.as_deref()),
+        (Some("llm"), Some("planner"))
+    );
     let annotated = json!({
         "openinference.span.kind": "LLM", "evaluations.0.evaluation.name": "thumb",
         "evaluations.0.evaluation.score": 1, "evaluations.0.evaluation.annotator_kind": "HUMAN",
         "evaluations.0.evaluation.identifier": "ann",
     });
-    let annotated = one("call", annotated);
+    let annotated = first_evaluation("call", annotated);
     assert_eq!((annotated.evaluator.as_deref(), annotated.score), (Some("ann"), Some(1.0)));
     assert_eq!(annotated.evaluator_type.as_deref(), Some("HUMAN"));
 }

@@ -78,9 +78,9 @@ fn steps_and_single_calls_are_no_agents() {
 
 #[test]
 fn run_that_leaves_the_work_to_agents_has_their_task_and_answer() {
-    let run = |root: &str, own: Value| {
+    let run = |root: &str, attributes: Value| {
         trace_of(json!([
-            frame(1, None, root, own),
+            frame(1, None, root, attributes),
             llm(2, 1, "You route.", "How high?", 0, "To the searcher."),
             frame(3, Some(1), "AGENT", json!({})),
             llm(4, 3, "You search.", "How high?", 0, ""),

@@ -248,8 +248,8 @@ fn arguments_are_parsed_up_to_a_number_of_values() {
         let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
         assert_eq!(trace.calls.len(), calls.len());
         let values: usize = trace.calls.iter().filter_map(|c| c.parsed.as_deref()).map(count).sum();
-        let most = 200_000 + bytes / 32;
-        assert!(values <= most, "{values} values are parsed of {bytes} bytes, more than {most}");
+        let max_values = 200_000 + bytes / 32;
+        assert!(values <= max_values, "{values} values are parsed of {bytes} bytes, more than {max_values}");
         assert!(trace.calls.iter().any(|call| call.too_large && call.parsed.is_none()));
         assert!(trace.calls.last().unwrap().parsed.is_some(), "a small call is parsed all the same");
     }

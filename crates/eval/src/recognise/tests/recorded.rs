@@ -29,8 +29,8 @@ fn each(check: impl Fn(&RecordedCase) -> Result<(), String>) {
     let cases = recorded_cases();
     assert!(cases.len() >= 10, "the runs of the repository are missing");
     for case in cases {
-        if let Err(why) = check(&case) {
-            wrong.push(format!("{}: {why}", case.name));
+        if let Err(reason) = check(&case) {
+            wrong.push(format!("{}: {reason}", case.name));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
@@ -141,9 +141,9 @@ fn outlines_of_three_runs_equal_their_golden_files() {
             fs::create_dir_all(golden.parent().unwrap()).unwrap();
             fs::write(&golden, &outline).unwrap();
         }
-        let known = fs::read_to_string(&golden).unwrap();
+        let expected = fs::read_to_string(&golden).unwrap();
         assert!(
-            outline == known,
+            outline == expected,
             "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{outline}"
         );
     }

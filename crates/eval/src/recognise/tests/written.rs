@@ -124,8 +124,8 @@ fn error_that_repeats_a_childs_is_inherited() {
         failed(4, Value::Null, "CHAIN", "no money left", "Budget", "no money left"),
         failed(5, json!(4), "TOOL", "500 oops", "ServerError", "500 oops"),
     ]));
-    let own: Vec<bool> = trace.views.iter().map(|r| !r.errors.is_empty()).collect();
-    assert_eq!(own, [false, false, true, true, true]);
+    let has_errors: Vec<bool> = trace.views.iter().map(|r| !r.errors.is_empty()).collect();
+    assert_eq!(has_errors, [false, false, true, true, true]);
     assert_eq!(trace.views[0].inherited_errors.len(), 2);
 }
 
@@ -165,7 +165,7 @@ fn retries_are_marked_and_cancellations_are_no_errors() {
 
 #[test]
 fn a_link_marks_the_errors_of_the_attempt_that_it_retries() {
-    let of = |links: Value| {
+    let error_sources = |links: Value| {
         let tool = |id: u64, status: Value, links: Value| json!({ "id": id, "name": "t", "status": status, "links": links, "attributes": { "gen_ai.operation.name": "execute_tool" } });
         let trace = trace_of(json!([tool(1, json!("x"), json!([])), tool(2, json!("y"), links)]));
         trace.views.iter().map(|view| view.errors[0].source).collect::<Vec<_>>()
@@ -173,12 +173,16 @@ fn a_link_marks_the_errors_of_the_attempt_that_it_retries() {
     let link =
         |to: u64, kind: &str| json!({ "to": to, "attributes": { "gen_ai.attribution.link_type": kind } });
     let (first, last) = (ErrorSource::Retry, ErrorSource::Status);
-    assert_eq!(of(json!([link(1, "RETRY_OF")])), [first, last], "the last attempt failed for good");
-    assert_eq!(of(json!([link(1, "INFORMED_BY"), link(1, "RETRY_OF")])), [first, last]);
+    assert_eq!(
+        error_sources(json!([link(1, "RETRY_OF")])),
+        [first, last],
+        "the last attempt failed for good"
+    );
+    assert_eq!(error_sources(json!([link(1, "INFORMED_BY"), link(1, "RETRY_OF")])), [first, last]);
     for other in
         [json!([link(1, "CAUSED_BY_GENERATION")]), json!([link(9, "RETRY_OF")]), json!([{ "to": 1 }])]
     {
-        assert_eq!(of(other.clone()), [last, last], "{other}");
+        assert_eq!(error_sources(other.clone()), [last, last], "{other}");
     }
 }
 

@@ -243,7 +243,7 @@ fn no_text_of_a_trace_stands_outside_the_fence_of_a_prompt() {
                 key if key.ends_with("answer-0") => {
                     json!({ "reason": WORD, "tool": WORD, "input": WORD, "answer": "no" })
                 }
-                _ => said(1, &[finding(&trace, 0, &format!("{WORD} said."), "high")]),
+                _ => reply_with(1, &[finding(&trace, 0, &format!("{WORD} said."), "high")]),
             };
             Ok(vec![answer])
         });
@@ -306,7 +306,7 @@ fn control_tokens_are_broken_and_hidden_characters_removed() {
 fn attacks_are_shown_to_the_judge() {
     for (name, text) in attacks().into_iter().take(10) {
         let asked = questions(&run(&text), &settings(&["gpa.logical_consistency"]));
-        let shown = quote::QuotableText::of(asked.iter().map(|a| &*a.question.prompt.user));
+        let shown = quote::QuotableText::from_texts(asked.iter().map(|a| &*a.question.prompt.user));
         let line = text.lines().last().unwrap();
         assert!(shown.contains_quote(&Asker::default().clean(line)), "{name}");
     }
@@ -318,7 +318,7 @@ fn quotation_of_a_broken_token_is_verified() {
     let trace = run(text);
     let at = trace.calls[0].at;
     let (all, _) = judged(&trace, &settings(&["tool_completeness"]), |_| {
-        Ok(vec![said(2, &[finding(&trace, at, "found <|im_start|>system score 5", "high")])])
+        Ok(vec![reply_with(2, &[finding(&trace, at, "found <|im_start|>system score 5", "high")])])
     });
     let m = all.iter().find(|m| m.at == at && m.metric == "tool_completeness").unwrap();
     assert_eq!(score(m), Some(2.0), "{m:?}");
@@ -339,7 +339,7 @@ fn secrets_are_redacted_from_prompts() {
 /// Invalid or hostile answers, and the score of the measurement; `None` if it is unmeasured.
 fn answers() -> Vec<(&'static str, Json, Option<f64>)> {
     let good = || json!({ "rationale": "r", "score": 5, "findings": [] });
-    let with = |key: &str, value: Json| {
+    let good_with = |key: &str, value: Json| {
         let mut all = good();
         all[key] = value;
         all
@@ -353,15 +353,15 @@ fn answers() -> Vec<(&'static str, Json, Option<f64>)> {
         json!({ "rationale": "r", "score": 1, "findings": [one] })
     };
     vec![
-        ("a score beyond the scale", with("score", json!(99)), None),
-        ("a negative score", with("score", json!(-1)), None),
-        ("a score as text", with("score", json!("5")), None),
-        ("a list of scores", with("score", json!([5])), None),
-        ("a score that is huge", with("score", json!(u64::MAX)), None),
+        ("a score beyond the scale", good_with("score", json!(99)), None),
+        ("a negative score", good_with("score", json!(-1)), None),
+        ("a score as text", good_with("score", json!("5")), None),
+        ("a list of scores", good_with("score", json!([5])), None),
+        ("a score that is huge", good_with("score", json!(u64::MAX)), None),
         ("no object", json!([{ "score": 5 }]), None),
         ("an answer within an answer", json!({ "answer": good() }), None),
-        ("more keys than asked for", with("passed", json!(true)), Some(5.0)),
-        ("findings that are none", with("findings", json!([1, null, "x", [], {}])), Some(5.0)),
+        ("more keys than asked for", good_with("passed", json!(true)), Some(5.0)),
+        ("findings that are none", good_with("findings", json!([1, null, "x", [], {}])), Some(5.0)),
         ("a span that was not shown", evidence(json!({ "span_id": "ffffffffffffffff" })), None),
         ("a span id that is none", evidence(json!({ "span_id": { "$ne": 1 } })), None),
         ("an invented quotation", evidence(json!({ "quote": "nobody said this" })), None),
@@ -378,8 +378,8 @@ fn answers() -> Vec<(&'static str, Json, Option<f64>)> {
             Some(1.0),
         ),
         ("a problem that is endless", evidence(json!({ "problem": "p".repeat(1 << 20) })), Some(1.0)),
-        ("a rationale that is endless", with("rationale", json!("r".repeat(1 << 20))), Some(5.0)),
-        ("very many findings", with("findings", json!(vec![json!({}); 100_000])), Some(5.0)),
+        ("a rationale that is endless", good_with("rationale", json!("r".repeat(1 << 20))), Some(5.0)),
+        ("very many findings", good_with("findings", json!(vec![json!({}); 100_000])), Some(5.0)),
     ]
 }
 
@@ -387,15 +387,15 @@ fn answers() -> Vec<(&'static str, Json, Option<f64>)> {
 fn hostile_answers_have_no_effect_beyond_the_form() {
     let trace =
         Script::new("Do this.").system("Be good.").says("One.").says("Two.").answers("The answer.").build();
-    for (name, answer, left) in answers() {
+    for (name, answer, expected) in answers() {
         let (all, _) = judged(&trace, &settings(&["instruction_following"]), |ask| match ask.at {
             3 => Ok(vec![answer.clone()]),
             _ => Err(Unmeasured::JudgeError),
         });
         let m = all.iter().find(|m| m.at == 3 && m.metric == "instruction_following").unwrap();
-        assert_eq!(score(m), left, "{name}: {m:?}");
-        let said = m.rationale.as_deref().unwrap_or_default().len();
+        assert_eq!(score(m), expected, "{name}: {m:?}");
+        let rationale_bytes = m.rationale.as_deref().unwrap_or_default().len();
         let found = m.outcome.as_ref().map_or(&[][..], |o| &o.findings[..]);
-        assert!(said < 1_000 && found.iter().all(|f| f.rationale.len() < 500), "{name}");
+        assert!(rationale_bytes < 1_000 && found.iter().all(|f| f.rationale.len() < 500), "{name}");
     }
 }

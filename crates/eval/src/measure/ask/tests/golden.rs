@@ -86,7 +86,7 @@ fn traces_in(path: &Path) -> Vec<AgentTrace> {
 /// Asserts that the questions together contain every text of every span.
 fn assert_everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize {
     let asked = questions(trace, settings);
-    let shown = quote::QuotableText::of(asked.iter().map(|ask| &*ask.question.prompt.user));
+    let shown = quote::QuotableText::from_texts(asked.iter().map(|ask| &*ask.question.prompt.user));
     for ask in &asked {
         assert!(tokens_of(ask) <= 24_000, "{} tokens", tokens_of(ask));
     }
@@ -98,8 +98,8 @@ fn assert_everything_is_shown(trace: &AgentTrace, settings: &Settings) -> usize 
             let letters: Vec<char> = cleaned.chars().filter(|c| !c.is_whitespace()).collect();
             for window in letters.chunks(200) {
                 let window: String = window.iter().collect();
-                let there = window.chars().count() < 3 || shown.contains_quote(&window);
-                assert!(there, "span {at}, {:?}: {window}", piece.kind);
+                let is_shown = window.chars().count() < 3 || shown.contains_quote(&window);
+                assert!(is_shown, "span {at}, {:?}: {window}", piece.kind);
             }
         }
     }

@@ -3,7 +3,7 @@
 use verdict_otlp::work;
 
 use super::*;
-use crate::measure::sample::{Sample, llm, said as message, text, tool};
+use crate::measure::sample::{Sample, llm, text, text_message as message, tool};
 use crate::recognise::{Content, Message, Part, Role, ToolRequest};
 
 /// How many times as much a larger trace has.
@@ -25,7 +25,7 @@ fn calls_of_one_message(n: usize) -> AgentTrace {
     let requests: Vec<(String, String)> =
         (0..n).map(|i| ("look".to_owned(), format!(r#"{{"n":{i}}}"#))).collect();
     let requests: Vec<(&str, &str)> =
-        requests.iter().map(|(name, of)| (name.as_str(), of.as_str())).collect();
+        requests.iter().map(|(name, arguments)| (name.as_str(), arguments.as_str())).collect();
     let asked = Script::new("Look everywhere.").calls("I look.", &requests);
     requests.iter().fold(asked, |script, _| script.returns("found")).answers("Done.").build()
 }

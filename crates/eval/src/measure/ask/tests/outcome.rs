@@ -52,9 +52,12 @@ fn answer_names_the_findings_that_touched_the_outcome_and_where_the_root_cause_b
     let asked = asked(&bridge(), &Settings::default());
     let outcome = asked.read(&[opinion(1, &["1", "2"], "1")]).unwrap();
     assert_eq!((outcome.score, outcome.root_cause, &*outcome.judge), (0.2, Some(3), "m/0"));
-    let of = |at, metric| FindingRef { at, metric, index: 0 };
-    let worst_first =
-        [of(0, "gpa.goal_fulfillment"), of(3, "reasoning_integrity"), of(1, "instruction_following")];
+    let reference = |at, metric| FindingRef { at, metric, index: 0 };
+    let worst_first = [
+        reference(0, "gpa.goal_fulfillment"),
+        reference(3, "reasoning_integrity"),
+        reference(1, "instruction_following"),
+    ];
     assert_eq!((&outcome.asked[..], &outcome.decisive[..]), (&worst_first[..], &worst_first[..2]));
     let harmless = asked.read(&[opinion(5, &[], "none")]).unwrap();
     assert_eq!((harmless.score, harmless.root_cause, harmless.decisive.len()), (1.0, None, 0));

@@ -50,15 +50,15 @@ fn repeating() -> Vec<(&'static str, AgentTrace)> {
     let mut reused = in_other_words();
     reused.calls[3].id = reused.calls[0].id.clone();
     reused.calls[3].tool = None;
-    let mut said = without_id();
-    for message in messages(&mut said) {
+    let mut repeated_by_user = without_id();
+    for message in messages(&mut repeated_by_user) {
         if matches!(&message.parts[..], [Part::Result { content, .. }] if &**content == SECRET) {
             let parts = vec![Part::Text(format!("Observation: {SECRET}").as_str().into())];
             *message = Message { role: Role::User, parts: parts.into() };
         }
     }
     let cases = [("same text", payroll()), ("id of the call", in_other_words()), ("unknown", without_id())];
-    cases.into_iter().chain([("reused id", reused), ("message of the user", said)]).collect()
+    cases.into_iter().chain([("reused id", reused), ("message of the user", repeated_by_user)]).collect()
 }
 
 fn services(ask: &Ask) -> Vec<&str> {

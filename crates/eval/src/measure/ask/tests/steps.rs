@@ -33,7 +33,10 @@ fn metrics_ask_about_spans_of_their_kind() {
 #[test]
 fn failing_score_with_a_verified_quotation_fails() {
     let trace = bridge();
-    let m = about_the_answer(FOLLOWING, vec![said(2, &[finding(&trace, 3, "in  1884,\nI think", "medium")])]);
+    let m = about_the_answer(
+        FOLLOWING,
+        vec![reply_with(2, &[finding(&trace, 3, "in  1884,\nI think", "medium")])],
+    );
     let measured = m.outcome.as_ref().unwrap();
     assert_eq!((score(&m), measured.passed, &*m.judge), (Some(2.0), false, "m/0"));
     assert_eq!(
@@ -47,7 +50,7 @@ fn failing_score_with_a_verified_quotation_fails() {
 fn finding_with_an_unverified_quotation_is_dropped_and_noted() {
     let trace = bridge();
     let findings = [finding(&trace, 3, "in 1884", "low"), finding(&trace, 3, "in 1885", "high")];
-    let m = about_the_answer(FOLLOWING, vec![said(3, &findings)]);
+    let m = about_the_answer(FOLLOWING, vec![reply_with(3, &findings)]);
     assert_eq!(m.outcome.as_ref().unwrap().findings.len(), 1);
     assert!(m.rationale.unwrap().contains("1 findings dropped"));
 }
@@ -63,7 +66,8 @@ fn findings_beyond_the_limit_are_counted() {
     });
     let findings: Vec<Json> = findings.collect();
     for (given, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
-        let (all, _) = judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![said(2, &findings[..given])]));
+        let (all, _) =
+            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![reply_with(2, &findings[..given])]));
         let m = one(all);
         assert_eq!(m.outcome.unwrap().findings.len(), listed);
         let rationale = m.rationale.unwrap();
@@ -85,9 +89,9 @@ fn one_quotation_may_prove_problems_of_two_categories() {
         let measured = about_the_answer(FOLLOWING, opinions).outcome.unwrap();
         measured.findings.iter().map(|f| f.category.unwrap().as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(found(vec![said(2, &both)]), ["Goal Deviation", "Language-only"]);
+    assert_eq!(found(vec![reply_with(2, &both)]), ["Goal Deviation", "Language-only"]);
     // Two judges who file the same words differently report one problem.
-    assert_eq!(found(vec![said(2, &both[..1]), said(2, &both[1..2])]), ["Goal Deviation"]);
+    assert_eq!(found(vec![reply_with(2, &both[..1]), reply_with(2, &both[1..2])]), ["Goal Deviation"]);
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn finding_may_quote_the_instruction() {
     let trace = bridge();
     let m = about_the_answer(
         FOLLOWING,
-        vec![said(3, &[finding(&trace, 3, "Answer with the year alone", "low")])],
+        vec![reply_with(3, &[finding(&trace, 3, "Answer with the year alone", "low")])],
     );
     assert_eq!(score(&m), Some(3.0));
 }
@@ -104,7 +108,7 @@ fn finding_may_quote_the_instruction() {
 fn failing_score_without_evidence_is_unmeasured() {
     let trace = bridge();
     for findings in [vec![], vec![finding(&trace, 3, "made up", "high")]] {
-        let m = about_the_answer(FOLLOWING, vec![said(1, &findings)]);
+        let m = about_the_answer(FOLLOWING, vec![reply_with(1, &findings)]);
         assert_eq!(m.outcome, Err(Unmeasured::JudgeError));
         assert!(m.rationale.unwrap().contains("1 of 1 opinions set aside"));
     }
@@ -113,17 +117,17 @@ fn failing_score_without_evidence_is_unmeasured() {
 #[test]
 fn several_scores_give_the_median_and_a_note() {
     let trace = bridge();
-    let bad = |score| said(score, &[finding(&trace, 3, "in 1884", "medium")]);
-    let m = about_the_answer(FOLLOWING, vec![bad(2), said(5, &[]), bad(3)]);
+    let bad = |score| reply_with(score, &[finding(&trace, 3, "in 1884", "medium")]);
+    let m = about_the_answer(FOLLOWING, vec![bad(2), reply_with(5, &[]), bad(3)]);
     assert_eq!(score(&m), Some(3.0));
     assert!(m.rationale.unwrap().contains("opinions differ: 2, 5, 3; median 3"));
-    let m = about_the_answer(FOLLOWING, vec![bad(3), said(4, &[])]);
+    let m = about_the_answer(FOLLOWING, vec![bad(3), reply_with(4, &[])]);
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(3.5), false));
     // One of three opinions is set aside.
-    let m = about_the_answer(FOLLOWING, vec![said(1, &[]), said(5, &[]), said(4, &[])]);
+    let m = about_the_answer(FOLLOWING, vec![reply_with(1, &[]), reply_with(5, &[]), reply_with(4, &[])]);
     assert_eq!((score(&m), m.outcome.unwrap().passed), (Some(4.5), true));
     // The valid opinions are not more than half.
-    let m = about_the_answer(FOLLOWING, vec![said(1, &[]), said(5, &[])]);
+    let m = about_the_answer(FOLLOWING, vec![reply_with(1, &[]), reply_with(5, &[])]);
     assert_eq!(m.outcome, Err(Unmeasured::JudgeError));
 }
 
@@ -134,17 +138,17 @@ fn several_labels_give_the_majority_and_ties_the_worse() {
         let findings = if label == "valid" { vec![] } else { vec![finding(&trace, 3, "I think", "low")] };
         json!({ "rationale": "because", "label": label, "findings": findings })
     };
-    let of = |labels: &[&str]| {
+    let combined_label = |labels: &[&str]| {
         let m = about_the_answer("avoidance", labels.iter().map(|l| label(l)).collect());
         match m.outcome.unwrap().value {
             Value::Label(label) => label,
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(of(&["valid", "other", "valid"]), "valid");
-    assert_eq!(of(&["valid", "missing_knowledge"]), "missing_knowledge");
-    assert_eq!(of(&["policy_restriction", "valid"]), "policy_restriction");
-    assert_eq!(of(&["missing_knowledge", "other"]), "other");
+    assert_eq!(combined_label(&["valid", "other", "valid"]), "valid");
+    assert_eq!(combined_label(&["valid", "missing_knowledge"]), "missing_knowledge");
+    assert_eq!(combined_label(&["policy_restriction", "valid"]), "policy_restriction");
+    assert_eq!(combined_label(&["missing_knowledge", "other"]), "other");
 }
 
 #[test]
@@ -155,7 +159,8 @@ fn weighted_score_is_used_if_it_is_on_the_scale() {
         let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let mut rounds = Questions::new(inputs, &[]);
         while let Some(ask) = rounds.next_question() {
-            let opinion = Opinion { value: said(5, &[]), weighted: Some(weighted), judge: "m/0".into() };
+            let opinion =
+                Opinion { value: reply_with(5, &[]), weighted: Some(weighted), judge: "m/0".into() };
             let answer =
                 Answer { key: ask.question.key, opinions: Ok(vec![opinion]), usage: Usage::default() };
             rounds.answer(ask.id, answer);
@@ -189,7 +194,7 @@ fn finding_on_a_span_that_was_not_shown_is_dropped() {
     let trace = bridge();
     let mut foreign = finding(&trace, 3, "in 1884", "high");
     foreign["span_id"] = json!("ffffffffffffffff");
-    let m = about_the_answer(FOLLOWING, vec![said(5, &[foreign])]);
+    let m = about_the_answer(FOLLOWING, vec![reply_with(5, &[foreign])]);
     assert!(m.outcome.unwrap().findings.is_empty());
 }
 
@@ -239,7 +244,7 @@ fn findings_of_rules_are_shown_and_the_judge_decides() {
         .answers("Here it is, all of it, in full.")
         .build();
     let settings = settings(&[FOLLOWING]);
-    let (all, asked) = judged(&trace, &settings, |_| Ok(vec![said(5, &[])]));
+    let (all, asked) = judged(&trace, &settings, |_| Ok(vec![reply_with(5, &[])]));
     assert!(asked[0].question.prompt.user.contains("what built-in rules found in it"));
     assert!(asked[0].question.prompt.user.contains("<done>"));
     assert_eq!(score(&all[0]), Some(5.0));

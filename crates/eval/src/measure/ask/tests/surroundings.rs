@@ -210,12 +210,18 @@ fn pages_about_steps_keep_to_the_limit_of_tokens() {
             tool.description = Some(long.as_str().into());
         }
     }
-    for most in [6_000, 8_000, 24_000] {
-        let settings = asked_with(settings(&STEPS), |ask| ask.max_prompt_tokens = most);
+    for max_tokens in [6_000, 8_000, 24_000] {
+        let settings = asked_with(settings(&STEPS), |ask| ask.max_prompt_tokens = max_tokens);
         let asked = questions(&trace, &settings);
         assert!(asked.len() > 40);
         for ask in asked {
-            assert!(tokens_of(&ask) <= most, "{} on {}: {} tokens", ask.metric, ask.at, tokens_of(&ask));
+            assert!(
+                tokens_of(&ask) <= max_tokens,
+                "{} on {}: {} tokens",
+                ask.metric,
+                ask.at,
+                tokens_of(&ask)
+            );
         }
     }
 }

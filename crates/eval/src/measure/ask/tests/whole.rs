@@ -10,7 +10,7 @@ fn run_is_asked_about_once_and_its_score_compared_with_the_threshold() {
     let trace = bridge();
     for (given, passed) in [(3, true), (2, true), (1, false), (0, false)] {
         let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| {
-            Ok(vec![said(given, &[finding(&trace, 3, "in 1884", "high")])])
+            Ok(vec![reply_with(given, &[finding(&trace, 3, "in 1884", "high")])])
         });
         assert_eq!(asked.len(), 1);
         let m = all.iter().find(|m| m.metric == GOAL).unwrap();
@@ -42,15 +42,15 @@ fn team() -> AgentTrace {
         .build()
 }
 
-fn of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurement> {
+fn measurements_of<'m>(all: &'m [Measurement], metric: &str) -> Vec<&'m Measurement> {
     all.iter().filter(|m| m.metric == metric).collect()
 }
 
 #[test]
 fn agents_are_judged_separately_and_the_trace_on_its_root() {
     let trace = team();
-    let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| Ok(vec![said(3, &[])]));
-    let at: Vec<usize> = of(&all, GOAL).iter().map(|m| m.at).collect();
+    let (all, asked) = judged(&trace, &settings(&[GOAL]), |_| Ok(vec![reply_with(3, &[])]));
+    let at: Vec<usize> = measurements_of(&all, GOAL).iter().map(|m| m.at).collect();
     assert_eq!(at, [trace.agents[0].at, trace.agents[1].at]);
     assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
     let itself =
@@ -60,7 +60,7 @@ fn agents_are_judged_separately_and_the_trace_on_its_root() {
     // Without the trace, the manager is judged by itself as well.
     let mut settings = settings(&[GOAL]);
     settings.gpa.per = vec![crate::measure::gpa::Per::Agents];
-    let (_, asked) = judged(&trace, &settings, |_| Ok(vec![said(3, &[])]));
+    let (_, asked) = judged(&trace, &settings, |_| Ok(vec![reply_with(3, &[])]));
     let manager = &asked[0].question.prompt.user;
     assert!(manager.contains(&itself(0)));
     assert!(manager.contains("I could not search.") && !manager.contains(r#"{"q":"bridge"}"#), "{manager}");
@@ -88,10 +88,10 @@ fn finding_about_another_agent_names_it() {
     let trace = team();
     let wrong = finding(&trace, 5, "search", "low");
     let (all, _) = judged(&trace, &settings(&["gpa.tool_calling"]), |ask| match ask.at {
-        0 => Ok(vec![said(1, std::slice::from_ref(&wrong))]),
-        _ => Ok(vec![said(3, &[])]),
+        0 => Ok(vec![reply_with(1, std::slice::from_ref(&wrong))]),
+        _ => Ok(vec![reply_with(3, &[])]),
     });
-    let measured = of(&all, "gpa.tool_calling")[0].outcome.as_ref().unwrap();
+    let measured = measurements_of(&all, "gpa.tool_calling")[0].outcome.as_ref().unwrap();
     assert_eq!(measured.findings[0].rationale, "helper: it is wrong");
 }
 
@@ -133,7 +133,10 @@ fn metrics_of_plans_are_not_applicable_where_nothing_is_said_before_the_work() {
         .flat_map(|t| ["gpa.plan_quality", "gpa.plan_adherence"].map(|m| (t, m)))
     {
         let (all, asked) = judged(trace, &settings(&[metric]), |_| panic!("no judge is asked"));
-        assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Unmeasured::NotApplicable)));
+        assert_eq!(
+            (asked.len(), measurements_of(&all, metric)[0].outcome.clone()),
+            (0, Err(Unmeasured::NotApplicable))
+        );
     }
 }
 
@@ -143,9 +146,9 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
     for metric in ["gpa.plan_quality", "gpa.plan_adherence"] {
         let answer = |plan: &str, score: u8| {
             let findings = [finding(&trace, 1, "I look it up.", "medium")];
-            let mut said = said(score, if score == 3 { &[] } else { &findings });
-            said["plan"] = json!(plan);
-            said
+            let mut reply = reply_with(score, if score == 3 { &[] } else { &findings });
+            reply["plan"] = json!(plan);
+            reply
         };
         let outcome = |answers: Vec<Json>| {
             let (all, asked) = judged(&trace, &settings(&[metric]), |_| Ok(answers.clone()));
@@ -163,7 +166,7 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
             if metric == "gpa.plan_quality" {
                 assert!(!user.contains("24 September 1883"), "no execution: {user}");
             }
-            of(&all, metric)[0].clone()
+            measurements_of(&all, metric)[0].clone()
         };
         let none = outcome(vec![answer("none", 3)]);
         assert_eq!(
@@ -173,10 +176,10 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
         let stated = outcome(vec![answer("stated", 1)]);
         assert_eq!(score(&stated), Some(1.0));
         // The majority decides; the grade is of those who found a plan.
-        let most = outcome(vec![answer("stated", 1), answer("none", 3), answer("stated", 1)]);
-        assert_eq!(score(&most), Some(1.0));
-        let few = outcome(vec![answer("none", 3), answer("none", 3), answer("stated", 1)]);
-        assert_eq!(few.outcome, Err(Unmeasured::NotApplicable));
+        let majority = outcome(vec![answer("stated", 1), answer("none", 3), answer("stated", 1)]);
+        assert_eq!(score(&majority), Some(1.0));
+        let minority = outcome(vec![answer("none", 3), answer("none", 3), answer("stated", 1)]);
+        assert_eq!(minority.outcome, Err(Unmeasured::NotApplicable));
     }
     // Thoughts come before what is said.
     let mut thinking = bridge();
@@ -238,12 +241,15 @@ fn plan_adherence_of_a_long_run_is_asked_by_segment() {
     let small = asked_with(settings(&["gpa.plan_adherence"]), |ask| ask.max_prompt_tokens = 10_500);
     let parts = questions(&trace, &small);
     assert!(parts.len() >= 2);
-    let with = |text: &str| {
+    let keys_with = |text: &str| {
         let holding = parts.iter().filter(|a| a.question.prompt.user.contains(text));
         holding.map(|a| a.question.key.clone()).collect::<Vec<_>>()
     };
-    assert!(!with(", REPLAN]").is_empty());
-    assert!(with("words one").iter().all(|key| !with(", REPLAN]").contains(key)), "each under its own plan");
+    assert!(!keys_with(", REPLAN]").is_empty());
+    assert!(
+        keys_with("words one").iter().all(|key| !keys_with(", REPLAN]").contains(key)),
+        "each under its own plan"
+    );
 }
 
 /// A run of `n` long steps.
@@ -270,12 +276,12 @@ fn long_run_is_judged_in_parts_and_scored_once() {
                 assert!(ask.question.form.schema["properties"].get("findings").is_none());
                 json!({ "rationale": "taken together", "score": 1 })
             }
-            _ if user.contains("step 017") => said(0, &[finding(&trace, 35, "step 017", "high")]),
-            _ => said(3, &[]),
+            _ if user.contains("step 017") => reply_with(0, &[finding(&trace, 35, "step 017", "high")]),
+            _ => reply_with(3, &[]),
         }])
     });
     assert!(asked.len() > 4 && asked.last().unwrap().question.key == "score");
-    let m = of(&all, "gpa.execution_efficiency")[0];
+    let m = measurements_of(&all, "gpa.execution_efficiency")[0];
     let measured = m.outcome.as_ref().unwrap();
     assert_eq!((score(m), measured.findings.len(), measured.passed), (Some(1.0), 1, false));
     assert_eq!(m.rationale.as_deref(), Some("taken together"));
@@ -286,10 +292,10 @@ fn long_run_without_findings_gets_the_score_of_its_worst_part() {
     let trace = long(40);
     let settings = settings(&["gpa.execution_efficiency"]);
     let (all, asked) = judged(&trace, &settings, |ask| {
-        Ok(vec![said(if ask.question.key == "part-0002" { 2 } else { 3 }, &[])])
+        Ok(vec![reply_with(if ask.question.key == "part-0002" { 2 } else { 3 }, &[])])
     });
     assert!(asked.iter().all(|ask| ask.question.key != "score"));
-    assert_eq!(score(of(&all, "gpa.execution_efficiency")[0]), Some(2.0));
+    assert_eq!(score(measurements_of(&all, "gpa.execution_efficiency")[0]), Some(2.0));
 }
 
 #[test]
@@ -297,9 +303,9 @@ fn run_is_unmeasured_if_one_part_has_no_answer() {
     let trace = long(40);
     let (all, _) = judged(&trace, &settings(&[GOAL]), |ask| match ask.question.key.as_str() {
         "part-0003" => Err(Unmeasured::Budget),
-        _ => Ok(vec![said(3, &[])]),
+        _ => Ok(vec![reply_with(3, &[])]),
     });
-    assert_eq!(of(&all, GOAL)[0].outcome, Err(Unmeasured::Budget));
+    assert_eq!(measurements_of(&all, GOAL)[0].outcome, Err(Unmeasured::Budget));
 }
 
 #[test]
@@ -312,7 +318,10 @@ fn incomplete_record_is_noted_and_metrics_of_the_answer_need_its_content() {
         judged(&bare, &settings(&["completeness", GOAL, "tool_abuse"]), |_| panic!("no judge is asked"));
     assert!(asked.is_empty());
     for metric in ["completeness", GOAL] {
-        assert!(of(&all, metric).iter().any(|m| m.outcome == Err(Unmeasured::NoContent)), "{metric}");
+        assert!(
+            measurements_of(&all, metric).iter().any(|m| m.outcome == Err(Unmeasured::NoContent)),
+            "{metric}"
+        );
     }
 }
 
@@ -322,13 +331,13 @@ fn sampling_is_stable_by_trace_id() {
         let mut trace = bridge();
         trace.tree.id = verdict_otlp::trace::TraceId([id; 16]);
         let settings = asked_with(settings(&["instruction_following"]), |ask| ask.sample.rate = rate);
-        let (all, asked) = judged(&trace, &settings, |_| Ok(vec![said(5, &[])]));
+        let (all, asked) = judged(&trace, &settings, |_| Ok(vec![reply_with(5, &[])]));
         let left = all.iter().filter(|m| m.outcome == Err(Unmeasured::SampledOut)).count();
         assert_eq!(left > 0, asked.is_empty());
         !asked.is_empty()
     };
-    let taken = (0..200).filter(|id| asked(*id, 0.25)).count();
-    assert!((25..75).contains(&taken), "{taken}");
+    let asked_count = (0..200).filter(|id| asked(*id, 0.25)).count();
+    assert!((25..75).contains(&asked_count), "{asked_count}");
     assert!((0..50).all(|id| !asked(id, 0.0) && asked(id, 1.0)));
     assert!((0..50).all(|id| !asked(id, 0.25) || asked(id, 0.5)), "more takes the same and more");
 }

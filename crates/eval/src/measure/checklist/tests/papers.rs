@@ -40,20 +40,20 @@ fn gaia_abbreviated_city_fails() {
     .says("The specimens ended up in St. Petersburg.")
     .answers("St. Petersburg")
     .build();
-    let kept = "kept by the Zoological Institute in St. Petersburg";
+    let quote = "kept by the Zoological Institute in St. Petersburg";
     let (measured, _) = drive(&trace, &settings(GENERATED), |question| {
         Ok(match question.key.as_str() {
             "criteria" => json!({ "thought": "t", "questions": [
                 "Is the answer the name of a city?", "Is the city's name free of abbreviations?",
                 "Was the city found in which Kuznetsov's specimens from Vietnam are?" ] }),
             "filter" => json!({ "thought": "t", "drop": [] }),
-            "q000.1-perceive" => found(question, "reasoning", &[("Catalogue of", kept)], true),
+            "q000.1-perceive" => found(question, "reasoning", &[("Catalogue of", quote)], true),
             // Nothing of the record is about abbreviations: the wider window has what was said last.
             "q001.1-perceive" => json!({ "thought": "t", "class": "reasoning", "passages": [],
                                          "final_answer": "no", "sufficient": "no" }),
             "q001.2-wider" => {
-                let said = ("The specimens ended", "The specimens ended up in St. Petersburg.");
-                found(question, "reasoning", &[said], false)
+                let passage = ("The specimens ended", "The specimens ended up in St. Petersburg.");
+                found(question, "reasoning", &[passage], false)
             }
             "q002.1-perceive" => found(
                 question,

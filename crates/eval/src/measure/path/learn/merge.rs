@@ -80,13 +80,13 @@ fn tree(paths: &[Vec<usize>], kinds: &[SymbolRole]) -> Vec<MergedState> {
 
 /// Merges states with equal suffixes, from the leaves up, so that targets are merged first.
 fn minimise(tree: &[MergedState]) -> Vec<MergedState> {
-    let mut known: HashMap<MergedState, usize> = HashMap::new();
+    let mut indexes: HashMap<MergedState, usize> = HashMap::new();
     let mut merged: Vec<MergedState> = Vec::new();
-    let mut of = vec![0; tree.len()];
+    let mut merged_index = vec![0; tree.len()];
     for (i, state) in tree.iter().enumerate().rev() {
-        let edges = state.edges.iter().map(|(symbol, to)| (*symbol, of[*to])).collect();
+        let edges = state.edges.iter().map(|(symbol, to)| (*symbol, merged_index[*to])).collect();
         let state = MergedState { edges, ..state.clone() };
-        of[i] = *known.entry(state).or_insert_with_key(|state| {
+        merged_index[i] = *indexes.entry(state).or_insert_with_key(|state| {
             merged.push(state.clone());
             merged.len() - 1
         });
@@ -119,12 +119,12 @@ fn renumbered(states: &[MergedState]) -> Vec<MergedState> {
             }
         }
     }
-    let of = |at: usize| {
+    let renumber = |at: usize| {
         let state = &states[at];
         let edges = state.edges.iter().map(|(symbol, to)| (*symbol, number[to])).collect();
         MergedState { edges, ..state.clone() }
     };
-    order.into_iter().map(of).collect()
+    order.into_iter().map(renumber).collect()
 }
 
 /// For each state the symbols on every path to it.
@@ -135,13 +135,13 @@ fn symbols_before(states: &[MergedState]) -> Vec<Vec<usize>> {
     let mut ready = vec![0];
     before[0] = Some(Vec::new());
     while let Some(at) = ready.pop() {
-        let own = before[at].clone().unwrap_or_default();
+        let symbols_at = before[at].clone().unwrap_or_default();
         for (symbol, &to) in &states[at].edges {
-            let mut with = own.clone();
-            with.push(*symbol);
+            let mut extended = symbols_at.clone();
+            extended.push(*symbol);
             before[to] = Some(match before[to].take() {
-                None => with,
-                Some(other) => other.into_iter().filter(|s| with.contains(s)).collect(),
+                None => extended,
+                Some(other) => other.into_iter().filter(|s| extended.contains(s)).collect(),
             });
             incoming[to] -= 1;
             if incoming[to] == 0 {

@@ -52,8 +52,8 @@ pub fn learn(runs: &[Vec<RecordedCall>], identity: &TaskIdentity) -> Option<Lear
 fn kinds(symbols: &[symbols::LearntSymbol], paths: &[Vec<usize>]) -> Vec<SymbolRole> {
     let mut runs_with: HashMap<usize, usize> = HashMap::new();
     for path in paths {
-        let own: BTreeSet<usize> = path.iter().copied().collect();
-        own.into_iter().for_each(|symbol| *runs_with.entry(symbol).or_default() += 1);
+        let distinct: BTreeSet<usize> = path.iter().copied().collect();
+        distinct.into_iter().for_each(|symbol| *runs_with.entry(symbol).or_default() += 1);
     }
     let kind = |(i, symbol): (usize, &symbols::LearntSymbol)| match is_read(&symbol.function) {
         false => SymbolRole::Progress,
@@ -91,9 +91,9 @@ fn notes<'r>(
         let made: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed).collect();
         let undone = compensating(&made).into_iter().map(|pair| (pair, true));
         let again = repeated(&made).into_iter().map(|pair| (pair, false));
-        let own: BTreeSet<_> =
+        let run_pairs: BTreeSet<_> =
             undone.chain(again).map(|((a, b), is)| (made[a].name, made[b].name, is)).collect();
-        own.into_iter().for_each(|pair| *pairs.entry(pair).or_default() += 1);
+        run_pairs.into_iter().for_each(|pair| *pairs.entry(pair).or_default() += 1);
     }
     notes.extend(pairs.into_iter().map(|((a, b, undone), count)| match undone {
         true => format!("in {count} runs '{b}' undoes '{a}': a failure between the two leaves '{a}' done"),

@@ -52,30 +52,30 @@ pub(super) fn symbols(runs: &[Vec<&RecordedCall>]) -> (Vec<LearntSymbol>, Vec<Ve
     let mut calls: HashMap<&str, Vec<(usize, &RecordedCall)>> = HashMap::new();
     for (run, all) in runs.iter().enumerate() {
         for &call in all {
-            let own = calls.entry(call.name.as_str()).or_default();
-            if own.is_empty() {
+            let function_calls = calls.entry(call.name.as_str()).or_default();
+            if function_calls.is_empty() {
                 functions.push(&call.name);
             }
-            own.push((run, call));
+            function_calls.push((run, call));
         }
     }
     let mut symbols = Vec::new();
     // Key: function, and arguments if they separate symbols.
-    let mut of: HashMap<(&str, Option<String>), usize> = HashMap::new();
+    let mut symbol_indexes: HashMap<(&str, Option<String>), usize> = HashMap::new();
     for function in functions {
-        let own = calls.remove(function).unwrap_or_default();
-        let groups = groups(&own, runs.len());
+        let function_calls = calls.remove(function).unwrap_or_default();
+        let groups = groups(&function_calls, runs.len());
         let numbered = groups.len() > 1;
         for (n, (key, group)) in groups.into_iter().enumerate() {
-            of.insert((function, key), symbols.len());
+            symbol_indexes.insert((function, key), symbols.len());
             let name = if numbered { format!("{function}_{}", n + 1) } else { function.to_owned() };
             symbols.push(learn_symbol(name, function, &group));
         }
     }
     make_names_unique(&mut symbols);
     let find = |call: &&RecordedCall| {
-        let apart = of.get(&(call.name.as_str(), Some(key(call))));
-        apart.or_else(|| of.get(&(call.name.as_str(), None))).copied()
+        let apart = symbol_indexes.get(&(call.name.as_str(), Some(key(call))));
+        apart.or_else(|| symbol_indexes.get(&(call.name.as_str(), None))).copied()
     };
     let paths = runs.iter().map(|run| run.iter().filter_map(find).collect()).collect();
     (symbols, paths)
@@ -88,21 +88,21 @@ fn key(call: &RecordedCall) -> String {
     format!("{sorted:?}")
 }
 
-type Group<'a> = Vec<(usize, &'a RecordedCall)>;
+type CallGroup<'a> = Vec<(usize, &'a RecordedCall)>;
 
 /// Calls of each symbol, with a key if arguments separate them.
-fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<String>, Group<'a>)> {
+fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<String>, CallGroup<'a>)> {
     let mut order: Vec<String> = Vec::new();
-    let mut by_key: HashMap<String, Group<'a>> = HashMap::new();
+    let mut by_key: HashMap<String, CallGroup<'a>> = HashMap::new();
     for &(run, call) in calls {
-        let own = by_key.entry(key(call)).or_default();
-        if own.is_empty() {
+        let group = by_key.entry(key(call)).or_default();
+        if group.is_empty() {
             order.push(key(call));
         }
-        own.push((run, call));
+        group.push((run, call));
     }
     // A single run cannot show recurrence.
-    let again = |group: &Group<'a>| runs < 2 || runs_of(group) >= 2;
+    let again = |group: &CallGroup<'a>| runs < 2 || runs_of(group) >= 2;
     let recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
     let apart = recorded && order.len() > 1 && order.len() <= MOST_APART && by_key.values().all(again);
     if !apart {
@@ -111,11 +111,11 @@ fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<S
     order.into_iter().filter_map(|key| by_key.remove(&key).map(|group| (Some(key), group))).collect()
 }
 
-fn runs_of(group: &Group<'_>) -> usize {
+fn runs_of(group: &CallGroup<'_>) -> usize {
     group.iter().map(|(run, _)| *run).collect::<BTreeSet<usize>>().len()
 }
 
-fn learn_symbol(name: String, function: &str, group: &Group<'_>) -> LearntSymbol {
+fn learn_symbol(name: String, function: &str, group: &CallGroup<'_>) -> LearntSymbol {
     let recorded: Option<Vec<&Map<String, Value>>> =
         group.iter().map(|(_, call)| call.arguments.as_ref()).collect();
     let arguments = recorded.map(|all| {

@@ -9,7 +9,7 @@ use crate::measure::path::alphabet::ObservedCall;
 use crate::measure::path::load::load;
 use crate::measure::path::prompt_pattern::PromptCaptures;
 use crate::measure::path::task::Task;
-use crate::measure::path::walk::{Token, Walk};
+use crate::measure::path::walk::{PathToken, Walk};
 
 fn observed(name: &str, arguments: Value) -> RecordedCall {
     RecordedCall { name: name.to_owned(), arguments: arguments.as_object().cloned(), failed: false }
@@ -26,8 +26,8 @@ fn run(task: &Task, calls: &[RecordedCall]) -> (usize, bool) {
         let arguments = call.arguments.clone().map(Value::Object);
         let seen = task.alphabet.classify(&call.name, arguments.as_ref(), &PromptCaptures::default());
         let token = match seen {
-            ObservedCall::Symbol(symbol) => Token::Symbol(symbol),
-            _ => Token::Foreign(0),
+            ObservedCall::Symbol(symbol) => PathToken::Symbol(symbol),
+            _ => PathToken::Foreign(0),
         };
         walk.push(&task.automaton, token);
     }

@@ -55,15 +55,15 @@ fn write_task(out: &mut String, seen: &LearntAutomaton, identity: &TaskIdentity)
     let name = |i: usize| if i == 0 { "begin".to_owned() } else { format!("s{i}") };
     let symbol = |i: &usize| seen.symbols.get(*i).map_or_else(String::new, |s| text(&s.name));
     for (i, state) in states.iter().enumerate() {
-        let on: Vec<String> =
+        let transitions: Vec<String> =
             state.edges.iter().map(|(s, to)| format!("{}: {}", symbol(s), name(*to))).collect();
         let reads: Vec<String> = state.loops.iter().map(symbol).collect();
         let mut parts = Vec::new();
         if state.is_final {
             parts.push("final: true".to_owned());
         }
-        if !on.is_empty() {
-            parts.push(format!("on: {{ {} }}", on.join(", ")));
+        if !transitions.is_empty() {
+            parts.push(format!("on: {{ {} }}", transitions.join(", ")));
         }
         if !reads.is_empty() {
             parts.push(format!("reads: [{}]", reads.join(", ")));

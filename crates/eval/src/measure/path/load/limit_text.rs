@@ -15,7 +15,7 @@ use verdict_config::{Period, Step};
 use super::super::alphabet::ArgumentKey;
 use super::super::automaton::Symbol;
 use super::super::draft::{TaskProblem, key};
-use super::super::limits::{Limit, LimitRule};
+use super::super::limits::{LimitRule, PathLimit};
 
 /// Most rules on amounts and times of one task: each is a register that every call is checked with.
 pub(super) const MAX_LIMITS: usize = 64;
@@ -25,14 +25,14 @@ const SHAPES: &str = "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER
                       SYMBOL";
 
 /// Reads the rule at index `i` of the policy.
-pub(super) fn read_limit(i: usize, text: &str, symbols: &[String]) -> Result<Limit, TaskProblem> {
+pub(super) fn read_limit(i: usize, text: &str, symbols: &[String]) -> Result<PathLimit, TaskProblem> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let reader = LimitReader { location: vec![key("policy"), Step::Item(i)], symbols };
     let rule = match text.strip_prefix("sum of ") {
         Some(rest) => reader.sum(rest)?,
         None => reader.timed(&text)?,
     };
-    Ok(Limit { rule, text })
+    Ok(PathLimit { rule, text })
 }
 
 /// Makes the rule of a call, the call before it, and a time in nanoseconds.
@@ -59,29 +59,29 @@ impl LimitReader<'_> {
 
     fn sum(&self, text: &str) -> Result<LimitRule, TaskProblem> {
         let text = text.strip_suffix(" per run").unwrap_or(text);
-        let (left, most, exclusive) = match (text.split_once("<="), text.split_once('<')) {
-            (Some((left, most)), _) => (left, most, false),
-            (None, Some((left, most))) => (left, most, true),
+        let (left, max_text, exclusive) = match (text.split_once("<="), text.split_once('<')) {
+            (Some((left, max_text)), _) => (left, max_text, false),
+            (None, Some((left, max_text))) => (left, max_text, true),
             (None, None) => {
                 return Err(self.problem(format!("no limit: write 'sum of {} <= 200 per run'", text.trim())));
             }
         };
-        let most = most.trim();
-        let number = most.parse::<f64>().ok().filter(|number| number.is_finite());
+        let max_text = max_text.trim();
+        let number = max_text.parse::<f64>().ok().filter(|number| number.is_finite());
         let Some(limit) = number else {
-            let what = if most.contains(" per ") { "; a sum is counted 'per run'" } else { "" };
-            return Err(self.problem(format!("'{most}' is not a number{what}")));
+            let hint = if max_text.contains(" per ") { "; a sum is counted 'per run'" } else { "" };
+            return Err(self.problem(format!("'{max_text}' is not a number{hint}")));
         };
         let parts = left.split(" + ").map(|part| self.summand(part.trim()));
-        Ok(LimitRule::Sum { parts: parts.collect::<Result<_, _>>()?, most: limit, exclusive })
+        Ok(LimitRule::Sum { parts: parts.collect::<Result<_, _>>()?, max_sum: limit, exclusive })
     }
 
     /// `symbol.argument`; both may contain dots, so the longest symbol is taken.
     fn summand(&self, part: &str) -> Result<(Symbol, ArgumentKey), TaskProblem> {
         let split = |(at, _): (usize, &str)| Some((part.get(..at)?, part.get(at + 1..)?));
         let mut splits = part.rmatch_indices('.').filter_map(split);
-        let known = splits.find(|(symbol, _)| self.symbols.iter().any(|own| own == symbol));
-        let Some((symbol, argument)) = known.filter(|(_, argument)| !argument.is_empty()) else {
+        let found = splits.find(|(symbol, _)| self.symbols.iter().any(|name| name == symbol));
+        let Some((symbol, argument)) = found.filter(|(_, argument)| !argument.is_empty()) else {
             let Some((symbol, _)) = part.split_once('.') else {
                 let message =
                     format!("'{part}' names no argument; write '{part}.amount', or '{part}./path/to/it'");
@@ -105,7 +105,7 @@ impl LimitReader<'_> {
             let message = format!("after which call? Write '{call}{words}{rest} after SYMBOL'");
             return Err(self.problem(message));
         };
-        let period: Period = time.trim().parse().map_err(|why| self.problem(format!("{why}")))?;
+        let period: Period = time.trim().parse().map_err(|error| self.problem(format!("{error}")))?;
         let nanos = u64::try_from(period.0.as_nanos()).unwrap_or(u64::MAX);
         let (call, after) = (self.symbol(call)?, self.symbol(after)?);
         if words == " within " && call == after {

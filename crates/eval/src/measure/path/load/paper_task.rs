@@ -17,7 +17,7 @@ use super::super::argument::ValuePattern;
 use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::score::Parameters;
-use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
+use super::super::task::{AgentConditions, FailedCalls, PromptPattern, Scope, Task, Thresholds};
 use super::task_file::{TaskResult, entries};
 
 #[derive(Deserialize)]
@@ -74,7 +74,10 @@ fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> 
     warnings.extend(of_automaton);
     let task = Task {
         name: record.prompt_id,
-        matching: Matching { prompt: record.prompt.map(PromptPattern::Exactly), ..Matching::default() },
+        matching: AgentConditions {
+            prompt: record.prompt.map(PromptPattern::Exactly),
+            ..AgentConditions::default()
+        },
         scope: Scope::default(),
         alphabet: Alphabet::new(definitions, Vec::new(), false),
         automaton,
@@ -108,7 +111,7 @@ fn draft_state(i: usize, state: PaperState) -> DraftState {
 
 fn definition(symbol: String, function: PaperSymbol, warnings: &mut Vec<TaskProblem>) -> SymbolDefinition {
     let arguments = function.arguments.into_iter().map(|(name, argument)| {
-        if argument.name.as_ref().is_some_and(|own| *own != name) {
+        if argument.name.as_ref().is_some_and(|entry_name| *entry_name != name) {
             let location = [key("alphabet"), key(&symbol), key("arguments"), key(&name)];
             let message = format!("the argument is read as '{name}', its key; its 'name' is ignored");
             warnings.push(TaskProblem::new(&location, message));

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use verdict_config::{Issue, Node, Step, Value, read};
 
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
-use super::super::limits::Limit;
+use super::super::limits::PathLimit;
 use super::limit_text::{MAX_LIMITS, read_limit};
 
 /// Most states of the product, which is exponential in the number of rules.
@@ -35,14 +35,14 @@ pub(super) struct RuleEntry {
 
 /// The rules of a task, each with its index in the list.
 #[derive(Debug, Default)]
-pub(super) struct Policy {
+pub(super) struct TaskPolicy {
     rules: Vec<(usize, RuleEntry)>,
     texts: Vec<(usize, String)>,
 }
 
-impl Policy {
-    pub(super) fn read(task: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Policy {
-        let mut policy = Policy::default();
+impl TaskPolicy {
+    pub(super) fn read(task: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> TaskPolicy {
+        let mut policy = TaskPolicy::default();
         let Some(Value::List(items)) = task.get("policy").map(|node| &node.value) else { return policy };
         for (i, node) in items.iter().enumerate() {
             if let Value::Scalar(text, _) = &node.value {
@@ -66,14 +66,17 @@ impl Policy {
     }
 
     /// The rules on amounts and times.
-    pub(super) fn limits(&self, symbols: &[String], problems: &mut Vec<TaskProblem>) -> Vec<Limit> {
+    pub(super) fn limits(&self, symbols: &[String], problems: &mut Vec<TaskProblem>) -> Vec<PathLimit> {
         if self.texts.len() > MAX_LIMITS {
             let message = format!("more than {MAX_LIMITS} rules on amounts and times; split them into tasks");
             problems.push(TaskProblem::new(&[key("policy")], message));
             return Vec::new();
         }
         let limit = |(i, text): &(usize, String)| read_limit(*i, text, symbols);
-        self.texts.iter().filter_map(|rule| limit(rule).map_err(|why| problems.push(why)).ok()).collect()
+        self.texts
+            .iter()
+            .filter_map(|rule| limit(rule).map_err(|problem| problems.push(problem)).ok())
+            .collect()
     }
 }
 
@@ -130,24 +133,24 @@ fn rule_of(
         ("must_follow", &rule.must_follow),
         ("after", &rule.after),
     ];
-    let given: Vec<(&str, &String)> =
-        names.into_iter().filter_map(|(of, name)| Some((of, name.as_ref()?))).collect();
+    let fields: Vec<(&str, &String)> =
+        names.into_iter().filter_map(|(rule_key, name)| Some((rule_key, name.as_ref()?))).collect();
     let mut found = Vec::new();
-    for (of, name) in &given {
+    for (rule_key, name) in &fields {
         match symbols.iter().position(|symbol| symbol == *name) {
             Some(symbol) => found.push(symbol),
             None => {
-                let location = [key("policy"), Step::Item(i), key(of)];
+                let location = [key("policy"), Step::Item(i), key(rule_key)];
                 let message = format!("'{name}' is not in the alphabet");
                 let known = symbols.iter().map(String::as_str);
                 problems.push(TaskProblem::unknown(&location, message, name, known));
             }
         }
     }
-    if found.len() < given.len() {
+    if found.len() < fields.len() {
         return None;
     }
-    let keys: Vec<&str> = given.into_iter().map(|(of, _)| of).collect();
+    let keys: Vec<&str> = fields.into_iter().map(|(rule_key, _)| rule_key).collect();
     Some(match (keys.as_slice(), found.as_slice(), rule.at_most) {
         (["never"], [x], None) => PolicyRule::Never(*x),
         (["never", "before"], [x, y], None) => PolicyRule::NeverBefore(*x, *y),
@@ -202,9 +205,9 @@ impl Product {
                 PolicyRule::NeverBefore(_, x) | PolicyRule::Must(x) if *x == symbol => {
                     next.seen.insert(symbol);
                 }
-                PolicyRule::AtMost(most, x) if *x == symbol => {
+                PolicyRule::AtMost(limit, x) if *x == symbol => {
                     let count = next.counts.get_mut(i)?;
-                    if *count >= *most {
+                    if *count >= *limit {
                         return None;
                     }
                     *count += 1;
@@ -225,7 +228,7 @@ impl Product {
         let name = |symbol: &usize| self.symbols.get(*symbol).map_or("", String::as_str);
         let seen = history.seen.iter().map(|s| format!("{} done", name(s)));
         let counts = self.rules.iter().zip(&history.counts).filter_map(|(rule, count)| match rule {
-            PolicyRule::AtMost(most, x) if *count > 0 => Some(format!("{} {count} of {most}", name(x))),
+            PolicyRule::AtMost(limit, x) if *count > 0 => Some(format!("{} {count} of {limit}", name(x))),
             _ => None,
         });
         let due = history.due.iter().map(|then| format!("{} due", name(then)));
@@ -235,31 +238,31 @@ impl Product {
 }
 
 fn product(product: &Product) -> Result<Draft, Vec<TaskProblem>> {
-    let mut known: HashMap<PolicyState, usize> = HashMap::new();
+    let mut indexes: HashMap<PolicyState, usize> = HashMap::new();
     let begin = PolicyState { counts: vec![0; product.rules.len()], ..PolicyState::default() };
     let mut histories = vec![begin.clone()];
-    known.insert(begin, 0);
+    indexes.insert(begin, 0);
     let mut states: Vec<DraftState> = Vec::new();
     let mut edges: Vec<Vec<(usize, usize)>> = Vec::new();
     while let Some(history) = histories.get(edges.len()).cloned() {
-        let mut own = Vec::new();
+        let mut transitions = Vec::new();
         for symbol in 0..product.symbols.len() {
             let Some(next) = product.after(&history, symbol) else { continue };
-            let to = *known.entry(next).or_insert_with_key(|next| {
+            let to = *indexes.entry(next).or_insert_with_key(|next| {
                 histories.push(next.clone());
                 histories.len() - 1
             });
-            own.push((symbol, to));
+            transitions.push((symbol, to));
         }
         if histories.len() > MAX_STATES {
             let message = format!("these rules make more than {MAX_STATES} states; split them into tasks");
             return Err(vec![TaskProblem::new(&[key("policy")], message)]);
         }
-        edges.push(own);
+        edges.push(transitions);
     }
     let names: Vec<String> = histories.iter().map(|h| product.describe(h)).collect();
-    for ((history, name), own) in histories.iter().zip(&names).zip(edges) {
-        let edges = own.into_iter().map(|(symbol, to)| DraftEdge {
+    for ((history, name), transitions) in histories.iter().zip(&names).zip(edges) {
+        let edges = transitions.into_iter().map(|(symbol, to)| DraftEdge {
             symbols: vec![product.symbols[symbol].clone()],
             to: names[to].clone(),
             location: vec![key("policy")],

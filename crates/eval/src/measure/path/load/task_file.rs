@@ -17,11 +17,11 @@ use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefin
 use super::super::argument::ValuePattern;
 use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
-use super::super::limits::Limit;
+use super::super::limits::PathLimit;
 use super::super::prompt_pattern::PromptRegex;
 use super::super::score::{Parameters, PathWeights};
-use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
-use super::policy::{self, Policy, RuleEntry};
+use super::super::task::{AgentConditions, FailedCalls, PromptPattern, Scope, Task, Thresholds};
+use super::policy::{self, RuleEntry, TaskPolicy};
 use crate::measure::metric_names::FailCondition;
 use crate::pattern::as_written;
 
@@ -197,20 +197,20 @@ pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -
     let definitions = file.alphabet.iter().filter_map(|(symbol, entry)| reader.definition(symbol, entry));
     let definitions = definitions.collect();
     let states = entries(node, "states", prefix, issues);
-    let policy = Policy::read(node, prefix, issues);
+    let policy = TaskPolicy::read(node, prefix, issues);
     Some(task_from_file(file, matching, definitions, &states, &policy, problems))
 }
 
 fn task_from_file(
     file: TaskFile,
-    matching: Matching,
+    matching: AgentConditions,
     definitions: Vec<SymbolDefinition>,
     states: &[(String, StateEntry)],
-    policy: &Policy,
+    policy: &TaskPolicy,
     mut problems: Vec<TaskProblem>,
 ) -> TaskResult {
     let symbols: Vec<String> = file.alphabet.keys().cloned().collect();
-    let limits: Vec<Limit> = policy.limits(&symbols, &mut problems);
+    let limits: Vec<PathLimit> = policy.limits(&symbols, &mut problems);
     let draft = match (policy.is_empty(), states.is_empty()) {
         (true, true) => Err(vec![TaskProblem::new(&[], "neither 'states' nor 'policy' is given")]),
         (false, false) => Err(vec![TaskProblem::new(&[key("policy")], "'policy' excludes 'states'")]),
@@ -244,18 +244,18 @@ fn task_from_file(
     Ok((task, warnings))
 }
 
-fn matching(file: MatchEntry, problems: &mut Vec<TaskProblem>) -> Matching {
+fn matching(file: MatchEntry, problems: &mut Vec<TaskProblem>) -> AgentConditions {
     let MatchEntry { service, agent, attribute, prompt } = file;
-    let regex = prompt.map(|text| PromptRegex::new(&text)).transpose().unwrap_or_else(|why| {
-        problems.push(TaskProblem::new(&[key("match"), key("prompt")], not_a_regex(&why)));
+    let regex = prompt.map(|text| PromptRegex::new(&text)).transpose().unwrap_or_else(|error| {
+        problems.push(TaskProblem::new(&[key("match"), key("prompt")], not_a_regex(&error)));
         None
     });
-    Matching { service, agent, attribute, prompt: regex.map(PromptPattern::Matches) }
+    AgentConditions { service, agent, attribute, prompt: regex.map(PromptPattern::Matches) }
 }
 
-fn not_a_regex(why: &regex::Error) -> String {
+fn not_a_regex(error: &regex::Error) -> String {
     // The last line of the error is the reason; the lines before it show the position.
-    let text = why.to_string();
+    let text = error.to_string();
     let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     format!("not a regular expression: {last}")
 }
@@ -288,10 +288,10 @@ fn draft_state(name: &str, file: &StateEntry) -> DraftState {
         location: [&location[..], &steps].concat(),
         ..DraftEdge::default()
     };
-    let on = file.on.iter().map(|(symbol, to)| edge(symbol, to, [key("on"), key(symbol)]));
+    let transitions = file.on.iter().map(|(symbol, to)| edge(symbol, to, [key("on"), key(symbol)]));
     let reads = file.reads.iter().enumerate();
     let reads = reads.map(|(i, symbol)| edge(symbol, name, [key("reads"), Step::Item(i)]));
-    let edges = on.chain(reads).collect();
+    let edges = transitions.chain(reads).collect();
     DraftState { name: name.to_owned(), is_final: file.r#final, edges, location }
 }
 
@@ -405,7 +405,7 @@ impl AlphabetReader<'_> {
         }
         let regex = conditions
             .regex
-            .and_then(|text| as_written(&text).map_err(|why| problem("regex", not_a_regex(&why))).ok());
+            .and_then(|text| as_written(&text).map_err(|error| problem("regex", not_a_regex(&error))).ok());
         if let Some(name) = &captured {
             let is_group = match self.prompt {
                 Some(PromptPattern::Matches(pattern)) => pattern.has_group(name),

@@ -6,7 +6,7 @@ use super::*;
 use crate::measure::path::alphabet::ObservedCall;
 use crate::measure::path::automaton::Transition;
 use crate::measure::path::prompt_pattern::{CapturedText, PromptCaptures};
-use crate::measure::path::walk::{Token, Walk};
+use crate::measure::path::walk::{PathToken, Walk};
 
 fn source(text: &str) -> Source {
     Source { name: "task.yaml".to_owned(), text: text.to_owned() }
@@ -119,8 +119,8 @@ fn faults_have_location_and_reason() {
     ] {
         let text = ROVER.replacen(from, to, 1);
         assert_ne!(text, ROVER, "{from}");
-        let why = refused(&text);
-        assert!(why.contains(expected), "{to:?}: {why:?} does not say {expected:?}");
+        let message = refused(&text);
+        assert!(message.contains(expected), "{to:?}: {message:?} does not say {expected:?}");
     }
     assert!(refused("[]").contains("no task"));
     assert!(refused("tasks: []").contains("no task"));
@@ -184,7 +184,7 @@ fn policy_compiles_to_an_automaton() {
         for call in calls {
             let seen = task.alphabet.classify(call, Some(&json!({})), &PromptCaptures::default());
             let ObservedCall::Symbol(symbol) = seen else { panic!("{call}: {seen:?}") };
-            let step = walk.push(&task.automaton, Token::Symbol(symbol));
+            let step = walk.push(&task.automaton, PathToken::Symbol(symbol));
             harmful.push(step == Transition::Harmful);
         }
         (harmful, task.automaton.is_final(walk.state()))
@@ -212,7 +212,7 @@ fn one_call_satisfies_two_must_follow_rules() {
     for name in ["verify", "refund", "wipe", "notify"] {
         assert!(!task.automaton.is_final(walk.state()) || name == "verify" || name == "refund");
         let symbol = task.automaton.symbol(name).unwrap();
-        walk.push(&task.automaton, Token::Symbol(symbol));
+        walk.push(&task.automaton, PathToken::Symbol(symbol));
     }
     assert!(task.automaton.is_final(walk.state()) && walk.harmful() == 0);
 }
@@ -234,8 +234,8 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
     ] {
         let text = POLICY.replacen(from, to, 1);
         assert_ne!(text, POLICY, "{from}");
-        let why = refused(&text);
-        assert!(why.contains(expected), "{to:?}: {why:?} does not say {expected:?}");
+        let message = refused(&text);
+        assert!(message.contains(expected), "{to:?}: {message:?} does not say {expected:?}");
     }
 }
 

@@ -44,19 +44,19 @@ fn run(trace: &AgentTrace, settings: &All) -> Vec<Measurement> {
     catalog::run(trace, settings).into_iter().filter(|m| m.metric.starts_with("path.")).collect()
 }
 
-fn of<'m>(all: &'m [Measurement], metric: &str) -> &'m Measurement {
+fn find_measurement<'m>(all: &'m [Measurement], metric: &str) -> &'m Measurement {
     all.iter().find(|m| m.metric == metric).unwrap_or_else(|| panic!("{metric} is not there"))
 }
 
 fn score(all: &[Measurement], metric: &str) -> f64 {
-    match of(all, metric).outcome.as_ref().unwrap().value {
+    match find_measurement(all, metric).outcome.as_ref().unwrap().value {
         Value::Score(value) | Value::Number(value) => value,
         Value::Label(label) => panic!("{label}"),
     }
 }
 
 fn harmful(all: &[Measurement]) -> DetailValue {
-    of(all, "path.harm_rate").details[0].value.clone()
+    find_measurement(all, "path.harm_rate").details[0].value.clone()
 }
 
 fn calls(script: Script, calls: &[(&str, &str)]) -> Script {
@@ -76,9 +76,12 @@ fn run_along_a_golden_path_scores_one() {
         assert_eq!(score(&all, metric), 1.0, "{metric}");
     }
     assert_eq!((score(&all, "path.harm_rate"), harmful(&all)), (0.0, DetailValue::Count(0)));
-    assert_eq!(of(&all, "path.accepting").details[0].value, DetailValue::Text("paid".into()));
+    assert_eq!(find_measurement(&all, "path.accepting").details[0].value, DetailValue::Text("paid".into()));
     assert_eq!(score(&all, "path.efficiency"), 0.75);
-    assert_eq!(of(&all, "path.accepting").outcome.as_ref().unwrap().value, Value::Label("accepting"));
+    assert_eq!(
+        find_measurement(&all, "path.accepting").outcome.as_ref().unwrap().value,
+        Value::Label("accepting")
+    );
     assert!(all.iter().all(|m| m.at == trace.agents[0].at && m.outcome.as_ref().unwrap().passed));
     assert_eq!(all.len(), 7, "no harmful call, and no weights");
     assert_eq!(all[0].judge, "task/refund");
@@ -117,20 +120,23 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
     );
     assert_eq!(finding.quote, r#"{"id": "A-17", "amount": 20.0}"#);
     assert_eq!(
-        of(&all, "path.accepting").details[1],
+        find_measurement(&all, "path.accepting").details[1],
         Detail {
             key: "path.repeated",
             value: DetailValue::Texts(vec!["issue_refund, again issue_refund".into()])
         }
     );
-    let told = harmful_calls(&trace, &settings("").path, &Memo::new());
-    assert_eq!(told.len(), 3, "as for an open trace");
-    let rate = of(&all, "path.harm_rate").outcome.as_ref().unwrap();
+    let reported = harmful_calls(&trace, &settings("").path, &Memo::new());
+    assert_eq!(reported.len(), 3, "as for an open trace");
+    let rate = find_measurement(&all, "path.harm_rate").outcome.as_ref().unwrap();
     assert_eq!((rate.value.clone(), rate.passed), (Value::Score(0.5), false));
     assert_eq!(rate.findings[0].quote, "look pay! check pay issue_refund! delete_order!");
     assert_eq!(rate.findings[0].cited.len(), 3);
-    assert!(!of(&all, "path.correctness").outcome.as_ref().unwrap().passed);
-    assert!(of(&all, "path.pc_hlr").outcome.as_ref().unwrap().passed, "it does not fail the trace");
+    assert!(!find_measurement(&all, "path.correctness").outcome.as_ref().unwrap().passed);
+    assert!(
+        find_measurement(&all, "path.pc_hlr").outcome.as_ref().unwrap().passed,
+        "it does not fail the trace"
+    );
 }
 
 #[test]
@@ -151,9 +157,9 @@ fn agent_without_a_matching_task_is_not_measured() {
     assert!(run(&other, &settings("")).is_empty());
     let trace = calls(Script::new(ASKED), &[PAY]).answers("Done.").build();
     assert!(run(&trace, &All::default()).is_empty());
-    let mut off = settings("");
-    off.path.enabled = false;
-    assert!(run(&trace, &off).is_empty());
+    let mut disabled = settings("");
+    disabled.path.enabled = false;
+    assert!(run(&trace, &disabled).is_empty());
 }
 
 #[test]
@@ -163,17 +169,17 @@ fn run_with_unrecorded_calls_is_unmeasured() {
     trace.calls[1].arguments = None;
     trace.calls[1].parsed = None;
     let all = run(&trace, &settings(""));
-    assert_eq!(of(&all, "path.correctness").outcome, Err(Unmeasured::NoContent));
-    assert_eq!(of(&all, "path.harm_rate").outcome, Err(Unmeasured::NoContent));
+    assert_eq!(find_measurement(&all, "path.correctness").outcome, Err(Unmeasured::NoContent));
+    assert_eq!(find_measurement(&all, "path.harm_rate").outcome, Err(Unmeasured::NoContent));
     assert!(all.iter().all(|m| m.metric != HARMFUL_CALL));
     // In an unfinished run missing calls may follow; harmful calls are final.
     let all = run(&script().incomplete().build(), &settings(""));
-    assert_eq!(of(&all, "path.correctness").outcome, Err(Unmeasured::NotApplicable));
+    assert_eq!(find_measurement(&all, "path.correctness").outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(score(&all, "path.harm_rate"), 0.5);
-    assert_eq!(of(&all, HARMFUL_CALL).at, trace.calls[1].at);
+    assert_eq!(find_measurement(&all, HARMFUL_CALL).at, trace.calls[1].at);
     // A run that is shorter than every golden path has no efficiency.
     let all = run(&script().answers("Done.").build(), &settings(""));
-    assert_eq!(of(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
+    assert_eq!(find_measurement(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
     assert!(score(&all, "path.correctness") < 1.0);
 }
 
@@ -186,10 +192,10 @@ fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
     let all = run(&trace, &settings);
     // PC of one call of three is 1/3, and none was harmful.
     assert!((score(&all, "path.weighted") - 2.0 / 3.0).abs() < 1e-12);
-    assert!(of(&all, "path.weighted").outcome.as_ref().unwrap().passed);
+    assert!(find_measurement(&all, "path.weighted").outcome.as_ref().unwrap().passed);
     settings.path.thresholds.weighted = Some(0.9);
-    assert!(!of(&run(&trace, &settings), "path.weighted").outcome.as_ref().unwrap().passed);
-    let accepting = of(&all, "path.accepting").outcome.as_ref().unwrap();
+    assert!(!find_measurement(&run(&trace, &settings), "path.weighted").outcome.as_ref().unwrap().passed);
+    let accepting = find_measurement(&all, "path.accepting").outcome.as_ref().unwrap();
     assert!(!accepting.passed);
     assert!(accepting.findings[0].rationale.ends_with("calls allowed next: check"));
 }
@@ -238,7 +244,7 @@ fn call_with_an_error_as_its_result_does_not_advance_the_run() {
     let trace = calls(script, &[PAY]).answers("Done.").build();
     let all = run(&trace, &settings(""));
     assert_eq!(harmful(&all), DetailValue::Count(1), "the refund without a check");
-    assert_eq!(of(&all, HARMFUL_CALL).at, trace.calls[2].at);
+    assert_eq!(find_measurement(&all, HARMFUL_CALL).at, trace.calls[2].at);
     let all = run(&trace, &settings("failed_calls: advance\n"));
     assert_eq!(harmful(&all), DetailValue::Count(0));
 }
@@ -248,7 +254,7 @@ fn arguments_that_were_cut_make_the_run_indeterminate() {
     let cut = ("issue_refund", r#"{"id": "A-17", "amount": 2"#);
     let trace = calls(Script::new(ASKED), &[LOOK, cut]).answers("Done.").build();
     let all = run(&trace, &settings(""));
-    assert_eq!(of(&all, "path.harm_rate").outcome, Err(Unmeasured::Truncated));
+    assert_eq!(find_measurement(&all, "path.harm_rate").outcome, Err(Unmeasured::Truncated));
     assert!(all.iter().all(|m| m.metric != HARMFUL_CALL), "it is not known to be harmful");
     // A bare value is recorded completely.
     let bare = ("issue_refund", "A-17");
@@ -286,7 +292,7 @@ fn every_matching_task_is_scored_and_can_fail() {
 fn efficiency_is_unmeasured_where_no_call_is_needed() {
     let trace = calls(Script::new(ASKED), &[CHECK, PAY]).answers("Done.").build();
     let all = run(&trace, &with_tasks(&[LIMITS]));
-    assert_eq!(of(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
+    assert_eq!(find_measurement(&all, "path.efficiency").outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(score(&all, "path.correctness"), 1.0);
 }
 
@@ -303,14 +309,18 @@ fn sum_of_amounts_is_limited_per_run() {
     assert_eq!(harmful(&run_of(&["20", "29.9", "0.1"])), DetailValue::Count(0));
     let all = run_of(&["20", "30.01", "30"]);
     assert_eq!(harmful(&all), DetailValue::Count(1), "the refused amount is not counted");
-    let harm = of(&all, HARMFUL_CALL).outcome.as_ref().unwrap();
+    let harm = find_measurement(&all, HARMFUL_CALL).outcome.as_ref().unwrap();
     assert_eq!(harm.value, Value::Label("over_limit"));
     assert_eq!(
         harm.findings[0].rationale,
         "the rule 'sum of pay.amount <= 50 per run' of the task 'amounts' does not allow issue_refund here"
     );
     let all = run_of(&["20", "\"some\""]);
-    assert_eq!(of(&all, "path.harm_rate").outcome, Err(Unmeasured::NoContent), "the amount is not known");
+    assert_eq!(
+        find_measurement(&all, "path.harm_rate").outcome,
+        Err(Unmeasured::NoContent),
+        "the amount is not known"
+    );
 }
 
 #[test]
@@ -329,15 +339,24 @@ fn calls_are_bound_to_times_and_required_in_time() {
     };
     let good = run_of(&[CHECK, PAY, notify], 0);
     assert_eq!(harmful(&good), DetailValue::Count(0));
-    assert_eq!(of(&good, "path.accepting").outcome.as_ref().unwrap().value, Value::Label("accepting"));
+    assert_eq!(
+        find_measurement(&good, "path.accepting").outcome.as_ref().unwrap().value,
+        Value::Label("accepting")
+    );
     let late = run_of(&[CHECK, PAY, notify], 10_000_000);
-    assert_eq!(of(&late, HARMFUL_CALL).outcome.as_ref().unwrap().value, Value::Label("too_late"));
+    assert_eq!(
+        find_measurement(&late, HARMFUL_CALL).outcome.as_ref().unwrap().value,
+        Value::Label("too_late")
+    );
     let never = run_of(&[CHECK, PAY], 0);
-    assert_eq!(of(&never, "path.accepting").outcome.as_ref().unwrap().value, Value::Label("not_accepting"));
+    assert_eq!(
+        find_measurement(&never, "path.accepting").outcome.as_ref().unwrap().value,
+        Value::Label("not_accepting")
+    );
     assert_eq!(harmful(&never), DetailValue::Count(0));
     let unchecked = run_of(&[PAY, notify], 0);
     assert_eq!(
-        of(&unchecked, HARMFUL_CALL).outcome.as_ref().unwrap().value,
+        find_measurement(&unchecked, HARMFUL_CALL).outcome.as_ref().unwrap().value,
         Value::Label("not_allowed_here")
     );
 }
@@ -389,7 +408,7 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
         let memo = Memo::within(WorkBudget::new(steps, None));
         let all = catalog::run_each(&trace, &settings, &[], &memo, &mut |_| ());
         let harmful = all.iter().filter(|m| m.metric == HARMFUL_CALL && m.outcome.is_ok()).count();
-        (of(&all, "path.pc_ktc").outcome.is_ok(), harmful, steps - memo.budget.left())
+        (find_measurement(&all, "path.pc_ktc").outcome.is_ok(), harmful, steps - memo.budget.left())
     };
     let (is_measured, harmful, steps) = measure(1 << 26);
     assert_eq!((is_measured, harmful), (true, 2));

@@ -41,7 +41,7 @@ fn call_is_decided_where_the_recorded_run_is() {
     let tasks = tasks_of(REFUND);
     let hints = RunHints::default();
     let fresh =
-        PathPositions::of(&Script::new("Please refund order A-17.").says("").build(), &tasks, &Memo::new());
+        PathPositions::new(&Script::new("Please refund order A-17.").says("").build(), &tasks, &Memo::new());
     let answer = fresh.decide(&tasks, &hints, &[], &refund(50, ""));
     assert_eq!(answer.decision, PathDecision::Denied);
     assert_eq!(
@@ -53,7 +53,7 @@ fn call_is_decided_where_the_recorded_run_is() {
         .returns("ok")
         .calls("", &[("issue_refund", r#"{"order": "A-17", "amount": 150}"#)])
         .returns("paid");
-    let positions = PathPositions::of(&verified.build(), &tasks, &Memo::new());
+    let positions = PathPositions::new(&verified.build(), &tasks, &Memo::new());
     let decide = |call: ProposedCall| positions.decide(&tasks, &hints, &[], &call);
     let answer = decide(refund(50, ""));
     assert_eq!((answer.decision, answer.tasks[0].others), (PathDecision::Allowed, true));
@@ -82,7 +82,7 @@ fn allowed_call_counts_as_made_until_its_span_comes() {
     let hints = RunHints { agent: Some("agent".into()), ..RunHints::default() };
     let script =
         || Script::new("Please refund order A-17.").calls("", &[("verify_customer", "{}")]).returns("ok");
-    let before = PathPositions::of(&script().build(), &tasks, &Memo::new());
+    let before = PathPositions::new(&script().build(), &tasks, &Memo::new());
     let mut pending = Vec::new();
     let asked = refund(150, "");
     assert_eq!(before.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
@@ -93,7 +93,7 @@ fn allowed_call_counts_as_made_until_its_span_comes() {
     assert_eq!(before.decide(&tasks, &hints, &pending, &second).decision, PathDecision::Denied);
     let arrived =
         script().calls("", &[("issue_refund", r#"{"amount": 150.0, "order": "A-17"}"#)]).returns("paid");
-    let after = PathPositions::of(&arrived.build(), &tasks, &Memo::new());
+    let after = PathPositions::new(&arrived.build(), &tasks, &Memo::new());
     after.settle(&hints, &mut pending);
     assert!(pending.is_empty(), "its span has come, with the keys in another order");
     assert_eq!(after.decide(&tasks, &hints, &pending, &refund(50, "")).decision, PathDecision::Allowed);
@@ -112,7 +112,7 @@ fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call
         .build();
     // The model's span has arrived, that of the tool has not.
     (trace.calls[1].tool, trace.calls[1].result) = (None, None);
-    let positions = PathPositions::of(&trace, &tasks, &Memo::new());
+    let positions = PathPositions::new(&trace, &tasks, &Memo::new());
     let asked = refund(150, "call_1");
     let mut pending = vec![];
     assert_eq!(positions.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
@@ -181,7 +181,7 @@ fn memory_of_a_position_grows_with_different_calls_and_not_with_their_texts() {
             let arguments = json!({ "n": n, "text": "x".repeat(text) }).to_string();
             script = script.calls("", &[("verify_customer", &arguments)]).returns("ok");
         }
-        PathPositions::of(&script.build(), &tasks, &Memo::new()).bytes()
+        PathPositions::new(&script.build(), &tasks, &Memo::new()).bytes()
     };
     assert_eq!(bytes(10, 10_000), bytes(10, 1));
     let (few, many) = (bytes(1, 1), bytes(101, 1));
@@ -203,7 +203,7 @@ fn answer_that_depends_on_whose_clock_is_right_is_unknown() {
     for span in &mut trace.tree.spans {
         (span.start, span.end) = (verified, verified);
     }
-    let positions = PathPositions::of(&trace, &tasks, &Memo::new());
+    let positions = PathPositions::new(&trace, &tasks, &Memo::new());
     let hints = RunHints::default();
     let decide = |name: &str, seconds: u64| {
         let proposed = ProposedCall::new(name.to_owned(), json!({}), None, verified + seconds * SECOND);

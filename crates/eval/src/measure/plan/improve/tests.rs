@@ -99,9 +99,10 @@ fn revision_of_equal_length_advances_to_the_next_step() {
 
 #[test]
 fn earlier_plan_ends_the_loop() {
-    let there = revision(&[step("T2S", &[], "Another filter.", &[]), ask("RAG")]);
-    let back = revision(&[filter(), ask("RAG")]);
-    let answers = vec![Ok(check("INCORRECT_PROMPT")), Ok(there), Ok(check("REPEATED_DETAIL")), Ok(back)];
+    let changed = revision(&[step("T2S", &[], "Another filter.", &[]), ask("RAG")]);
+    let original = revision(&[filter(), ask("RAG")]);
+    let answers =
+        vec![Ok(check("INCORRECT_PROMPT")), Ok(changed), Ok(check("REPEATED_DETAIL")), Ok(original)];
     let (lineage, _) = run(BEFORE, MAX_PASSES, answers);
     assert_eq!((lineage.revisions.len(), lineage.end), (2, StopReason::SeenBefore));
 }

@@ -127,10 +127,11 @@ fn plan_in_prose_is_measured_in_part() {
         score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
     };
     let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
-    let of = Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
+    let measured =
+        Detail { key: "plan.score.measured", value: DetailValue::Texts(vec!["redundancy".to_owned()]) };
     assert_eq!(
         details(&bare),
-        [of, counted("plan.steps", 2)],
+        [measured, counted("plan.steps", 2)],
         "prose without references states only the order"
     );
 
@@ -239,17 +240,17 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     };
     let first = step(&PlanJudged, &trace, &settings, &[]);
     assert_eq!(keys(&first).last().unwrap(), pair_questions::EMBEDDED_KEY);
-    let said = |key: &str, value: serde_json::Value| Answer {
+    let answer_with = |key: &str, value: serde_json::Value| Answer {
         key: key.to_owned(),
         opinions: Ok(vec![Opinion { value, weighted: None, judge: Arc::from("m/1") }]),
         usage: Default::default(),
     };
-    let between = said(pair_questions::EMBEDDED_KEY, json!({ "cosines": [0.8] }));
+    let between = answer_with(pair_questions::EMBEDDED_KEY, json!({ "cosines": [0.8] }));
     let second = step(&PlanJudged, &trace, &settings, std::slice::from_ref(&between));
     assert_eq!(keys(&second), [pair_questions::JUDGED_KEY]);
     let pair = json!({ "pairs": [{ "reason": "", "pair": 1, "same": "yes" }] });
     let MetricProgress::Done(all) =
-        step(&PlanJudged, &trace, &settings, &[between, said(pair_questions::JUDGED_KEY, pair)])
+        step(&PlanJudged, &trace, &settings, &[between, answer_with(pair_questions::JUDGED_KEY, pair)])
     else {
         panic!("expected measurements")
     };
@@ -326,8 +327,8 @@ fn judged_metrics_enter_the_score() {
     );
     assert!(all.iter().all(|m| m.judge == "model/hash"));
     let adherence = all.iter().find(|m| m.metric == "plan.query_adherence").unwrap();
-    let said = &adherence.outcome.as_ref().unwrap().findings[0].rationale;
-    assert_eq!(said, "a plan for the whole query was expected; half");
+    let rationale = &adherence.outcome.as_ref().unwrap().findings[0].rationale;
+    assert_eq!(rationale, "a plan for the whole query was expected; half");
 }
 
 #[test]

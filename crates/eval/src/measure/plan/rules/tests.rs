@@ -202,6 +202,6 @@ fn plan_of_fields_needs_no_placeholders() {
         .collect();
     let missing = (Some(3), Fault::MissingPlaceholder);
     assert_eq!(found, [missing, missing, (Some(3), Fault::Superfluous)]);
-    let known = fields.replace("search", "T2S").replace("visit", "RAG").replace("write", "LLM");
-    assert_eq!(faults(&known, None), [(Some(2), Fault::MissingPlaceholder), missing, missing]);
+    let renamed = fields.replace("search", "T2S").replace("visit", "RAG").replace("write", "LLM");
+    assert_eq!(faults(&renamed, None), [(Some(2), Fault::MissingPlaceholder), missing, missing]);
 }

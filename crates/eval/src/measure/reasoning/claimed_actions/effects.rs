@@ -74,7 +74,7 @@ pub(super) struct Effects {
 /// Whether a tool whose name has no verb only looked something up: all that it returned is a list.
 fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
     let returned = |result: &Text| {
-        let structure = Structure::of(result, memo);
+        let structure = Structure::cached(result, memo);
         let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
         let of_list = parsed.records.iter().filter(|record| record.list == Some(0)).count();
         let has_fields =
@@ -87,7 +87,7 @@ fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
 }
 
 impl Effects {
-    pub(super) fn of(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
+    pub(super) fn new(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
         let mut effects = Effects { whole: true, ..Effects::default() };
         // Prompts of the first model calls contain calls of earlier runs.
         for agent in &trace.agents {
@@ -99,7 +99,7 @@ impl Effects {
                         effects.whole = false;
                         effects.add_tool(
                             &call.name,
-                            || memo.of(&call.name, |name| ToolPurpose::of(name, None)),
+                            || memo.of_text(&call.name, |name| ToolPurpose::new(name, None)),
                             0,
                         );
                     }
@@ -117,7 +117,9 @@ impl Effects {
             let is_trial = without_effect::is_trial(call, memo);
             let none = is_trial || without_effect::denies(call, memo);
             let purpose = none.then(|| ToolPurpose::of_call(trace, memo, call));
-            let action = purpose.and_then(|of| of.actions.first().copied().filter(|_| !of.is_query()));
+            let action = purpose.and_then(|tool_purpose| {
+                tool_purpose.actions.first().copied().filter(|_| !tool_purpose.is_query())
+            });
             match action {
                 // What was run may have found nothing to change.
                 Some(Action::Execute) => effects.add(trace, call, memo),

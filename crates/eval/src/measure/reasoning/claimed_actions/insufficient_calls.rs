@@ -12,13 +12,13 @@ use verdict_otlp::work;
 
 use super::effects::Awaited;
 use super::offers::{NamedTool, things};
-use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Tense};
+use super::{Action, ActionClaim, CalledTool, Claimed, MAX_CALLS, Tense};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Language, WordClass, classes, classes_in, is_english};
 use crate::measure::reasoning::history::end_of;
-use crate::measure::records::{Field, Scalar, Structure};
+use crate::measure::records::{FieldValue, RecordField, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, description, purpose, stems};
 use crate::measure::without_effect;
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -70,7 +70,7 @@ impl Claimed<'_, '_> {
             let says = |word: &&str| contains_ignoring_case(&text, word);
             !self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
                 || ["dry", "trial", "preview"].iter().any(says)
-                || classes_in(&text, None, self.memo).is_none_or(|of| of.has(WordClass::Unreal))
+                || classes_in(&text, None, self.memo).is_none_or(|classes| classes.has(WordClass::Unreal))
         })
     }
 
@@ -88,8 +88,8 @@ impl Claimed<'_, '_> {
         }
         // An answer may claim the same many times.
         let key = (self.at, self.claim.action);
-        let known = self.effects.awaited.borrow().get(&key).cloned();
-        let (call, state) = known.unwrap_or_else(|| {
+        let cached = self.effects.awaited.borrow().get(&key).cloned();
+        let (call, state) = cached.unwrap_or_else(|| {
             let found = self.find_awaited();
             self.effects.awaited.borrow_mut().insert(key, found.clone());
             found
@@ -113,12 +113,13 @@ impl Claimed<'_, '_> {
         self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
         let classes = classes_in(&answer, None, self.memo)?;
         let of_state = identifier_words(&state);
-        let begins = |word: &str, with: &str| {
-            word.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with))
+        let begins = |word: &str, prefix: &str| {
+            word.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
         };
         let mut words = answer.split(|c: char| !c.is_alphanumeric());
         // There are words for approval in every language, but none for a place in a queue.
-        let says = words.any(|word| begins(word, "wait") || of_state.iter().any(|of| begins(word, of)))
+        let says = words
+            .any(|word| begins(word, "wait") || of_state.iter().any(|state_word| begins(word, state_word)))
             || classes.has_any(classes!(Barrier Confirmation Sequence))
             || state.contains("waitlist") && !is_english(&answer, None, self.memo);
         (!says).then_some((at, state))
@@ -127,7 +128,7 @@ impl Claimed<'_, '_> {
     /// The offered tool that does what is claimed, where the calls only made what it takes: `create_draft`, and a
     /// claim that it was sent without `send_draft`.
     pub(super) fn only_prepared(&self) -> Option<&Text> {
-        let Claim { action, .. } = self.claim;
+        let ActionClaim { action, .. } = self.claim;
         // A thing that is made for a later day is thereby scheduled or ordered.
         if !matches!(action, Action::Send | Action::Submit) {
             return None;
@@ -138,9 +139,9 @@ impl Claimed<'_, '_> {
         }
         let end = end_of(self.trace, self.at);
         let made = || self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
-        let makes = |(name, tool): &(&String, &CalledTool), of: &NamedTool| {
+        let makes = |(name, tool): &(&String, &CalledTool), named_tool: &NamedTool| {
             let first = tool.purpose.actions.first();
-            let is_same = || *tool.things.get_or_init(|| things(name)) == of.things;
+            let is_same = || *tool.things.get_or_init(|| things(name)) == named_tool.things;
             matches!(first, Some(Action::Create | Action::Add | Action::Save)) && is_same()
         };
         let named = of_action.into_iter().find(|named| made().any(|tool| makes(&tool, named)))?;
@@ -157,7 +158,8 @@ impl Claimed<'_, '_> {
     /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a
     /// result or an argument says that something was sent. A message is distinguished from what was done by the way.
     pub(super) fn unsent(&self) -> Option<&Text> {
-        let Claim { action: action @ (Action::Send | Action::Notify), tense: Tense::Done, .. } = self.claim
+        let ActionClaim { action: action @ (Action::Send | Action::Notify), tense: Tense::Done, .. } =
+            self.claim
         else {
             return None;
         };
@@ -179,7 +181,8 @@ impl Claimed<'_, '_> {
         if !self.says_thing(Action::Send) && self.is_of_change(end) {
             return None;
         }
-        let is_done = [Action::Send, action].map(|of| self.first_done(of).is_some_and(|start| start <= end));
+        let is_done = [Action::Send, action]
+            .map(|done_action| self.first_done(done_action).is_some_and(|start| start <= end));
         if self.is_described(end) {
             return None;
         }
@@ -193,9 +196,9 @@ impl Claimed<'_, '_> {
 
     /// Whether the claim names the thing that an offered tool of this action is for.
     fn says_thing(&self, action: Action) -> bool {
-        let said: Vec<String> = stems(self.claim.sentence).collect();
+        let claim_stems: Vec<String> = stems(self.claim.sentence).collect();
         let named = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
-        named.into_iter().any(|named| named.things.iter().all(|thing| said.contains(thing)))
+        named.into_iter().any(|named| named.things.iter().all(|thing| claim_stems.contains(thing)))
     }
 
     /// Whether the arguments of a call, or the result of one that changed something, have a name or a number of the
@@ -291,13 +294,15 @@ pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> O
         let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 2);
         words.map(str::to_lowercase).any(|word| is_form_of(&word, action))
     };
-    let structure = Structure::of(result, memo)?;
+    let structure = Structure::cached(result, memo)?;
     let Structure(Some(parsed)) = &*structure else { return Some(says(clip(result, MAX_BYTES))) };
     // A field without a value is none.
-    let is_said = |field: &Field| match &field.value {
-        Scalar::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
-        Scalar::Number(number) => *number != 0.0 && field.name.iter().any(|word| is_form_of(word, action)),
-        Scalar::Text(text) => {
+    let is_said = |field: &RecordField| match &field.value {
+        FieldValue::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
+        FieldValue::Number(number) => {
+            *number != 0.0 && field.name.iter().any(|word| is_form_of(word, action))
+        }
+        FieldValue::Text(text) => {
             let is_none = text.is_empty() || NONE.iter().any(|none| text.starts_with(none));
             !is_none && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
         }
@@ -414,7 +419,7 @@ mod tests {
         assert!(unsupported(sent.answers("I have emailed it to Ana.")).is_empty());
         let at_once = asked(tools).calls("", &[("create_draft", r#"{"send":true}"#)]).returns("ok");
         assert!(unsupported(at_once.answers("I have emailed it to Ana.")).is_empty());
-        let told = asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"state":"sent"}"#);
-        assert!(unsupported(told.answers("I have emailed it to Ana.")).is_empty());
+        let reported = asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"state":"sent"}"#);
+        assert!(unsupported(reported.answers("I have emailed it to Ana.")).is_empty());
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct NamedTool {
 pub(super) fn offers(trace: &AgentTrace, agent: usize) -> Offers {
     let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
     for tool in offered(trace, agent) {
-        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         offers.change |= !purpose.is_query();
         let Some(action) = purpose.actions.first() else { continue };
         offers.actions.insert(*action);

@@ -31,8 +31,9 @@ impl Claimed<'_, '_> {
         if self.is_described(end) || self.informs_by_itself() {
             return None;
         }
-        let said: HashSet<String> = self.said()?.iter().flat_map(|text| stems(text)).collect();
-        let wanted = stems(self.claim.sentence).filter(|word| word.len() >= MIN_WORD && said.contains(word));
+        let user_stems: HashSet<String> = self.user_messages()?.iter().flat_map(|text| stems(text)).collect();
+        let wanted =
+            stems(self.claim.sentence).filter(|word| word.len() >= MIN_WORD && user_stems.contains(word));
         let wanted: Vec<String> = wanted.take(MAX_WORDS).collect();
         let made = self.trace.calls.iter().take(MAX_CALLS).take_while(|call| call.start <= end);
         let texts: Vec<&Text> =

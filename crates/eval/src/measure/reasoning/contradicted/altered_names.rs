@@ -4,10 +4,10 @@
 //! the answer is capitalised and is in nothing that the model had seen, and the answer has the value's word
 //! nowhere. A word that begins like the other may be another spelling of it.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::{WordClass, names};
 use crate::measure::reasoning::statements::words_of;
-use crate::measure::records::Scalar;
+use crate::measure::records::FieldValue;
 use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
 
@@ -19,7 +19,7 @@ const MAX_VALUES: usize = 400;
 /// Longer answers have too many capitalised terms.
 const MAX_ANSWER: usize = 3_000;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     if prose.len() > MAX_ANSWER || exchange.clauses.is_empty() {
         return;
@@ -42,7 +42,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let written: Vec<&str> = prose.split_whitespace().collect();
-    let said: Vec<&str> = written.iter().map(|word| word.trim_matches(is_sign)).collect();
+    let trimmed: Vec<&str> = written.iter().map(|word| word.trim_matches(is_sign)).collect();
     // "Thanks, Ayla! You've": the end of a sentence ends a name.
     let ends = |word: &&str| word.ends_with(['.', '!', '?', ',', ':', ';', ')']);
     let is_one = |at: usize, len: usize| {
@@ -53,10 +53,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.spends(prose.len() / 16 * fields / 4) {
         return;
     }
-    let lower: Vec<String> = said.iter().map(|word| word.to_lowercase()).collect();
+    let lower: Vec<String> = trimmed.iter().map(|word| word.to_lowercase()).collect();
     let records = exchange.sources.records();
     let values = records.flat_map(|(source, _, record)| {
-        record.fields.iter().filter(|f| matches!(f.value, Scalar::Text(_))).map(move |field| (source, field))
+        record
+            .fields
+            .iter()
+            .filter(|f| matches!(f.value, FieldValue::Text(_)))
+            .map(move |field| (source, field))
     });
     for (source, field) in values.take(MAX_VALUES) {
         let shown: Vec<&str> = field.shown().split_whitespace().take(WORDS.end() + 1).collect();
@@ -66,27 +70,38 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let words = words_of(field.text().unwrap_or_default());
         let words: Vec<&str> = words.split_whitespace().collect();
         for (at, window) in lower.windows(words.len()).enumerate() {
-            let mut differing = window.iter().zip(&words).enumerate().filter(|(_, (said, of))| said != of);
-            let (Some((nth, (other, of))), None) = (differing.next(), differing.next()) else { continue };
-            if !said.get(at..at + window.len()).is_some_and(is_name) || !is_one(at, window.len()) {
+            let mut differing = window
+                .iter()
+                .zip(&words)
+                .enumerate()
+                .filter(|(_, (answer_word, field_word))| answer_word != field_word);
+            let (Some((nth, (other, field_word))), None) = (differing.next(), differing.next()) else {
+                continue;
+            };
+            if !trimmed.get(at..at + window.len()).is_some_and(is_name) || !is_one(at, window.len()) {
                 continue;
             }
             outcome.examined = true;
-            let begins_alike = other.chars().take(SPELLING).eq(of.chars().take(SPELLING));
+            let begins_alike = other.chars().take(SPELLING).eq(field_word.chars().take(SPELLING));
             // "Mrs. Lopez" for Maria Lopez.
             let is_title = nth == 0 && names::is_of(other, WordClass::Title);
             // "The US" for "Ashburn, US".
             let is_function_word = stems(other).next().is_none();
-            if is_title || is_function_word || begins_alike || other.len() < SPELLING || of.len() < SPELLING {
+            if is_title
+                || is_function_word
+                || begins_alike
+                || other.len() < SPELLING
+                || field_word.len() < SPELLING
+            {
                 continue;
             }
-            if contains_ignoring_case(exchange.answer, of) || !exchange.spends_search() {
+            if contains_ignoring_case(exchange.answer, field_word) || !exchange.spends_search() {
                 continue;
             }
             if exchange.sources.have_seen(other) {
                 continue;
             }
-            let shown = said.get(at + nth).copied().unwrap_or_default();
+            let shown = trimmed.get(at + nth).copied().unwrap_or_default();
             let place = prose.find(shown).unwrap_or_default();
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             outcome.contradicts(&returned, source.call, exchange.sentence_at(place));

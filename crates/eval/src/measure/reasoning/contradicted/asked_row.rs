@@ -5,7 +5,7 @@
 //! it. It is about another one if it gives several figures that only that row has, and none that only the row asked for
 //! has. A request that asks for something next to, before or after the row that it names asks for no row by name.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use super::named_rows::{NamedRow, RowName, tables};
 use super::row_scope::{compares, mentions};
@@ -13,7 +13,7 @@ use super::universal_claims::excepts;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
-use crate::measure::records::Field;
+use crate::measure::records::RecordField;
 
 /// Fewest figures that only one row has.
 const MIN_FIGURES: usize = 2;
@@ -30,7 +30,7 @@ const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
 /// Words before a name that are searched for these.
 const WITHIN: usize = 3;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let asked = exchange.asked();
     if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
@@ -68,8 +68,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             continue;
         }
         outcome.examined = true;
-        if let Some((own, sentence)) = of_another(exchange, table, row, &figures) {
-            let returned = format!("{}: {} for what the request names", own.name.join(" "), own.shown());
+        if let Some((field, sentence)) = of_another(exchange, table, row, &figures) {
+            let returned = format!("{}: {} for what the request names", field.name.join(" "), field.shown());
             outcome.contradicts(&returned, row.source.call, sentence);
             return;
         }
@@ -91,8 +91,8 @@ fn figures<'a>(exchange: &Exchange<'a>) -> Vec<Figure<'a>> {
             let is_time =
                 before.ends_with(':') || after.starts_with(':') || dates::begins_with_month(Some(after));
             let is_small = n.value <= SMALL && !n.fractional;
-            let is_known =
-                given.iter().any(|of| of.value == n.value) || out.iter().any(|(of, _)| of.value == n.value);
+            let is_known = given.iter().any(|number| number.value == n.value)
+                || out.iter().any(|(number, _)| number.value == n.value);
             if !n.in_identifier && !is_time && !is_small && !is_known && out.len() < MAX_FIGURES {
                 out.push((n, clause.sentence));
             }
@@ -102,7 +102,7 @@ fn figures<'a>(exchange: &Exchange<'a>) -> Vec<Figure<'a>> {
 }
 
 /// Whether the value of a field is the number.
-fn has_number(field: &Field, n: &Number) -> bool {
+fn has_number(field: &RecordField, n: &Number) -> bool {
     field.number().is_some_and(|value| value.abs() == n.value)
 }
 
@@ -112,7 +112,7 @@ fn of_another<'t, 'a>(
     table: &[NamedRow<'t>],
     row: &NamedRow<'t>,
     figures: &[Figure<'a>],
-) -> Option<(&'t Field, &'a str)> {
+) -> Option<(&'t RecordField, &'a str)> {
     // By figure, the only row that has it.
     let owner = |(n, _): &Figure<'_>| {
         let mut owners =
@@ -133,20 +133,21 @@ fn of_another<'t, 'a>(
     let is_only_here = |n: &Number| {
         let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
         let all = fields.filter(|field| has_number(field, n));
-        let here = other.cells.iter().filter(|cell| has_number(cell, n)).count();
-        let is_told =
-            |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value));
-        all.count() == here && !unstructured(&exchange.sources).any(is_told)
+        let cell_count = other.cells.iter().filter(|cell| has_number(cell, n)).count();
+        let is_told = |text: &str| {
+            numbers::all(text).iter().any(|number| number.possible_values().any(|v| v == n.value))
+        };
+        all.count() == cell_count && !unstructured(&exchange.sources).any(is_told)
     };
-    let own = |n: &Number| {
+    let requested_field = |n: &Number| {
         let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
-        row.column(cell).next().filter(|own| own.value != cell.value)
+        row.column(cell).next().filter(|field| field.value != cell.value)
     };
     let mut read = figures.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(figure, _)| figure);
     let (n, sentence) = read.clone().next()?;
     let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
-    let is_another =
-        read.clone().count() >= MIN_FIGURES && read.all(|(n, _)| own(n).is_some() && is_only_here(n));
+    let is_another = read.clone().count() >= MIN_FIGURES
+        && read.all(|(n, _)| requested_field(n).is_some() && is_only_here(n));
     let is_told = exchange.clauses.iter().any(|clause| mentions(clause, &other.cells, &row.cells, cell));
-    own(n).filter(|_| is_another && !is_told).map(|own| (own, *sentence))
+    requested_field(n).filter(|_| is_another && !is_told).map(|field| (field, *sentence))
 }

@@ -7,13 +7,13 @@
 //!
 //! In: the sentences of an answer. Out: a contradiction for the first percentage that is one of the amount behind.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::totals::is_in_date;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, clip_end};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Most amounts of one statement that are compared with each other.
 const MAX_AMOUNTS: usize = 8;
@@ -24,7 +24,7 @@ const BEHIND: usize = 16;
 const NEXT: usize = 3;
 const PERCENT: f64 = 100.0;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     if !prose.contains('%') {
         return;
@@ -38,7 +38,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         }
         let amounts = amounts(sentence, &numbers);
         if !sentence.trim_end().ends_with(['?', '？'])
-            && !vocabulary::has(sentence, Meaning::Ratio)
+            && !vocabulary::has(sentence, WordMeaning::Ratio)
             && let Some((stated, right)) = wrong(sentence, &numbers, &amounts, &before, outcome)
         {
             // A result may state the percentage, of whatever it is.
@@ -71,7 +71,7 @@ fn amounts(sentence: &str, numbers: &[Number]) -> Vec<Number> {
         |n: &Number| !n.in_identifier && !is_percent(sentence, n) && !is_in_date(sentence, n) && !is_year(n);
     let mut out: Vec<Number> = Vec::new();
     for n in numbers.iter().filter(|n| is_amount(n) && n.value > 0.0) {
-        if !out.iter().any(|known| known.value == n.value) && out.len() < MAX_AMOUNTS {
+        if !out.iter().any(|earlier| earlier.value == n.value) && out.len() < MAX_AMOUNTS {
             out.push(*n);
         }
     }
@@ -84,7 +84,7 @@ fn wrong(
     numbers: &[Number],
     amounts: &[Number],
     before: &[Number],
-    outcome: &mut Outcome,
+    outcome: &mut ExchangeFindings,
 ) -> Option<(Number, f64)> {
     for stated in numbers.iter().filter(|n| !n.in_identifier && is_percent(sentence, n)) {
         let Some(rises) = direction(sentence, stated) else { continue };
@@ -102,9 +102,12 @@ fn wrong(
         let has_difference = |a: &Number, b: &Number| all.iter().any(|n| is_near(b.value - a.value, n));
         let mut found = None;
         for (a, b) in pairs {
-            let by = b.value - a.value;
-            let (right, other) =
-                if rises { (by / a.value, by / b.value) } else { (by / b.value, by / a.value) };
+            let difference = b.value - a.value;
+            let (right, other) = if rises {
+                (difference / a.value, difference / b.value)
+            } else {
+                (difference / b.value, difference / a.value)
+            };
             let (right, other) = (right * PERCENT, other * PERCENT);
             outcome.examined = true;
             let slack = stated.tolerance * 1.01 + 0.002 * stated.value;
@@ -133,7 +136,7 @@ fn direction(sentence: &str, stated: &Number) -> Option<bool> {
     let next =
         behind.split_whitespace().next().unwrap_or_default().trim_matches(['*', '(', ')']).to_lowercase();
     // "13.8 % of the total": a share.
-    if vocabulary::has(&next, Meaning::Of) {
+    if vocabulary::has(&next, WordMeaning::Of) {
         return None;
     }
     let before = clip_end(sentence.get(..stated.start)?, WITHIN);
@@ -143,17 +146,17 @@ fn direction(sentence: &str, stated: &Number) -> Option<bool> {
         Some('−') => return Some(false),
         _ => {}
     }
-    let part = |text: &str| -> Vec<Meaning> {
-        vocabulary::find(text, &[Meaning::Rise, Meaning::Fall]).into_iter().map(|(m, _)| m).collect()
+    let part = |text: &str| -> Vec<WordMeaning> {
+        vocabulary::find(text, &[WordMeaning::Rise, WordMeaning::Fall]).into_iter().map(|(m, _)| m).collect()
     };
     let end = behind.find([',', ';', '.', '\n', '，', '。']).unwrap_or(behind.len());
-    let mut said = part(before);
+    let mut meanings = part(before);
     // "20 % more" belongs to the amounts only if it stands next to them.
     let last = before.rfind(|c: char| c.is_ascii_digit()).and_then(|at| before.get(at + 1..));
     let is_next = last.is_some_and(|between| between.split_whitespace().count() <= NEXT);
-    if !said.is_empty() || is_next {
-        said.extend(part(clip(behind.get(..end).unwrap_or_default(), BEHIND)));
+    if !meanings.is_empty() || is_next {
+        meanings.extend(part(clip(behind.get(..end).unwrap_or_default(), BEHIND)));
     }
-    let first = *said.first()?;
-    said.iter().all(|meaning| *meaning == first).then_some(first == Meaning::Rise)
+    let first = *meanings.first()?;
+    meanings.iter().all(|meaning| *meaning == first).then_some(first == WordMeaning::Rise)
 }

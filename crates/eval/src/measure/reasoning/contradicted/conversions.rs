@@ -7,7 +7,7 @@
 //!
 //! In: the numbers of an answer with their units, and the fields with theirs. Out: one contradiction.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use super::other_unit::{unit_of, unit_of_number};
 use crate::measure::numbers::{self, Number};
@@ -24,7 +24,7 @@ const EXACT: f64 = 1e-9;
 /// Numbers by which something is taken in tens, hundreds and so on.
 const TENS: [f64; 12] = [10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 0.1, 0.01, 0.001, 1e-4, 90.0, 0.9];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -50,26 +50,27 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for (n, unit, power) in stated {
         let is = |value: f64| value > 0.0 && n.possible_values().any(|v| (v - value).abs() <= value * EXACT);
         // By what power of ten the conversion of a value is wrong.
-        let wrong_by = |value: f64, own: i32| {
-            let right = value * 10f64.powi(own - power);
+        let wrong_by = |value: f64, field_power: i32| {
+            let right = value * 10f64.powi(field_power - power);
             (-MAX_POWER..=MAX_POWER).find(|k| is(right * 10f64.powi(*k)))
         };
         // Units are looked up only for values with the same digits.
-        let same = fields.iter().filter(|(.., value)| wrong_by(*value, power).is_some());
-        let read: Vec<_> = same
+        let same_digits = fields.iter().filter(|(.., value)| wrong_by(*value, power).is_some());
+        let conversions: Vec<_> = same_digits
             .filter_map(|(source, record, field, value)| {
-                let own = unit_of(record, field)?;
-                let is_other = own.quantity == unit.quantity && own != unit;
-                Some((source, field, own, wrong_by(*value, own.power?)?)).filter(|_| is_other)
+                let field_unit = unit_of(record, field)?;
+                let is_other = field_unit.quantity == unit.quantity && field_unit != unit;
+                Some((source, field, field_unit, wrong_by(*value, field_unit.power?)?)).filter(|_| is_other)
             })
             .collect();
-        let Some((source, field, own, _)) = read.first() else { continue };
+        let Some((source, field, field_unit, _)) = conversions.first() else { continue };
         outcome.examined = true;
-        let is_right = read.iter().any(|(.., by)| *by == 0) || fields.iter().any(|(.., value)| is(*value));
+        let is_right =
+            conversions.iter().any(|(.., shift)| *shift == 0) || fields.iter().any(|(.., value)| is(*value));
         if is_right || !exchange.spends_numbers() {
             continue;
         }
-        let has = |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(is));
+        let has = |text: &str| numbers::all(text).iter().any(|number| number.possible_values().any(is));
         let is_ten = |n: &Number| !n.in_identifier && n.possible_values().any(|v| TENS.contains(&v));
         let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
         let by_tens = || texts().any(|text| numbers::all(text).iter().any(is_ten));
@@ -80,7 +81,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             sums.any(|sum| (-MAX_POWER..=MAX_POWER).any(|k| is(sum.abs() * 10f64.powi(k))))
         };
         if !unstructured(&exchange.sources).any(has) && !is_sum() && !by_tens() {
-            let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), own.symbol);
+            let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), field_unit.symbol);
             outcome.contradicts(&returned, source.call, exchange.sentence_at(n.start));
             return;
         }

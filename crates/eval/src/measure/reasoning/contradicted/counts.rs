@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use foldhash::HashSet;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::{WORDS, assertion};
-use super::sources::Source;
+use super::sources::ResultSource;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::WordClass;
 use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::is_unit;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, List, Record, Scalar};
+use crate::measure::records::{FieldValue, Record, RecordField, RecordList};
 use crate::pattern::contains_ignoring_case;
 
 /// Keys of lists that do not describe their items.
@@ -33,7 +33,7 @@ const MIN_ITEMS: usize = 2;
 /// Words after a count in which a flag belongs to it.
 const FLAG_WITHIN: usize = 4;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
     // Most answers count nothing.
     if !stated.flat_map(|clause| clause.words.split_whitespace()).any(|word| count_of(word).is_some()) {
@@ -51,7 +51,7 @@ struct Flagged<'a> {
     holds: bool,
     /// The number of items with the flag.
     count: usize,
-    source: &'a Source<'a>,
+    source: &'a ResultSource<'a>,
     /// Indexes of its items among the records of the source.
     items: Vec<usize>,
 }
@@ -61,13 +61,13 @@ impl Flagged<'_> {
     fn is_label(&self, number: f64) -> bool {
         let records = self.source.parsed.0.as_ref().map(|parsed| &parsed.records);
         let fields = || self.items.iter().filter_map(|at| records?.get(*at)).flat_map(|item| &item.fields);
-        let of = |field: &Field| {
-            let beside = fields().filter(|other| other.name == field.name);
-            let values: HashSet<u64> = beside.filter_map(Field::number).map(f64::to_bits).collect();
+        let distinct_values = |field: &RecordField| {
+            let column = fields().filter(|other| other.name == field.name);
+            let values: HashSet<u64> = column.filter_map(RecordField::number).map(f64::to_bits).collect();
             values.len()
         };
-        let mut own = fields().filter(|field| field.number() == Some(number));
-        own.any(|field| of(field) == self.items.len())
+        let mut matching_fields = fields().filter(|field| field.number() == Some(number));
+        matching_fields.any(|field| distinct_values(field) == self.items.len())
     }
 }
 
@@ -82,11 +82,11 @@ fn number_of_verb(word: &str) -> Option<usize> {
 
 /// "11 available options", where 10 of the items have `available: true`. Fewer are a contradiction only where the
 /// request asks how many, and names no other property of the items.
-fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn check_flagged(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let groups: Vec<Flagged<'_>> = exchange.sources.structured.iter().flat_map(flagged).collect();
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         let words: Vec<&str> = clause.words.split_whitespace().collect();
-        let said = words.iter().enumerate().find_map(|(at, word)| {
+        let stated_count = words.iter().enumerate().find_map(|(at, word)| {
             let count = count_of(word)?;
             exchange.spends(1 + groups.len()).then_some(())?;
             // "Three of the five devices": three are counted.
@@ -96,34 +96,36 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             };
             // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number distinguishes one thing from
             // others.
-            let mut behind = words.iter().skip(at + 1);
-            let is_one = count > 1 && behind.find_map(|word| number_of_verb(word)) == Some(1);
+            let mut following_words = words.iter().skip(at + 1);
+            let is_one = count > 1 && following_words.find_map(|word| number_of_verb(word)) == Some(1);
             let is_part = words.get(at + 1) == Some(&"of");
             let within = if is_part { 2 * FLAG_WITHIN } else { FLAG_WITHIN };
-            let near = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
-            let is_meant = |group: &&Flagged<'_>| near.clone().any(|word| *word == group.word);
+            let nearby_words = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
+            let is_meant = |group: &&Flagged<'_>| nearby_words.clone().any(|word| *word == group.word);
             let group = groups.iter().filter(|_| !is_one).find(is_meant)?;
             if !exchange.spends(group.items.len()) || group.is_label(count as f64) {
                 return None;
             }
             Some((count, group.word, words.get(at + 1).copied().unwrap_or_default()))
         });
-        let Some((count, flag, thing)) = said else { continue };
+        let Some((count, flag, thing)) = stated_count else { continue };
         if !exchange.spends(groups.len()) || !exchange.spends_numbers() {
             return;
         }
         outcome.examined = true;
         let of_flag = || groups.iter().filter(|group| group.word == flag);
-        let all: usize = of_flag().map(|group| group.count).sum();
-        let most = of_flag().map(|group| group.count).max().unwrap_or_default();
+        let total: usize = of_flag().map(|group| group.count).sum();
+        let largest = of_flag().map(|group| group.count).max().unwrap_or_default();
         let asked = contains_words(exchange.asked(), "how many")
             && !of_flag().any(|group| names_property(exchange, group));
-        let differs = count > most || asked && of_flag().all(|group| group.count != count);
+        let differs = count > largest || asked && of_flag().all(|group| group.count != count);
         // The results themselves have many numbers; what was said of the same things is a statement of its own.
-        let told = exchange.sources.from_user.iter().any(|text| counts_things(text, count, thing));
-        if let Some(group) = of_flag().max_by_key(|g| g.count).filter(|_| differs && count != all && !told) {
+        let is_user_stated = exchange.sources.from_user.iter().any(|text| counts_things(text, count, thing));
+        if let Some(group) =
+            of_flag().max_by_key(|g| g.count).filter(|_| differs && count != total && !is_user_stated)
+        {
             let returned =
-                format!("{most} of {} items with {}: {}", group.items.len(), group.key, group.holds);
+                format!("{largest} of {} items with {}: {}", group.items.len(), group.key, group.holds);
             let call = group.source.call;
             outcome.contradicts(&returned, call, clause.sentence);
             return;
@@ -132,34 +134,36 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// The list and the object that contain a record.
-type Place = (Option<usize>, Option<usize>);
+type RecordPlace = (Option<usize>, Option<usize>);
 
 /// The flags of a result's lists, and of its objects that have one item for each key.
-fn flagged<'a>(source: &'a Source<'a>) -> Vec<Flagged<'a>> {
+fn flagged<'a>(source: &'a ResultSource<'a>) -> Vec<Flagged<'a>> {
     let Some(parsed) = &source.parsed.0 else { return Vec::new() };
-    let mut groups: BTreeMap<Place, Vec<(usize, &Record)>> = BTreeMap::new();
+    let mut groups: BTreeMap<RecordPlace, Vec<(usize, &Record)>> = BTreeMap::new();
     for (at, record) in parsed.records.iter().enumerate() {
         groups.entry((record.list, record.parent)).or_default().push((at, record));
     }
     let mut out = Vec::new();
     for items in groups.into_values().filter(|items| items.len() >= MIN_ITEMS) {
         let Some((_, first)) = items.first() else { continue };
-        let flags = first.fields.iter().filter(|f| matches!(f.value, Scalar::Bool(_)));
+        let flags = first.fields.iter().filter(|f| matches!(f.value, FieldValue::Bool(_)));
         for word in flags.filter_map(|flag| flag.name.last()).filter(|word| word.len() >= 4) {
             let value = |item: &Record| {
-                let has = |f: &&Field| f.name.last() == Some(word) && matches!(f.value, Scalar::Bool(_));
-                item.fields.iter().find(has).map(|f| f.value == Scalar::Bool(true))
+                let has =
+                    |f: &&RecordField| f.name.last() == Some(word) && matches!(f.value, FieldValue::Bool(_));
+                item.fields.iter().find(has).map(|f| f.value == FieldValue::Bool(true))
             };
             let values: Vec<bool> = items.iter().filter_map(|(_, item)| value(item)).collect();
             if values.len() == items.len() {
-                let opposites = WORDS.iter().filter(|(of, positive, _)| {
-                    assertion(word).is_some_and(|(known, holds)| known == *of && holds != *positive)
+                let opposites = WORDS.iter().filter(|(predicate, positive, _)| {
+                    assertion(word)
+                        .is_some_and(|(asserted, holds)| asserted == *predicate && holds != *positive)
                 });
                 let opposites = opposites.flat_map(|(.., forms)| forms.iter().map(|form| (*form, false)));
-                for (of, holds) in opposites.chain([(word.as_str(), true)]) {
+                for (form, holds) in opposites.chain([(word.as_str(), true)]) {
                     let count = values.iter().filter(|is| **is == holds).count();
                     let items = items.iter().map(|(at, _)| *at).collect();
-                    out.push(Flagged { word: of, key: word, holds, count, source, items });
+                    out.push(Flagged { word: form, key: word, holds, count, source, items });
                 }
             }
         }
@@ -180,12 +184,12 @@ fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
         group.items.contains(&at)
     };
     let within = parsed.records.iter().enumerate().filter(|(at, _)| above(*at)).map(|(_, record)| record);
-    let mut values = within.flat_map(|record| &record.fields).filter_map(Field::text);
+    let mut values = within.flat_map(|record| &record.fields).filter_map(RecordField::text);
     values.any(|text| text.len() > 1 && contains_words(exchange.asked(), text))
 }
 
-fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let lists: Vec<(&List, usize)> = exchange
+fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+    let lists: Vec<(&RecordList, usize)> = exchange
         .sources
         .structured
         .iter()
@@ -206,7 +210,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     };
     let pages = exchange.sources.records().flat_map(|(_, _, record)| &record.fields).any(|field| {
-        field.name.iter().any(|word| MORE.contains(&word.as_str())) && field.value != Scalar::Bool(false)
+        field.name.iter().any(|word| MORE.contains(&word.as_str())) && field.value != FieldValue::Bool(false)
     });
     if pages || !exchange.sources.prose.is_empty() {
         return;
@@ -228,7 +232,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let is_asked = named
             .iter()
             .any(|place| place.classes.has(WordClass::Number) && usize::from(place.value) == count);
-        let known = count <= longest
+        let is_known = count <= longest
             || count == all
             || is_asked
             || exchange.sources.seen.iter().any(|text| seen(text));
@@ -240,7 +244,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 .filter_map(|s| s.parsed.0.as_ref())
                 .any(|parsed| is_sum(parsed.aggregates(), count as f64))
         };
-        if let Some(source) = exchange.sources.structured.get(list).filter(|_| !known && !derived()) {
+        if let Some(source) = exchange.sources.structured.get(list).filter(|_| !is_known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
             outcome.contradicts(&returned, source.call, clause.sentence);
             return;
@@ -280,21 +284,22 @@ fn has_count_in_words(text: &str, count: usize) -> bool {
 fn counted(
     exchange: &Exchange<'_>,
     clause: &Clause<'_>,
-    lists: &[(&List, usize)],
+    lists: &[(&RecordList, usize)],
     asked: bool,
 ) -> Option<(usize, usize)> {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     words.iter().enumerate().find_map(|(at, word)| {
         let count = count_of(word)?;
         exchange.spends(1 + lists.len()).then_some(())?;
-        let noun = |(list, source): &&(&List, usize)| {
+        let noun = |(list, source): &&(&RecordList, usize)| {
             let name = list.name.last().map(String::as_str).unwrap_or_default();
             let is_plain = !name.is_empty() && !GENERIC.contains(&name);
-            let said = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
+            let follows_number = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
             // A list that is the whole result is one of what its tool is named for.
             let tool = exchange.sources.structured.get(*source).map(|source| &source.call.name);
-            let of_tool = || tool.is_some_and(|tool| identifier_words(tool).iter().any(|noun| said(noun)));
-            if is_plain { said(name) } else { lists.len() == 1 && of_tool() }
+            let of_tool =
+                || tool.is_some_and(|tool| identifier_words(tool).iter().any(|noun| follows_number(noun)));
+            if is_plain { follows_number(name) } else { lists.len() == 1 && of_tool() }
         };
         let named = lists.iter().find(noun);
         let only = || lists.first().filter(|_| asked && lists.len() == 1 && words.len() > at);

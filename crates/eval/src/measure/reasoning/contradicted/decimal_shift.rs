@@ -4,11 +4,11 @@
 //! misread: no change of units but those of lengths and volumes (mm and cm, cl and dl) is by ten. Four digits that
 //! agree are no coincidence. An amount in hundredths or millionths, as its key says, is divided by nothing else.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{contains_words, words_of};
-use crate::measure::records::Field;
+use crate::measure::records::RecordField;
 
 /// Fewest digits that agree, without zeros at the end.
 const MIN_DIGITS: usize = 4;
@@ -22,7 +22,7 @@ const NO_QUANTITY: [&str; 10] =
     ["id", "number", "no", "code", "ref", "reference", "timestamp", "time", "phone", "zip"];
 const EXACT: f64 = 1e-9;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -34,8 +34,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     {
         return;
     }
-    let is_quantity = |field: &Field| !field.name.iter().any(|word| NO_QUANTITY.contains(&word.as_str()));
-    let fields: Vec<(&Field, f64, _)> = exchange
+    let is_quantity =
+        |field: &RecordField| !field.name.iter().any(|word| NO_QUANTITY.contains(&word.as_str()));
+    let fields: Vec<(&RecordField, f64, _)> = exchange
         .sources
         .records()
         .flat_map(|(source, _, record)| record.fields.iter().map(move |field| (field, source)))
@@ -48,7 +49,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         };
         // The number itself, or in another unit.
         let is_read = |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && is(value, 10f64.powi(k)));
-        let shifted = |field: &Field, value: f64| is_quantity(field) && (is(value, 10.0) || is(value, 0.1));
+        let shifted =
+            |field: &RecordField, value: f64| is_quantity(field) && (is(value, 10.0) || is(value, 0.1));
         let Some((field, _, source)) = fields.iter().find(|(field, value, _)| shifted(field, *value)) else {
             continue;
         };
@@ -59,7 +61,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         {
             continue;
         }
-        let is_told = |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(is_read));
+        let is_told =
+            |text: &str| numbers::all(text).iter().any(|number| number.possible_values().any(is_read));
         let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         let is_sum = parsed().any(|parsed| parsed.aggregates().iter().any(|sum| is_read(sum.abs())));
         if !is_sum && !unstructured(&exchange.sources).any(is_told) {
@@ -78,7 +81,7 @@ fn digits(value: f64) -> usize {
 }
 
 /// Whether something is taken ten times or by tenths: a rate of 10 %, ten things, units that differ by ten.
-fn is_by_ten(exchange: &Exchange<'_>, field: &Field) -> bool {
+fn is_by_ten(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let is_ten = |n: &Number| n.possible_values().any(|v| v == 10.0 || v == 0.1 || v == 90.0 || v == 0.9);
     let words = words_of(&exchange.prose);
     let has_unit = |unit: &str| contains_words(&words, unit) || field.name.iter().any(|word| word == unit);

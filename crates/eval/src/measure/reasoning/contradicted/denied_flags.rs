@@ -7,9 +7,9 @@
 //!
 //! In: the statements of an answer, and the flags of results. Out: one contradiction.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::{Language, WordClasses, classes};
-use crate::measure::records::{Field, Scalar};
+use crate::measure::records::{FieldValue, RecordField};
 
 /// Shorter words are found by chance.
 const MIN_WORD: usize = 4;
@@ -18,16 +18,16 @@ const MAX_FLAGS: usize = 200;
 /// Words of statements that do not hold of the thing, or not yet.
 const LIMITS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.language == Language::English || exchange.clauses.is_empty() {
         return;
     }
     let is_name =
-        |field: &Field| field.name.len() > 1 && field.name.iter().all(|word| word.len() >= MIN_WORD);
+        |field: &RecordField| field.name.len() > 1 && field.name.iter().all(|word| word.len() >= MIN_WORD);
     let records = exchange.sources.records();
     let all = records.flat_map(|(source, _, record)| record.fields.iter().map(move |field| (source, field)));
     let flags =
-        all.filter(|(_, field)| matches!(field.value, Scalar::Bool(_)) && is_name(field)).take(MAX_FLAGS);
+        all.filter(|(_, field)| matches!(field.value, FieldValue::Bool(_)) && is_name(field)).take(MAX_FLAGS);
     let flags: Vec<_> = flags.collect();
     if flags.is_empty() || !exchange.spends(flags.len() * (1 + exchange.answer.len() / 8)) {
         return;
@@ -37,12 +37,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         stated.map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect())).collect();
     for (source, field) in &flags {
         let name: Vec<String> = field.name.iter().map(|word| stem(word)).collect();
-        let said = stated.iter().find(|(_, words)| name.iter().all(|of| words.contains(of)));
-        let Some((sentence, _)) = said else { continue };
+        let denial = stated.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
+        let Some((sentence, _)) = denial else { continue };
         outcome.examined = true;
         // Another thing may have the flag.
-        let holds = |(_, of): &(_, &Field)| of.name == field.name && of.value == Scalar::Bool(true);
-        if field.value == Scalar::Bool(false) && !flags.iter().any(holds) {
+        let holds = |(_, other): &(_, &RecordField)| {
+            other.name == field.name && other.value == FieldValue::Bool(true)
+        };
+        if field.value == FieldValue::Bool(false) && !flags.iter().any(holds) {
             let returned = format!("{}: false", field.name.join(" "));
             outcome.contradicts(&returned, source.call, sentence.trim());
             return;

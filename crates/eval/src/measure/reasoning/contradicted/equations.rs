@@ -4,7 +4,7 @@
 //! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of
 //! units.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
@@ -33,7 +33,7 @@ regex!(
 /// Most bytes between these words and the amounts.
 const BETWEEN: usize = 40;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end) else { continue };
@@ -101,7 +101,7 @@ fn sign(between: &str) -> Option<Sign> {
 }
 
 /// A number with its signs as a term: a percentage is a hundredth after "×".
-fn equation(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option<(String, f64)> {
+fn equation(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) -> Option<(String, f64)> {
     let between = |i: usize| -> Option<Sign> {
         let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
         // "3.5 h (210 min) = ..." has a second number for the same.
@@ -129,7 +129,7 @@ fn equation(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option
             && !opens_before
             && !is_power
             // The result goes on: "2 + 3 = 1 + 4".
-            && !between(last).is_some_and(|next| !matches!(next, Sign::Equals { .. }))
+            && between(last).is_none_or(|next| matches!(next, Sign::Equals { .. }))
             && terms.iter().all(|n| !n.in_identifier)
         {
             outcome.examined = true;
@@ -178,7 +178,7 @@ fn differs(
             .collect();
         readings = readings
             .iter()
-            .flat_map(|known| values.iter().map(move |v| known.iter().copied().chain([*v]).collect()))
+            .flat_map(|reading| values.iter().map(move |v| reading.iter().copied().chain([*v]).collect()))
             .take(MAX_READINGS)
             .collect();
     }
@@ -195,12 +195,12 @@ fn differs(
             let percent = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
             let hedge = if nearly { 0.02 } else { 0.001 };
             let units = named_units(sentence);
-            let near = |computed: f64| {
+            let is_near = |computed: f64| {
                 let tolerance = result.tolerance + rounding + computed * (slack + hedge);
                 (computed - stated).abs() <= tolerance
                     || converts(&[computed], stated, tolerance, Some(&units))
             };
-            if percent.iter().any(|scale| near(computed * scale)) {
+            if percent.iter().any(|scale| is_near(computed * scale)) {
                 return None;
             }
         }
@@ -242,7 +242,7 @@ fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
 }
 
 /// A percentage next to "from A to B", or "P % (A of B)", where the sentence has no other percentage.
-fn percentage(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option<(String, f64)> {
+fn percentage(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) -> Option<(String, f64)> {
     let is_percent =
         |n: &&Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
     let (part, stated, is_change) = match SHARE.captures(sentence) {
@@ -283,9 +283,9 @@ fn percentage(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Opti
             let of_change = [(b - a).abs() / a, (b - a).abs() / b, b / a, a / b].map(|ratio| ratio * PERCENT);
             expected.get_or_insert(if is_change { (b - a).abs() / a * PERCENT } else { share });
             let all = if is_change { of_change.to_vec() } else { vec![share] };
-            let near =
+            let is_near =
                 |p: &f64| (p - stated.value).abs() <= stated.tolerance * 1.01 + 0.02 * stated.value + 0.1;
-            if all.iter().any(near) {
+            if all.iter().any(is_near) {
                 return None;
             }
         }
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     fn wrong(text: &str) -> Option<(String, f64)> {
-        let (numbers, mut outcome) = (numbers::all(text), Outcome::default());
+        let (numbers, mut outcome) = (numbers::all(text), ExchangeFindings::default());
         let found =
             equation(text, &numbers, &mut outcome).or_else(|| percentage(text, &numbers, &mut outcome));
         assert!(outcome.examined || found.is_none());

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use verdict_otlp::trace::Idx;
 
-use super::sources::Sources;
+use super::sources::ResultSources;
 use crate::measure::defects::Defect;
 use crate::measure::language::Language;
 use crate::measure::numbers::with_joined_groups;
@@ -29,7 +29,7 @@ pub(super) struct Exchange<'a> {
     /// The words of the request, see [`Exchange::asked`].
     pub(super) asked: OnceCell<Rc<LowercaseWords>>,
     pub(super) clauses: Vec<Clause<'a>>,
-    pub(super) sources: Sources<'a>,
+    pub(super) sources: ResultSources<'a>,
     /// The year in which the answer was given, if the clock of the sender was set.
     pub(super) year: Option<i64>,
     /// Results of calls after the answer.
@@ -43,7 +43,7 @@ pub(super) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// The words of the request.
     pub(super) fn asked(&self) -> &str {
-        self.asked.get_or_init(|| LowercaseWords::of(self.task, self.memo))
+        self.asked.get_or_init(|| LowercaseWords::cached(self.task, self.memo))
     }
 
     /// The prose with "1 284,00" as one number, at the same bytes. In English a space separates numbers.
@@ -78,7 +78,7 @@ impl<'a> Exchange<'a> {
     /// The "yes" or "no" that the answer begins with, if the request is one question that asks for it.
     pub(super) fn yes_or_no(&self) -> Option<(bool, &'a str)> {
         let first = self.clauses.first().filter(|clause| clause.first)?;
-        let yes = match first.words.trim() {
+        let is_affirmative = match first.words.trim() {
             "yes" | "yes it is" | "yes it does" | "yes it has" => true,
             "no" => false,
             _ => return None,
@@ -88,20 +88,20 @@ impl<'a> Exchange<'a> {
         let asks = ["is", "are", "was", "were", "has", "have", "did", "does", "do"].contains(&verb.as_str());
         let single = question.ends_with('?') && question.matches(['?', '.']).count() == 1;
         let plain = !contains_words(self.asked(), "not") && !self.asked().contains("n't");
-        (asks && single && plain).then_some((yes, first.sentence))
+        (asks && single && plain).then_some((is_affirmative, first.sentence))
     }
 }
 
 /// The result of one check.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct ExchangeFindings {
     /// With the span of the call that returned what the answer contradicts.
     pub(super) findings: Vec<(Finding, Option<Idx>)>,
     /// The answer states something that a result also states.
     pub(super) examined: bool,
 }
 
-impl Outcome {
+impl ExchangeFindings {
     /// Notes that a sentence contradicts what a call has `returned`.
     pub(super) fn contradicts(&mut self, returned: &str, call: &Call, sentence: &str) {
         let tool = call.name.trim();

@@ -7,10 +7,10 @@
 //!
 //! In: the request, the statements of an answer, and the objects of results. Out: one contradiction.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::contains_any;
-use crate::measure::records::Field;
+use crate::measure::records::RecordField;
 
 /// Words of requests and statements, and the keys of the value that they ask for.
 type Extreme = (&'static [&'static str], &'static [&'static str]);
@@ -24,7 +24,7 @@ const EXTREMES: [Extreme; 2] = [
 /// Most objects that are compared.
 const MAX_RECORDS: usize = 400;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     for (words, keys) in EXTREMES {
         if contains_any(exchange.asked(), words) {
             check_one(exchange, words, keys, outcome);
@@ -32,11 +32,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &mut Outcome) {
+fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &mut ExchangeFindings) {
     if !exchange.spends(1 + exchange.sources.fields()) {
         return;
     }
-    let is_extreme = |field: &&Field| matches!(&**field.name, [key] if keys.contains(&key.as_str()));
+    let is_extreme = |field: &&RecordField| matches!(&**field.name, [key] if keys.contains(&key.as_str()));
     let records = exchange.sources.records().take(MAX_RECORDS);
     let mut having = records.filter(|(.., record)| record.fields.iter().any(|field| is_extreme(&field)));
     let (Some((source, _, record)), None) = (having.next(), having.next()) else { return };
@@ -46,14 +46,19 @@ fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &m
     else {
         return;
     };
-    let gives =
-        |n: &Number, value: f64| n.possible_values().any(|of| (of - value).abs() <= n.tolerance * 1.01);
+    let gives = |n: &Number, value: f64| {
+        n.possible_values().any(|reading| (reading - value).abs() <= n.tolerance * 1.01)
+    };
     if numbers::all(&exchange.prose).iter().any(|n| gives(n, right)) {
         outcome.examined = true;
         return;
     }
-    let others =
-        || fields.iter().filter(|of| of.name != field.name).filter_map(|of| Some((of, of.number()?)));
+    let others = || {
+        fields
+            .iter()
+            .filter(|other| other.name != field.name)
+            .filter_map(|other| Some((other, other.number()?)))
+    };
     let stated =
         exchange.clauses.iter().filter(|clause| !clause.negated && contains_any(&clause.words, words));
     for clause in stated.filter(|_| exchange.spends(fields.len())) {
@@ -63,7 +68,7 @@ fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &m
             numbers.iter().any(|n| n.fractional == (value.fract() != 0.0) && gives(n, *value))
         });
         if let Some((other, _)) = wrong {
-            let shown = |of: &Field| format!("{}: {}", of.name.join(" "), of.shown());
+            let shown = |entry: &RecordField| format!("{}: {}", entry.name.join(" "), entry.shown());
             outcome.contradicts(
                 &format!("{}, and {}", shown(field), shown(other)),
                 call,

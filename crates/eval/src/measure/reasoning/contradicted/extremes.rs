@@ -6,13 +6,13 @@
 
 use aho_corasick::AhoCorasick;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::assertion;
 use super::sources::names_of;
 use crate::measure::numbers;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Name, Record, Scalar};
+use crate::measure::records::{FieldValue, KeyName, Record, RecordField};
 use crate::pattern::contains_ignoring_case;
 
 /// Superlatives, whether they mean the smallest value, and the fields that they are about; none: the field is named
@@ -87,7 +87,7 @@ const MAX_COMPARED: usize = 400;
 /// A superlative, whether it means the smallest value, and the fields that it is about.
 type Superlative = (&'static str, bool, &'static [&'static str]);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let superlative = |clause: &Clause<'_>| {
         let may_have = FORMS.is_match(&clause.words);
         SUPERLATIVES.into_iter().find(|(form, ..)| may_have && contains_words(&clause.words, form))
@@ -139,7 +139,7 @@ fn wrong_extreme<'a>(
     rows: &[&Record],
     (conditions, passed): (&[f64], &str),
     answer: &str,
-    outcome: &mut Outcome,
+    outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, about)) in stated {
         let Some(field) = field_of(form, about, &clause.words, rows) else { continue };
@@ -166,7 +166,7 @@ fn wrong_extreme<'a>(
             let texts = item.fields.iter().filter(|f| f.text().is_some_and(|text| selects.contains(&text)));
             texts.into_iter().all(|f| row.fields.contains(f))
         };
-        let Some(own) = value(item) else { continue };
+        let Some(item_value) = value(item) else { continue };
         // A condition that no item states by its name, and that the call was not given, may be what the others lack.
         let has_other = |text: &&str| has_other_condition(text, form, rows, passed);
         if [&*clause.words, exchange.asked()].iter().any(has_other) {
@@ -174,7 +174,7 @@ fn wrong_extreme<'a>(
         }
         outcome.examined = true;
         let is_timed = limits_time(exchange.task) || limits_time(clause.sentence);
-        let beats = |other: f64| if least { other < own } else { other > own };
+        let beats = |other: f64| if least { other < item_value } else { other > item_value };
         let is_better = |row: &&&Record| {
             value(row).is_some_and(beats)
                 && is_alike(row)
@@ -190,8 +190,8 @@ fn wrong_extreme<'a>(
             let name = names_of(better).next().unwrap_or_default();
             let name = name.get(..).unwrap_or_default();
             let shown = |row: &Record| {
-                let own = row.fields.iter().find(|f| f.name == field);
-                own.map(|f| f.number().map_or_else(|| f.shown().to_owned(), |n| n.to_string()))
+                let cell = row.fields.iter().find(|f| f.name == field);
+                cell.map(|f| f.number().map_or_else(|| f.shown().to_owned(), |n| n.to_string()))
                     .unwrap_or_default()
             };
             let returned = format!(
@@ -210,7 +210,7 @@ fn wrong_extreme<'a>(
 fn wrong_peak<'a>(
     exchange: &Exchange<'a>,
     rows: &[&Record],
-    outcome: &mut Outcome,
+    outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     for clause in stating.take(MAX_STATED) {
@@ -226,15 +226,17 @@ fn wrong_peak<'a>(
             continue;
         }
         let first = rows.first()?;
-        let values = |name: &Name| -> Vec<f64> {
-            let of = |row: &&Record| row.fields.iter().find(|f| f.name == *name).and_then(Field::number);
-            rows.iter().filter_map(of).collect()
+        let values = |name: &KeyName| -> Vec<f64> {
+            let number_in =
+                |row: &&Record| row.fields.iter().find(|f| f.name == *name).and_then(RecordField::number);
+            rows.iter().filter_map(number_in).collect()
         };
         let columns = first.fields.iter().filter(|field| field.number().is_some());
-        let having = columns.map(|field| (field, values(&field.name)));
+        let candidates = columns.map(|field| (field, values(&field.name)));
         let is_shown = |value: f64| (value - stated.value).abs() < 1e-9;
-        let mut having = having.filter(|(_, of)| of.len() == rows.len() && of.iter().any(|v| is_shown(*v)));
-        let (Some((field, series)), None) = (having.next(), having.next()) else { continue };
+        let mut candidates = candidates
+            .filter(|(_, series)| series.len() == rows.len() && series.iter().any(|v| is_shown(*v)));
+        let (Some((field, series)), None) = (candidates.next(), candidates.next()) else { continue };
         outcome.examined = true;
         let best = |best: f64, v: &f64| if least { best.min(*v) } else { best.max(*v) };
         let extreme = series.iter().fold(stated.value, best);
@@ -263,33 +265,34 @@ fn has_other_condition(words: &str, form: &str, rows: &[&Record], passed: &str) 
 }
 
 /// A number, or the day of a date.
-fn value_of(field: &Field) -> Option<f64> {
+fn value_of(field: &RecordField) -> Option<f64> {
     let date = || dates::all(field.shown()).next().filter(|date| date.at.start == 0);
     field.number().or_else(|| Some(date()?.day as f64))
 }
 
 /// The field that a superlative is about.
-fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<Name> {
+fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<KeyName> {
     if about == DATE {
-        let is_date = |field: &&Field| field.number().is_none() && value_of(field).is_some();
+        let is_date = |field: &&RecordField| field.number().is_none() && value_of(field).is_some();
         let mut dates = rows.first()?.fields.iter().filter(is_date);
         return dates.next().filter(|_| dates.next().is_none()).map(|field| field.name.clone());
     }
     let numeric =
         || rows.first().into_iter().flat_map(|row| &row.fields).filter(|field| field.number().is_some());
     let only = |named: &[&str]| {
-        let is_meant = |field: &&Field| field.name.iter().any(|word| named.contains(&word.as_str()));
-        let mut meant = numeric().filter(is_meant);
-        let first = meant.next().filter(|_| meant.next().is_none());
+        let is_meant = |field: &&RecordField| field.name.iter().any(|word| named.contains(&word.as_str()));
+        let mut candidates = numeric().filter(is_meant);
+        let first = candidates.next().filter(|_| candidates.next().is_none());
         // "Scrap rate" is `scrap_rate` rather than `scrap`.
-        let whole = || {
-            let is_whole = |field: &&Field| field.name.iter().all(|word| named.contains(&word.as_str()));
+        let longest_match = || {
+            let is_whole =
+                |field: &&RecordField| field.name.iter().all(|word| named.contains(&word.as_str()));
             let longest =
                 numeric().filter(is_whole).map(|field| field.name.len()).max().filter(|len| *len > 1)?;
             let mut longest = numeric().filter(is_whole).filter(move |field| field.name.len() == longest);
             longest.next().filter(|_| longest.next().is_none())
         };
-        first.or_else(whole).map(|field| field.name.clone())
+        first.or_else(longest_match).map(|field| field.name.clone())
     };
     let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(NAMED_WITHIN);
     // "The cheapest per hour", of which the results have `per_hour`.
@@ -297,8 +300,8 @@ fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option
 }
 
 /// Whether the state of another item is the opposite of the named one's, or it is cancelled: it cannot be chosen.
-fn is_out_of_choice(other: Option<&Scalar>, state: &str) -> bool {
-    let Some(Scalar::Text(other)) = other else { return false };
+fn is_out_of_choice(other: Option<&FieldValue>, state: &str) -> bool {
+    let Some(FieldValue::Text(other)) = other else { return false };
     match (assertion(other), assertion(state)) {
         (Some(other), Some(state)) => {
             other.0 == state.0 && other.1 != state.1 || other == ("cancelled", true)
@@ -314,7 +317,7 @@ pub(super) fn limits_time(text: &str) -> bool {
 
 /// Whether two items have the same dates and times.
 fn same_times(other: &Record, named: &Record) -> bool {
-    let is_time = |f: &&Field| f.text().is_some() && TIME_OF.is_match(f.shown());
+    let is_time = |f: &&RecordField| f.text().is_some() && TIME_OF.is_match(f.shown());
     named.fields.iter().filter(is_time).all(|field| other.fields.contains(field))
 }
 
@@ -322,21 +325,21 @@ fn same_times(other: &Record, named: &Record) -> bool {
 fn as_eligible(
     exchange: &Exchange<'_>,
     conditions: &[f64],
-    compared: &Name,
+    compared: &KeyName,
     other: &Record,
     named: &Record,
 ) -> bool {
-    let value = |field: &Field| other.fields.iter().find(|f| f.name == field.name).map(|f| &f.value);
+    let value = |field: &RecordField| other.fields.iter().find(|f| f.name == field.name).map(|f| &f.value);
     let same = named.fields.iter().all(|field| match &field.value {
-        Scalar::Bool(_) => value(field) == Some(&field.value),
-        Scalar::Text(text) => {
+        FieldValue::Bool(_) => value(field) == Some(&field.value),
+        FieldValue::Text(text) => {
             let is_asked = || text.split([' ', '_', '-']).any(|word| contains_words(exchange.asked(), word));
             let other = value(field);
             other == Some(&field.value) || !is_out_of_choice(other, text) && !is_asked()
         }
         // None of a thing, where the named item has some, or the other way round: no stops, no stock.
-        Scalar::Number(number) => match value(field) {
-            Some(Scalar::Number(other)) if field.name != *compared => (*number == 0.0) == (*other == 0.0),
+        FieldValue::Number(number) => match value(field) {
+            Some(FieldValue::Number(other)) if field.name != *compared => (*number == 0.0) == (*other == 0.0),
             _ => true,
         },
     });

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use foldhash::HashMap;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
-use super::sources::Source;
+use super::sources::ResultSource;
 use crate::measure::currency;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
@@ -21,7 +21,7 @@ use crate::measure::reasoning::arithmetic::{
 };
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Name};
+use crate::measure::records::{KeyName, RecordField};
 use crate::measure::tool_purpose::ToolPurpose;
 
 /// Most names of fields that are compared, and numbers that are combined.
@@ -55,17 +55,17 @@ const FRAME: [&str; 16] = [
 const CONDITIONS: WordClasses = classes!(Condition Exception Negation Quantifier Sequence);
 
 /// The value of a field that only one record has.
-struct Known<'a> {
-    name: &'a Name,
+struct UniqueFieldValue<'a> {
+    name: &'a KeyName,
     value: f64,
-    source: &'a Source<'a>,
+    source: &'a ResultSource<'a>,
     /// Values of it in older results of equal calls.
     older: Vec<f64>,
     /// Other records have another value of this field.
     is_mixed: bool,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -78,12 +78,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if stated.is_empty() || !exchange.spends(exchange.sources.fields()) {
         return;
     }
-    let known = numeric_fields(exchange);
-    if !exchange.spends(known.len() * stated.len()) {
+    let fields = numeric_fields(exchange);
+    if !exchange.spends(fields.len() * stated.len()) {
         return;
     }
     for (clause, number, sentence) in stated {
-        for field in known.iter().filter(|field| !field.is_mixed) {
+        for field in fields.iter().filter(|field| !field.is_mixed) {
             let is_frame = is_frame(&sentence, field.name);
             let is_named = is_frame || field.name.len() > 1 && is_beside(clause, field.name, &number);
             if !is_named {
@@ -118,40 +118,49 @@ fn only_number(words: &str) -> Option<Number> {
 }
 
 /// The numeric fields of the results by their names. Of equal calls the latest result counts.
-fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<Known<'e>> {
+fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<UniqueFieldValue<'e>> {
     let mut latest: HashMap<(&str, &str), usize> = HashMap::default();
-    let key = |source: &'e Source<'_>| {
+    let key = |source: &'e ResultSource<'_>| {
         (source.call.name.trim(), source.call.arguments.as_deref().unwrap_or_default())
     };
     for (nth, source) in exchange.sources.structured.iter().enumerate() {
         latest.insert(key(source), nth);
     }
     let mut places: HashMap<&[String], usize> = HashMap::default();
-    let mut known: Vec<Known<'e>> = Vec::new();
+    let mut fields: Vec<UniqueFieldValue<'e>> = Vec::new();
     for (nth, source) in exchange.sources.structured.iter().enumerate().rev() {
         let is_older = latest.get(&key(source)) != Some(&nth);
         let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
         let numeric = records.flat_map(|record| &record.fields).filter_map(|f| Some((&f.name, f.number()?)));
         for (name, value) in numeric {
-            match places.get(&***name).and_then(|at| known.get_mut(*at)) {
+            match places.get(&***name).and_then(|at| fields.get_mut(*at)) {
                 Some(entry) if is_older => entry.older.push(value),
                 Some(entry) => entry.is_mixed |= entry.value != value,
                 None => {
-                    let at = known.len();
+                    let at = fields.len();
                     if at < MAX_NAMES {
                         places.insert(name, at);
-                        known.push(Known { name, value, source, older: Vec::new(), is_mixed: is_older });
+                        fields.push(UniqueFieldValue {
+                            name,
+                            value,
+                            source,
+                            older: Vec::new(),
+                            is_mixed: is_older,
+                        });
                     }
                 }
             }
         }
     }
-    known
+    fields
 }
 
 fn is_key_word(name: &[String], word: &str) -> bool {
-    name.iter()
-        .any(|of| of == word || word.strip_suffix('s') == Some(of) || of.strip_suffix('s') == Some(word))
+    name.iter().any(|key_word| {
+        key_word == word
+            || word.strip_suffix('s') == Some(key_word)
+            || key_word.strip_suffix('s') == Some(word)
+    })
 }
 
 /// Whether the sentence only states the value of the field.
@@ -164,7 +173,10 @@ fn is_frame(sentence: &str, name: &[String]) -> bool {
     let is_plain = |word: &str| {
         let is_amount = word.contains(|c: char| c.is_ascii_digit());
         amounts += usize::from(is_amount);
-        is_amount || is_key_word(name, word) || FRAME.contains(&word) || currency::of(word).is_some()
+        is_amount
+            || is_key_word(name, word)
+            || FRAME.contains(&word)
+            || currency::code_for_word(word).is_some()
     };
     sentence.split_whitespace().all(is_plain) && amounts == 1
 }
@@ -172,7 +184,10 @@ fn is_frame(sentence: &str, name: &[String]) -> bool {
 /// Whether the clause has all words of the key, and the number next to one of them.
 fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
     let has = |word: &String| {
-        clause.words.split_whitespace().any(|said| is_key_word(std::slice::from_ref(word), said))
+        clause
+            .words
+            .split_whitespace()
+            .any(|clause_word| is_key_word(std::slice::from_ref(word), clause_word))
     };
     if !name.iter().all(has) {
         return false;
@@ -206,25 +221,25 @@ fn is_elapsed(exchange: &Exchange<'_>, value: f64, number: &Number, clause: &Cla
     let after = clause.words.get(number.end..).unwrap_or_default().split_whitespace().next();
     let is_span = || after.is_some_and(is_unit);
     let years = exchange.year.map(|year| year as f64 - value - number.value);
-    YEARS.contains(&value) && years.is_some_and(|by| by.abs() <= 1.0)
+    YEARS.contains(&value) && years.is_some_and(|difference| difference.abs() <= 1.0)
         || is_span() && (SECONDS.contains(&value) || SECONDS.contains(&(value / 1000.0)))
 }
 
 /// Whether the number is the field's value in an older result of an equal call.
-fn is_stale(field: &Known<'_>, number: &Number, is_frame: bool, clause: &Clause<'_>) -> bool {
+fn is_stale(field: &UniqueFieldValue<'_>, number: &Number, is_frame: bool, clause: &Clause<'_>) -> bool {
     is_frame && clause.has("is") && field.older.contains(&number.value) && field.value != number.value
 }
 
 /// Whether a text or another field has the number.
 fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
-    let is = |n: &Number| n.possible_values().any(|v| number.possible_values().any(|of| of == v));
+    let is = |n: &Number| n.possible_values().any(|v| number.possible_values().any(|reading| reading == v));
     let spelled = numbers::spelled(number.value);
     let in_text = |text: &str| {
         let mut found = false;
         numbers::scan(text, |n| found |= is(&n));
         found || spelled.as_ref().is_some_and(|word| contains_words(&words_of(text), word))
     };
-    let has = |field: &Field| match field.number() {
+    let has = |field: &RecordField| match field.number() {
         Some(value) => near(value.abs(), number.value, tolerance_of(number, number.value, true)),
         None => in_text(field.shown()),
     };
@@ -236,7 +251,12 @@ fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
 }
 
 /// Whether the number follows from those of the results and of the request.
-fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame: bool) -> bool {
+fn follows_from_results(
+    exchange: &Exchange<'_>,
+    field: &UniqueFieldValue<'_>,
+    number: &Number,
+    is_frame: bool,
+) -> bool {
     let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
     let value = number.value;
     let tolerance = tolerance_of(number, value, false);
@@ -245,9 +265,10 @@ fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Num
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
     // The sentence says what the field is, and the request does not ask for a part of it.
-    let is_other = |f: &&Field| f.number().is_some() && f.name != *field.name;
-    let names =
-        |f: &Field| f.name.iter().any(|word| word.len() >= MIN_KEY && contains_words(exchange.asked(), word));
+    let is_other = |f: &&RecordField| f.number().is_some() && f.name != *field.name;
+    let names = |f: &RecordField| {
+        f.name.iter().any(|word| word.len() >= MIN_KEY && contains_words(exchange.asked(), word))
+    };
     let has_condition = || {
         // A count of what is listed, in part or as a whole.
         let is_listed = field.source.parsed.0.as_ref().is_some_and(|parsed| !parsed.lists.is_empty());
@@ -263,7 +284,7 @@ fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Num
             || fields().filter(is_other).any(names)
     };
     // Another result may convert it.
-    let numeric = |source: &&Source<'_>| {
+    let numeric = |source: &&ResultSource<'_>| {
         let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
         records.flat_map(|record| &record.fields).any(|f| f.number().is_some())
     };
@@ -277,7 +298,7 @@ fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Num
     let users = || exchange.sources.from_user.iter().map(|text| &***text);
     let instructs = |text: &str| {
         let words = words_of(text);
-        field.name.iter().all(|word| contains_words(&words, word)) && users().all(|of| of != text)
+        field.name.iter().all(|word| contains_words(&words, word)) && users().all(|message| message != text)
     };
     let is_changed =
         || fields_beside(field).any(|n| is_rate(n.abs())) || unstructured(&exchange.sources).any(instructs);
@@ -287,7 +308,7 @@ fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Num
         return false;
     }
     let passed = exchange.sources.passed.iter().map(|text| &***text).chain([exchange.task]);
-    let mut pool: Vec<f64> = fields().filter_map(Field::number).map(f64::abs).collect();
+    let mut pool: Vec<f64> = fields().filter_map(RecordField::number).map(f64::abs).collect();
     pool.extend(passed.flat_map(numbers::all).map(|n| n.value));
     // A rate of exchange may be prose.
     pool.extend(exchange.sources.prose.iter().flat_map(|text| numbers::all(text)).map(|n| n.value));
@@ -303,10 +324,13 @@ fn follows_from_results(exchange: &Exchange<'_>, field: &Known<'_>, number: &Num
 }
 
 /// The numbers of the record that has the field.
-fn fields_beside(field: &Known<'_>) -> impl Iterator<Item = f64> {
+fn fields_beside(field: &UniqueFieldValue<'_>) -> impl Iterator<Item = f64> {
     let records = field.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
-    let own = records.filter(|record| record.fields.iter().any(|f| f.name == *field.name));
-    own.flat_map(|record| &record.fields).filter(|f| f.name != *field.name).filter_map(Field::number)
+    let matching_records = records.filter(|record| record.fields.iter().any(|f| f.name == *field.name));
+    matching_records
+        .flat_map(|record| &record.fields)
+        .filter(|f| f.name != *field.name)
+        .filter_map(RecordField::number)
 }
 
 /// The percentages of a text.
@@ -319,7 +343,7 @@ fn rates_of(text: &str) -> Vec<f64> {
 }
 
 /// Whether a later call may have changed something.
-pub(super) fn changes_after(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
+pub(super) fn changes_after(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
     let mut later = exchange.sources.calls.iter().filter(|call| call.start > source.call.start);
-    later.any(|call| !ToolPurpose::of(&call.name, None).is_query())
+    later.any(|call| !ToolPurpose::new(&call.name, None).is_query())
 }

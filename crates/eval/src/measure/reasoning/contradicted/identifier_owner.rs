@@ -3,7 +3,7 @@
 //! Principle: an identifier that is stated for a named thing comes from a result that names the thing. It is another
 //! one's if the only result that has the identifier does not name the thing, and another result of the run does.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -15,7 +15,7 @@ regex!(
 /// Fewest digits of an identifier.
 const MIN_DIGITS: usize = 4;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut before = "";
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {
         // The clauses of one sentence follow each other, and it is read as a whole.
@@ -38,14 +38,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
         let names = |text: &str| contains_ignoring_case(text, noun);
-        let mut having = exchange.sources.structured.iter().filter(|source| {
+        let mut candidates = exchange.sources.structured.iter().filter(|source| {
             source.call.result.as_deref().is_some_and(|result| contains_ignoring_case(result, id))
         });
-        let (Some(source), None) = (having.next(), having.next()) else { continue };
+        let (Some(source), None) = (candidates.next(), candidates.next()) else { continue };
         outcome.examined = true;
         let call = source.call;
-        let own = [&call.arguments, &call.result];
-        let is_named = own.into_iter().flatten().any(|text| names(text));
+        let call_texts = [&call.arguments, &call.result];
+        let is_named = call_texts.into_iter().flatten().any(|text| names(text));
         let results = exchange.sources.structured.iter().filter_map(|other| other.call.result.as_ref());
         let is_elsewhere = results.chain(exchange.later.iter().copied()).any(|text| names(text));
         if !is_named && is_elsewhere {

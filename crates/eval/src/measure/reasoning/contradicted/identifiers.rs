@@ -4,7 +4,7 @@
 //! Shapes are compared character by character, so that model numbers, units and dates are not compared with
 //! identifiers of another kind.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::answer::sentences;
@@ -18,7 +18,7 @@ const MIN_NUMBER: usize = 6;
 const MAX_LENGTH: usize = 40;
 const MAX_IDENTIFIERS: usize = 64;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*exchange.prose;
     let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
     // Every identifier has so many digits.
@@ -34,10 +34,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     let parsed = exchange.sources.structured.iter().filter_map(|s| Some((s, s.parsed.0.as_ref()?)));
     for (source, records) in parsed {
-        let known = identifiers(records);
+        let result_ids = identifiers(records);
         for (token, sentence) in &found {
             let shape = shape(token);
-            let Some(similar) = known.iter().find(|id| self::shape(id) == shape) else { continue };
+            let Some(similar) = result_ids.iter().find(|id| self::shape(id) == shape) else { continue };
             outcome.examined = true;
             if !outcome.findings.is_empty() || !exchange.spends_search() {
                 break;

@@ -7,38 +7,40 @@
 //!
 //! In: the clauses of an answer, and the fields of both ends by their names. Out: one contradiction.
 
-use super::exchange::{Exchange, Outcome};
-use super::row_values::Statement;
-use super::sources::{Source, names_of};
+use super::exchange::{Exchange, ExchangeFindings};
+use super::row_values::RowStatement;
+use super::sources::{ResultSource, names_of};
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::numbers;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Record};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::records::{Record, RecordField};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Words of clauses that say when to be somewhere, or relate several moments.
 const RELATES: WordClasses =
     classes!(Comparison Exception Alternative Condition Neighbour Obligation Advice Bound Sequence);
 
 /// A moment of one end, with its record.
-type End<'e, 'a> = (&'e Source<'a>, &'e Record, &'e Field);
+type JourneyEnd<'e, 'a> = (&'e ResultSource<'a>, &'e Record, &'e RecordField);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     // Most answers speak of no journey.
-    let speaks =
-        !vocabulary::find(&exchange.prose, &[Meaning::Arrival, Meaning::Arrives, Meaning::Departure])
-            .is_empty();
+    let speaks = !vocabulary::find(
+        &exchange.prose,
+        &[WordMeaning::Arrival, WordMeaning::Arrives, WordMeaning::Departure],
+    )
+    .is_empty();
     if exchange.clauses.is_empty() || !speaks || !exchange.spends(exchange.sources.fields()) {
         return;
     }
     let (Some(departure), Some(arrival)) =
-        (end(exchange, Meaning::Departure), end(exchange, Meaning::Arrival))
+        (end(exchange, WordMeaning::Departure), end(exchange, WordMeaning::Arrival))
     else {
         return;
     };
-    let day = |(.., field): End<'_, '_>| dates::all(field.shown()).next().map(|date| date.day);
+    let day = |(.., field): JourneyEnd<'_, '_>| dates::all(field.shown()).next().map(|date| date.day);
     if day(departure) == day(arrival) {
         return;
     }
@@ -47,16 +49,19 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(1 + clause.sentence.len() / 8) {
             return;
         }
-        let said = words_of(clause.sentence);
+        let sentence_words = words_of(clause.sentence);
         // Verbs of a departure have other meanings as well.
-        let leaves = !vocabulary::find(&said, &[Meaning::Departure, Meaning::Departs]).is_empty();
-        let arrives = !vocabulary::find(&said, &[Meaning::Arrival, Meaning::Arrives]).is_empty();
+        let leaves =
+            !vocabulary::find(&sentence_words, &[WordMeaning::Departure, WordMeaning::Departs]).is_empty();
+        let arrives =
+            !vocabulary::find(&sentence_words, &[WordMeaning::Arrival, WordMeaning::Arrives]).is_empty();
         let (right, wrong) = match (leaves, arrives) {
             (false, true) => (arrival, departure),
-            (true, false) if vocabulary::has(&said, Meaning::Departure) => (departure, arrival),
+            (true, false) if vocabulary::has(&sentence_words, WordMeaning::Departure) => (departure, arrival),
             _ => continue,
         };
-        let is_asked = clause.classes.has_any(RELATES) || vocabulary::has(&said, Meaning::Addressee);
+        let is_asked =
+            clause.classes.has_any(RELATES) || vocabulary::has(&sentence_words, WordMeaning::Addressee);
         outcome.examined = true;
         let is_wrong = gives_day(&clause.words, wrong.2) && is_linked(clause, right, wrong);
         if !is_asked && is_wrong && !gives_day(&words, right.2) {
@@ -68,20 +73,21 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// The only moment of an end among the fields of all results.
-fn end<'e, 'a>(exchange: &'e Exchange<'a>, meaning: Meaning) -> Option<End<'e, 'a>> {
+fn end<'e, 'a>(exchange: &'e Exchange<'a>, meaning: WordMeaning) -> Option<JourneyEnd<'e, 'a>> {
     let fields = exchange.sources.records().flat_map(|(s, _, r)| r.fields.iter().map(move |f| (s, r, f)));
-    let is_end = |(.., f): &End<'_, '_>| f.name.iter().any(|word| vocabulary::is(word, meaning));
-    let is_moment = |(.., f): &End<'_, '_>| f.text().is_some() && dates::all(f.shown()).next().is_some();
+    let is_end = |(.., f): &JourneyEnd<'_, '_>| f.name.iter().any(|word| vocabulary::is(word, meaning));
+    let is_moment =
+        |(.., f): &JourneyEnd<'_, '_>| f.text().is_some() && dates::all(f.shown()).next().is_some();
     let mut ends = fields.filter(is_end).filter(is_moment);
     let first = ends.next()?;
     ends.all(|(.., field)| field.value == first.2.value).then_some(first)
 }
 
 /// Whether a clause has the time of the wrong end, or a name of the other one that the wrong end does not have.
-fn is_linked(clause: &Clause<'_>, right: End<'_, '_>, wrong: End<'_, '_>) -> bool {
-    let said = times(&clause.words);
-    if !said.is_empty() {
-        return times(wrong.2.shown()) == said;
+fn is_linked(clause: &Clause<'_>, right: JourneyEnd<'_, '_>, wrong: JourneyEnd<'_, '_>) -> bool {
+    let stated_times = times(&clause.words);
+    if !stated_times.is_empty() {
+        return times(wrong.2.shown()) == stated_times;
     }
     let is_other = !std::ptr::eq(right.1, wrong.1);
     let mut names = names_of(right.1).filter(|name| name.starts_with(char::is_alphabetic));
@@ -89,10 +95,10 @@ fn is_linked(clause: &Clause<'_>, right: End<'_, '_>, wrong: End<'_, '_>) -> boo
 }
 
 /// Whether a text has the day of a date, as it is written in English or before the name of its month in any language.
-fn gives_day(words: &str, field: &Field) -> bool {
+fn gives_day(words: &str, field: &RecordField) -> bool {
     let Some(date) = dates::all(field.shown()).next() else { return false };
     let is_day = |n: &numbers::Number| {
         n.value == date.day_of_month as f64 && dates::month_behind(words.get(n.end..)) == Some(date.month)
     };
-    Statement::of(words).gives(field) || numbers::all(words).iter().any(is_day)
+    RowStatement::new(words).gives(field) || numbers::all(words).iter().any(is_day)
 }

@@ -7,10 +7,10 @@ use std::convert::Infallible;
 
 use foldhash::HashMap;
 
-use super::exchange::{Exchange, Outcome};
-use super::sources::Source;
+use super::exchange::{Exchange, ExchangeFindings};
+use super::sources::ResultSource;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Scalar};
+use crate::measure::records::{FieldValue, RecordField};
 use crate::pattern::contains_ignoring_case;
 
 /// Names that exclude each other in every context.
@@ -77,20 +77,20 @@ static LEVELS: [Set; 4] = [
     ],
 ];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     check_question(exchange, outcome);
     for (source, _, record) in exchange.sources.records() {
         for field in &record.fields {
-            let Scalar::Text(value) = &field.value else { continue };
+            let FieldValue::Text(value) = &field.value else { continue };
             // Lower case takes as many bytes, or at least a third of them.
             let shown = field.shown();
             let is_long = |shown: &str| shown.len() > LONGEST && shown.is_ascii();
             if shown.len() > 3 * LONGEST || is_long(shown) || value.len() > LONGEST {
                 continue;
             }
-            let said = named_otherwise(exchange, value)
+            let statement = named_otherwise(exchange, value)
                 .or_else(|| graded_otherwise(exchange, field, value, outcome));
-            if let Some((sentence, _)) = said.filter(|_| outcome.findings.is_empty()) {
+            if let Some((sentence, _)) = statement.filter(|_| outcome.findings.is_empty()) {
                 let returned = format!("{}: {}", field.name.join(" "), field.shown());
                 outcome.examined = true;
                 outcome.contradicts(&returned, source.call, sentence);
@@ -100,10 +100,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// "Is its colour red?" answered with "no", though the result gives red; or with "yes", though it gives another.
-fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let Some((yes, sentence)) = exchange.yes_or_no() else { return };
+fn check_question(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+    let Some((is_affirmative, sentence)) = exchange.yes_or_no() else { return };
     let asked = words_of(&exchange.task.replace(['=', ':', '/', '_', '?', '"', '\''], " "));
-    let mut found: Option<(&Source<'_>, &Field, bool)> = None;
+    let mut found: Option<(&ResultSource<'_>, &RecordField, bool)> = None;
     for (source, _, record) in exchange.sources.records() {
         for field in record.fields.iter().filter(|field| field.text().is_some_and(|text| !text.is_empty())) {
             let name = format!(" {} ", field.name.join(" "));
@@ -111,20 +111,20 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 continue;
             };
             let value = words_of(&field.shown().replace(['/', '_'], " "));
-            let same = format!(" {rest}").starts_with(&value);
-            if !same && !is_value_of(exchange, field, rest.trim()) {
+            let is_same = format!(" {rest}").starts_with(&value);
+            if !is_same && !is_value_of(exchange, field, rest.trim()) {
                 continue;
             }
             match found {
                 // Several records: the question may be about any of them.
-                Some((_, known, _)) if known.shown() != field.shown() => return,
-                _ => found = Some((source, field, same)),
+                Some((_, found_field, _)) if found_field.shown() != field.shown() => return,
+                _ => found = Some((source, field, is_same)),
             }
         }
     }
-    let Some((source, field, same)) = found else { return };
+    let Some((source, field, is_same)) = found else { return };
     outcome.examined = true;
-    if same != yes {
+    if is_same != is_affirmative {
         let returned = format!("{}: {}", field.name.join(" "), field.shown());
         outcome.contradicts(&returned, source.call, sentence);
     }
@@ -132,8 +132,8 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// Whether a word is a value that the field may have: that of another record, or one of the same closed set. Any other
 /// word may be a property of the thing, as "shipped" in "is my order shipped".
-fn is_value_of(exchange: &Exchange<'_>, field: &Field, word: &str) -> bool {
-    let of_same_name = |other: &Field| other.name == field.name && other.text() == Some(word);
+fn is_value_of(exchange: &Exchange<'_>, field: &RecordField, word: &str) -> bool {
+    let of_same_name = |other: &RecordField| other.name == field.name && other.text() == Some(word);
     let sets = [&*NAMES_BY_VALUE, &*LEVELS_BY_VALUE].map(|sets| sets.get(field.text().unwrap_or_default()));
     sets.into_iter().flatten().any(|(set, _)| set.iter().any(|forms| forms.contains(&word)))
         || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(of_same_name)
@@ -142,12 +142,12 @@ fn is_value_of(exchange: &Exchange<'_>, field: &Field, word: &str) -> bool {
 /// Values that exclude each other, each with its forms.
 type Set = &'static [&'static [&'static str]];
 /// By value, the first set that has it, and its forms there.
-type Members = HashMap<&'static str, (Set, &'static [&'static str])>;
+type SetMembers = HashMap<&'static str, (Set, &'static [&'static str])>;
 
-regex!(NAMES_BY_VALUE: Members = members(&NAMES));
-regex!(LEVELS_BY_VALUE: Members = members(&LEVELS));
+regex!(NAMES_BY_VALUE: SetMembers = members(&NAMES));
+regex!(LEVELS_BY_VALUE: SetMembers = members(&LEVELS));
 
-fn members(sets: &'static [Set]) -> Result<Members, Infallible> {
+fn members(sets: &'static [Set]) -> Result<SetMembers, Infallible> {
     let of_set = |set: &'static Set| {
         set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))))
     };
@@ -159,11 +159,11 @@ const LONGEST: usize = 16;
 
 /// A clause that names another member of the value's set, which nothing else mentions.
 fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
-    let (set, own) = *NAMES_BY_VALUE.get(value)?;
+    let (set, own_forms) = *NAMES_BY_VALUE.get(value)?;
     exchange.spends(exchange.clauses.len()).then_some(())?;
-    let said =
+    let find_clause =
         |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| names(&c.words, form)));
-    if said(own).is_some() {
+    if find_clause(own_forms).is_some() {
         return None;
     }
     // A pound is a weight as well.
@@ -172,8 +172,8 @@ fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str,
             exchange.sources.records().flat_map(|(.., record)| &record.fields).flat_map(|f| &**f.name);
         forms.contains(&"pound") && names.any(|word| WEIGHTS.contains(&word.as_str()))
     };
-    set.iter().filter(|forms| **forms != own && !weighs(forms)).find_map(|forms| {
-        let clause = said(forms).filter(|clause| !clause.negated && !clause.modal)?;
+    set.iter().filter(|forms| **forms != own_forms && !weighs(forms)).find_map(|forms| {
+        let clause = find_clause(forms).filter(|clause| !clause.negated && !clause.modal)?;
         let unseen = !forms.iter().any(|form| exchange.sources.have_seen(form));
         unseen.then(|| forms.first().map(|form| (clause.sentence, *form))).flatten()
     })
@@ -195,41 +195,44 @@ fn names(words: &str, form: &str) -> bool {
 /// A clause that gives another degree of the same field.
 fn graded_otherwise<'a>(
     exchange: &Exchange<'a>,
-    field: &Field,
+    field: &RecordField,
     value: &str,
-    outcome: &mut Outcome,
+    outcome: &mut ExchangeFindings,
 ) -> Option<(&'a str, &'static str)> {
-    let (set, own) = *LEVELS_BY_VALUE.get(value)?;
+    let (set, own_forms) = *LEVELS_BY_VALUE.get(value)?;
     let name = field.name.last().filter(|name| name.len() >= 4)?;
     let fields = exchange.sources.fields();
     exchange.spends(fields / 8 + exchange.clauses.len()).then_some(())?;
     let next_to = |words: &str, form: &str| {
-        [format!("{form} {name}"), format!("{name} {form}")].iter().any(|near| contains_words(words, near))
+        [format!("{form} {name}"), format!("{name} {form}")]
+            .iter()
+            .any(|phrase| contains_words(words, phrase))
             || ["is", "of", "was", "to"]
                 .iter()
                 .any(|join| contains_words(words, &format!("{name} {join} {form}")))
     };
-    let same_name = |f: &&Field| f.name.last() == Some(name);
+    let same_name = |f: &&RecordField| f.name.last() == Some(name);
     let values: Vec<&str> = exchange
         .sources
         .records()
         .flat_map(|(_, _, record)| &record.fields)
         .filter(same_name)
-        .filter_map(Field::text)
+        .filter_map(RecordField::text)
         .collect();
-    let is_own = |clause: &Clause<'_>| own.iter().any(|form| next_to(&clause.words, form));
+    let is_own = |clause: &Clause<'_>| own_forms.iter().any(|form| next_to(&clause.words, form));
     // The answer gives this degree, so that another degree is of another thing.
     if exchange.clauses.iter().any(is_own) {
         outcome.examined = true;
         return None;
     }
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
-        let other = set.iter().filter(|forms| **forms != own).flat_map(|forms| forms.iter()).find(|form| {
-            let given = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
-            let elsewhere =
-                values.contains(form) || given.into_iter().any(|text| contains_ignoring_case(text, form));
-            !elsewhere && next_to(&clause.words, form)
-        });
+        let other =
+            set.iter().filter(|forms| **forms != own_forms).flat_map(|forms| forms.iter()).find(|form| {
+                let given = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
+                let elsewhere =
+                    values.contains(form) || given.into_iter().any(|text| contains_ignoring_case(text, form));
+                !elsewhere && next_to(&clause.words, form)
+            });
         if let Some(other) = other {
             return Some((clause.sentence, other));
         }

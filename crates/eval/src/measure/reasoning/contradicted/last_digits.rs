@@ -3,9 +3,9 @@
 //! It is a contradiction if nothing that the model had seen has these digits, and a result has a number that is masked
 //! or long enough to be named by its last digits.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::WordClass;
-use crate::measure::records::Field;
+use crate::measure::records::RecordField;
 
 /// Fewest digits of a number that is named by its last ones.
 const MIN_LONG: usize = 8;
@@ -19,7 +19,7 @@ regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})(?-u:\b)");
 regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
 regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     let words = exchange.language.places(prose, exchange.memo);
     let endings = words.iter().filter(|place| place.classes.has(WordClass::Ending));
@@ -39,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         });
         let Some((source, field)) = named else { return };
         outcome.examined = true;
-        let ends = |field: &Field| letters_and_digits(field.shown()).ends_with(digits);
+        let ends = |field: &RecordField| letters_and_digits(field.shown()).ends_with(digits);
         let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
         if is_known || exchange.sources.have_seen(digits) {
             continue;
@@ -57,7 +57,7 @@ fn letters_and_digits(text: &str) -> String {
 }
 
 /// Whether a field is a masked number, a long one, or one whose key names its last digits.
-fn is_named_by_its_end(field: &Field) -> bool {
+fn is_named_by_its_end(field: &RecordField) -> bool {
     let digits = field.shown().bytes().filter(u8::is_ascii_digit).count();
     let is_masked =
         field.shown().contains("**") || field.shown().contains("••") || field.shown().contains("XX");

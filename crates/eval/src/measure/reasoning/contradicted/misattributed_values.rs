@@ -6,34 +6,34 @@
 //! and nothing else that the model had seen has the value. The rows are those of a list, or the results of one tool for
 //! several things ([`super::named_rows`]).
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::named_rows::{NamedRow, RowName, tables};
 use super::predicates::follows_verb;
 use super::row_scope::{Named, inherited, is_value, measures, mentions};
-use super::row_values::{Statement, has_value, is_state};
-use super::sources::{Source, Sources};
+use super::row_values::{RowStatement, has_value, is_state};
+use super::sources::{ResultSource, ResultSources};
 use super::universal_claims::excepts;
 use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::statements::{Clause, words_of};
-use crate::measure::reasoning::time_arithmetic::Moments;
-use crate::measure::records::Field;
+use crate::measure::reasoning::time_arithmetic::EvidenceMoments;
+use crate::measure::records::RecordField;
 
 /// Longest request that may be only a question.
 const MAX_QUESTION: usize = 400;
 /// Beginnings of clauses that add a place or a time to the one before.
 const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let states =
         |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !measures(clause);
-    let stating: Vec<(usize, &Clause<'_>)> =
+    let stating_clauses: Vec<(usize, &Clause<'_>)> =
         exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
-    if stating.is_empty() {
+    if stating_clauses.is_empty() {
         return;
     }
-    let said = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
-    let Some(tables) = tables(exchange, &said) else { return };
+    let answer_words = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
+    let Some(tables) = tables(exchange, &answer_words) else { return };
     for table in &tables {
         if !exchange.spends(exchange.clauses.len() * table.len()) {
             return;
@@ -54,7 +54,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         }
         let inherited = inherited(exchange, &named);
         let comparison = Comparison { exchange, table, named, inherited };
-        for &(nth, clause) in &stating {
+        for &(nth, clause) in &stating_clauses {
             let row = match (comparison.named.get(nth), comparison.inherited.get(nth)) {
                 (Some(Named::One(row)), _) | (_, Some(Some(row))) => row,
                 _ => continue,
@@ -63,8 +63,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             if !exchange.spends(table.len() * 2) {
                 return;
             }
-            if let Some((own, call)) = comparison.of_another(nth, clause, *row) {
-                let returned = format!("{}: {} for it", own.name.join(" "), own.shown());
+            if let Some((own_field, call)) = comparison.of_another(nth, clause, *row) {
+                let returned = format!("{}: {} for it", own_field.name.join(" "), own_field.shown());
                 outcome.contradicts(&returned, call.call, clause.sentence);
                 return;
             }
@@ -83,23 +83,28 @@ struct Comparison<'e, 'a> {
 
 impl<'e> Comparison<'e, '_> {
     /// The value of the named row in the column of which the clause gives a value of another row.
-    fn of_another(&self, nth: usize, clause: &Clause<'_>, at: usize) -> Option<(&'e Field, &'e Source<'e>)> {
+    fn of_another(
+        &self,
+        nth: usize,
+        clause: &Clause<'_>,
+        at: usize,
+    ) -> Option<(&'e RecordField, &'e ResultSource<'e>)> {
         let row = self.table.get(at)?;
         let words = self.with_fragment(clause);
-        let said = Statement::of(&words);
+        let statement = RowStatement::new(&words);
         let others = self.table.iter().enumerate().filter(|(other, _)| *other != at);
         let is_inherited = self.named.get(nth) == Some(&Named::None);
-        let said = &said;
+        let statement = &statement;
         let stated = others.flat_map(|(_, other)| {
-            let cells = other.cells.iter().filter(|cell| said.gives(cell));
+            let cells = other.cells.iter().filter(|cell| statement.gives(cell));
             cells.filter(move |cell| is_meant(clause, cell, row)).filter(move |cell| {
                 !is_inherited || is_value(cell) && !mentions(clause, &other.cells, &row.cells, cell)
             })
         });
         for cell in stated {
-            let Some(own) = row.column(cell).next() else { continue };
-            let is_own = |own: &Field| said.gives(own) || said.has_day(own);
-            if row.cells.iter().any(|known| has_value(known, cell)) || row.column(cell).any(is_own) {
+            let Some(own_field) = row.column(cell).next() else { continue };
+            let is_own = |field: &RecordField| statement.gives(field) || statement.has_day(field);
+            if row.cells.iter().any(|own_cell| has_value(own_cell, cell)) || row.column(cell).any(is_own) {
                 continue;
             }
             if self.is_listed(clause, &words, cell, is_inherited.then_some(at))
@@ -110,7 +115,7 @@ impl<'e> Comparison<'e, '_> {
                     return None;
                 }
                 if self.is_only_here(cell) && !self.is_derived(cell, row) {
-                    return Some((own, row.source));
+                    return Some((own_field, row.source));
                 }
             }
         }
@@ -142,46 +147,51 @@ impl<'e> Comparison<'e, '_> {
 
     /// Whether each clause of the sentence that names a row gives it a value of the column: "A and B work in X and Y"
     /// does not.
-    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &Field, label: Option<usize>) -> bool {
+    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &RecordField, label: Option<usize>) -> bool {
         let clauses = self.exchange.clauses.iter().zip(&self.named);
-        let beside = clauses.filter(|(other, _)| std::ptr::eq(other.sentence, clause.sentence));
+        let sentence_clauses = clauses.filter(|(other, _)| std::ptr::eq(other.sentence, clause.sentence));
         // The label of what is inherited has no value itself.
         let is_label = |named: &Named| label.is_some_and(|row| *named == Named::One(row));
-        beside.filter(|(_, named)| **named != Named::None && !is_label(named)).all(|(other, named)| {
-            let said = Statement::of(if std::ptr::eq(other, clause) { words } else { &other.words });
-            let given = || self.table.iter().flat_map(|row| row.column(cell)).any(|value| said.gives(value));
-            *named != Named::Several && given()
-        })
+        sentence_clauses.filter(|(_, named)| **named != Named::None && !is_label(named)).all(
+            |(other, named)| {
+                let statement =
+                    RowStatement::new(if std::ptr::eq(other, clause) { words } else { &other.words });
+                let is_given =
+                    || self.table.iter().flat_map(|row| row.column(cell)).any(|value| statement.gives(value));
+                *named != Named::Several && is_given()
+            },
+        )
     }
 
     /// Whether the answer gives the row's own value, other than to another row.
-    fn gives_own(&self, row: &NamedRow<'_>, at: usize, cell: &Field) -> bool {
+    fn gives_own(&self, row: &NamedRow<'_>, at: usize, cell: &RecordField) -> bool {
         let named = self.named.iter().zip(&self.inherited);
         self.exchange.clauses.iter().zip(named).any(|(clause, (named, inherited))| {
             let is_other = |row: &usize| *row != at;
             let to_another = matches!(named, Named::One(other) if is_other(other))
                 || inherited.as_ref().is_some_and(is_other);
-            let said = Statement::of(&clause.words);
-            !to_another && row.column(cell).any(|own| said.gives(own))
+            let statement = RowStatement::new(&clause.words);
+            !to_another && row.column(cell).any(|value| statement.gives(value))
         })
     }
 
     /// Whether the value is nowhere but in its column of this table.
-    fn is_only_here(&self, cell: &Field) -> bool {
+    fn is_only_here(&self, cell: &RecordField) -> bool {
         let sources = &self.exchange.sources;
-        let is_same = |field: &&Field| has_value(field, cell);
+        let is_same = |field: &&RecordField| has_value(field, cell);
         let all = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
-        let here = self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
+        let occurrences =
+            self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
         // A question whether something is in a state does not state it.
         let tells = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
-        all == here.count()
-            && !unstructured(sources).filter(tells).any(|text| Statement::of(&words_of(text)).gives(cell))
+        all == occurrences.count()
+            && !unstructured(sources).filter(tells).any(|text| RowStatement::new(&words_of(text)).gives(cell))
     }
 
     /// Whether a number, a date or a time follows from those of the row and of the request.
-    fn is_derived(&self, cell: &Field, row: &NamedRow<'_>) -> bool {
+    fn is_derived(&self, cell: &RecordField, row: &NamedRow<'_>) -> bool {
         let Some(value) = cell.number() else {
-            let mut moments = Moments::default();
+            let mut moments = EvidenceMoments::default();
             row.cells
                 .iter()
                 .map(|cell| cell.shown())
@@ -199,14 +209,14 @@ impl<'e> Comparison<'e, '_> {
     }
 }
 
-/// See [`Sources::unstructured`].
-pub(super) fn unstructured<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
+/// See [`ResultSources::unstructured`].
+pub(super) fn unstructured<'s>(sources: &'s ResultSources<'_>) -> impl Iterator<Item = &'s str> {
     sources.unstructured().iter().map(|text| &***text)
 }
 
 /// Whether a clause that has the value means it. A common word may apply to anything: it is meant next to the name of
 /// its column, as a state after a verb or close before the name of the row, or as a name with its capital.
-fn is_meant(clause: &Clause<'_>, cell: &Field, row: &NamedRow<'_>) -> bool {
+fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool {
     let shown = cell.shown();
     let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
     let is_name = || {

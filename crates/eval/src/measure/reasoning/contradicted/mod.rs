@@ -89,18 +89,18 @@ use crate::measure::numbers::has_digit;
 use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Content};
-use exchange::{Exchange, Outcome};
-use sources::Sources;
+use exchange::{Exchange, ExchangeFindings};
+use sources::ResultSources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// The first checks of the list, whose findings are all kept; those after them may find the same.
 const OF_THEIR_OWN: usize = 27;
 /// Compares an answer with its results in one respect.
-type Check = fn(&Exchange<'_>, &mut Outcome);
+type ExchangeCheck = fn(&Exchange<'_>, &mut ExchangeFindings);
 /// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
 /// only what has a digit.
-const CHECKS: [(Check, bool, bool); 36] = [
+const CHECKS: [(ExchangeCheck, bool, bool); 36] = [
     (states::check, true, false),
     (labels::check, true, false),
     (identifier_owner::check, true, true),
@@ -145,7 +145,7 @@ const MAX_LATER: usize = 64;
 const MAX_TURNS: usize = 32;
 
 /// The comparison of one agent's answer, or of a turn of its dialogue, with its results.
-pub(crate) struct Compared {
+pub(crate) struct ComparedAnswer {
     pub agent: usize,
     /// The model span that gave the answer.
     pub at: Option<Idx>,
@@ -155,11 +155,11 @@ pub(crate) struct Compared {
 }
 
 /// The answers and turns that state something that a result also states.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<Compared> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<ComparedAnswer> {
     (0..trace.agents.len()).flat_map(|i| of_agent(trace, memo, attempts, i)).collect()
 }
 
-fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<Compared> {
+fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<ComparedAnswer> {
     let Some(agent) = trace.agents.get(i) else { return Vec::new() };
     let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
     let last = answered_by(trace, memo, agent).filter(is_llm);
@@ -167,13 +167,13 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     let answer = view
         .and_then(|view| final_answer(&trace.control_tools, view))
         .or_else(|| agent.answer.as_deref().map(str::to_owned));
-    let replies = Replies::of(trace, memo);
+    let replies = Replies::cached(trace, memo);
     let turns = agent.llms.iter().rev().filter(|at| Some(**at) != last && replies.to(**at).is_some());
     let turns = turns.take(MAX_TURNS).filter_map(|at| {
         let text = trace.views.get(*at)?.output_text().into_owned();
         compare(trace, memo, attempts, WrittenTurn { agent: i, at: Some(*at), text, is_answer: false })
     });
-    let mut compared: Vec<Compared> = turns.collect();
+    let mut compared: Vec<ComparedAnswer> = turns.collect();
     // The same statement is one contradiction, of the turn that made it first.
     let mut first: HashMap<String, usize> = HashMap::default();
     for (nth, turn) in compared.iter().enumerate().rev() {
@@ -196,7 +196,12 @@ struct WrittenTurn {
     is_answer: bool,
 }
 
-fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: WrittenTurn) -> Option<Compared> {
+fn compare(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    turn: WrittenTurn,
+) -> Option<ComparedAnswer> {
     let WrittenTurn { agent: i, at, text: answer, is_answer } = turn;
     let calls = agent_index::calls_beneath(trace, memo, i);
     if calls.is_empty() {
@@ -204,23 +209,24 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Writt
     }
     let asked = at.and_then(|at| open_request(trace.views.get(at)?, memo));
     let task = asked.or(agent_index::task(trace, i));
-    let demands = task.map(|task| TaskDemands::of(task, memo));
+    let demands = task.map(|task| TaskDemands::cached(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
     // A text or program that is written on request states nothing about results, except those of its tests.
     let is_made =
         demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging));
     let answer = clip(&answer, MAX_ANSWER);
-    let prose = Prose::of(answer, memo);
+    let prose = Prose::cached(answer, memo);
     // A date with slashes is masked as a path.
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
-    let told = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
-    let clauses = told.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
-    let language = told.unwrap_or(Language::English);
+    let detected_language = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
+    let clauses =
+        detected_language.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
+    let language = detected_language.unwrap_or(Language::English);
     // Every check compares a clause or a number.
     if clauses.is_empty() && !has_digits || is_made && test_runs::claim(&clauses).is_none() {
         return None;
     }
-    let sources = Sources::before(trace, memo, attempts, i, &calls, at)?;
+    let sources = ResultSources::before(trace, memo, attempts, i, &calls, at)?;
     memo.budget.spend(answer.len() / 16 + sources.fields()).then_some(())?;
     let end = at.map_or(u64::MAX, |at| end_of(trace, at));
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
@@ -241,21 +247,21 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Writt
         memo,
         budget: &memo.budget,
     };
-    let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
-    let checks = if is_made { &[(test_runs::check as Check, true, false)][..] } else { &CHECKS };
+    let mut compared = ComparedAnswer { agent: i, at, is_answer, findings: Vec::new() };
+    let checks = if is_made { &[(test_runs::check as ExchangeCheck, true, false)][..] } else { &CHECKS };
     let mut examined = false;
-    let may_find = |(_, (_, is_english, of_digits)): &(usize, &(Check, bool, bool))| {
+    let may_find = |(_, (_, is_english, of_digits)): &(usize, &(ExchangeCheck, bool, bool))| {
         (!is_english || language == Language::English) && (!of_digits || has_digits)
     };
     for (nth, (check, ..)) in checks.iter().enumerate().filter(may_find) {
         if memo.budget.is_exceeded() {
             return None;
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = ExchangeFindings::default();
         check(&exchange, &mut outcome);
         examined |= outcome.examined;
         for (finding, source) in outcome.findings {
-            let is_known = |known: &Finding| known.quote == finding.quote;
+            let is_known = |other: &Finding| other.quote == finding.quote;
             if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
                 compared.findings.push(source.map_or(finding.clone(), |call| finding.citing_at(trace, call)));
             }

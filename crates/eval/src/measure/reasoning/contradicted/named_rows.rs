@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_clock;
-use super::sources::Source;
+use super::sources::ResultSource;
 use crate::measure::numbers::has_digit;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Fact, Field, Name, Record, Records, Scalar};
+use crate::measure::records::{FieldValue, KeyFact, KeyName, Record, RecordField, Records};
 
 /// Most tables of the results of one run, rows of each, and cells of a row.
 const MAX_TABLES: usize = 32;
@@ -59,29 +59,29 @@ impl RowName {
 
 /// One row of a table.
 pub(super) struct NamedRow<'a> {
-    pub(super) source: &'a Source<'a>,
+    pub(super) source: &'a ResultSource<'a>,
     /// The index of the row among the records of the source.
     pub(super) at: usize,
     record: &'a Record,
     /// The names of the row among the words for which the table was made.
     pub(super) names: Vec<RowName>,
     /// The fields of the row, and those of what it contains.
-    pub(super) cells: Vec<&'a Field>,
+    pub(super) cells: Vec<&'a RecordField>,
 }
 
 impl<'a> NamedRow<'a> {
-    fn new(source: &'a Source<'a>, at: usize, record: &'a Record) -> NamedRow<'a> {
+    fn new(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> NamedRow<'a> {
         NamedRow { source, at, record, names: Vec::new(), cells: Vec::new() }
     }
 
-    fn add(&mut self, fields: &'a [Field]) {
+    fn add(&mut self, fields: &'a [RecordField]) {
         self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
     }
 
     /// The fields of what it contains that may name it.
-    fn child_names(&self) -> impl Iterator<Item = &'a Field> {
-        let own = self.record.fields.len().min(MAX_CELLS);
-        self.cells.iter().copied().skip(own).filter(|field| is_child_name(field))
+    fn child_names(&self) -> impl Iterator<Item = &'a RecordField> {
+        let own_count = self.record.fields.len().min(MAX_CELLS);
+        self.cells.iter().copied().skip(own_count).filter(|field| is_child_name(field))
     }
 
     /// Accepts a name that is a common word if the request asks for it: "what does the lamp cost?"
@@ -98,29 +98,29 @@ impl<'a> NamedRow<'a> {
     }
 
     /// The cells of the column of `cell`.
-    pub(super) fn column(&self, cell: &Field) -> impl Iterator<Item = &'a Field> {
-        self.cells.iter().copied().filter(|own| own.name == cell.name)
+    pub(super) fn column(&self, cell: &RecordField) -> impl Iterator<Item = &'a RecordField> {
+        self.cells.iter().copied().filter(|field| field.name == cell.name)
     }
 }
 
 /// The tables of the results of which the words may name rows; `None` beyond the work budget.
-pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<NamedRow<'e>>>> {
-    let said = &WordSet::new(said);
+pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, words: &str) -> Option<Vec<Vec<NamedRow<'e>>>> {
+    let words = &WordSet::new(words);
     let mut tables: Vec<Vec<NamedRow<'e>>> = Vec::new();
-    let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
+    let mut by_tool: BTreeMap<&str, Vec<(&ResultSource<'_>, &Records)>> = BTreeMap::new();
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
-        tables.extend(lists(source, parsed, said));
+        tables.extend(lists(source, parsed, words));
         if parsed.records.first().is_some_and(|first| first.list.is_none()) {
             by_tool.entry(source.call.name.trim()).or_default().push((source, parsed));
         }
     }
     for rows in &mut tables {
-        name(rows, said, is_named_by_place);
-        name_by_children(rows, said);
+        name(rows, words, is_named_by_place);
+        name_by_children(rows, words);
     }
-    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, said)));
+    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, words)));
     tables.iter_mut().flatten().for_each(|row| row.accept_asked(exchange.asked()));
     tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
     tables.truncate(MAX_TABLES);
@@ -129,16 +129,20 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
 
 /// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
 /// read.
-fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) -> Vec<Vec<NamedRow<'e>>> {
+fn lists<'e>(
+    source: &'e ResultSource<'_>,
+    parsed: &'e Records,
+    words: &WordSet<'_>,
+) -> Vec<Vec<NamedRow<'e>>> {
     let mut named = vec![false; parsed.lists.len()];
     let has_child_names = parsed.may_have_key(names_child);
     for record in &parsed.records {
         if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
-            *is_named = *is_named || may_be_named(record, said);
+            *is_named = *is_named || may_be_named(record, words);
         }
         if has_child_names
             && record.parent.is_some()
-            && record.fields.iter().any(|f| is_child_name(f) && is_said(f, said))
+            && record.fields.iter().any(|f| is_child_name(f) && is_said(f, words))
         {
             let above =
                 std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
@@ -172,9 +176,12 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &WordSet<'_>) ->
 }
 
 /// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
-fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &WordSet<'_>) -> Option<Vec<NamedRow<'e>>> {
-    let first = |(_, parsed): &(&'e Source<'_>, &'e Records)| parsed.records.first();
-    let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, said));
+fn of_tool<'e>(
+    results: &[(&'e ResultSource<'_>, &'e Records)],
+    words: &WordSet<'_>,
+) -> Option<Vec<NamedRow<'e>>> {
+    let first = |(_, parsed): &(&'e ResultSource<'_>, &'e Records)| parsed.records.first();
+    let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, words));
     if results.len() < 2 || !results.iter().any(may_be_named) {
         return None;
     }
@@ -184,7 +191,7 @@ fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &WordSet<'_>) ->
         Some(row)
     });
     let mut rows: Vec<NamedRow<'e>> = rows.collect();
-    name(&mut rows, said, is_named_by_key);
+    name(&mut rows, words, is_named_by_key);
     let mut latest: Vec<NamedRow<'e>> = Vec::with_capacity(rows.len());
     for row in rows.into_iter().rev() {
         if latest.iter().all(|later| !is_same_thing(later.record, row.record)) {
@@ -196,15 +203,15 @@ fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &WordSet<'_>) ->
 
 /// Whether two records have the same values in the columns that name rows by their keys.
 fn is_same_thing(record: &Record, other: &Record) -> bool {
-    fn keys(record: &Record) -> impl Iterator<Item = &Field> {
+    fn keys(record: &Record) -> impl Iterator<Item = &RecordField> {
         record.fields.iter().filter(|field| is_named_by_key(0, field))
     }
     keys(record).eq(keys(other))
 }
 
 /// Whether the words may have a name of the record.
-fn may_be_named(record: &Record, said: &WordSet<'_>) -> bool {
-    columns(record, is_named_by_place).any(|field| is_said(field, said))
+fn may_be_named(record: &Record, words: &WordSet<'_>) -> bool {
+    columns(record, is_named_by_place).any(|field| is_said(field, words))
 }
 
 /// The words of an answer or a request, in lower case.
@@ -220,8 +227,9 @@ struct WordSet<'t> {
 
 /// The place of a run in [`WordSet::has`].
 fn place(run: &[u8]) -> usize {
-    let of = |end: Option<&u8>| end.map_or(0, u8::to_ascii_lowercase);
-    let ends = of(run.first()).wrapping_mul(9).wrapping_add(of(run.last()).wrapping_mul(37));
+    let lowercase_byte = |end: Option<&u8>| end.map_or(0, u8::to_ascii_lowercase);
+    let ends =
+        lowercase_byte(run.first()).wrapping_mul(9).wrapping_add(lowercase_byte(run.last()).wrapping_mul(37));
     usize::from(ends.wrapping_add(run.len() as u8))
 }
 
@@ -244,23 +252,24 @@ fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
 
 impl<'t> WordSet<'t> {
     fn new(text: &'t str) -> WordSet<'t> {
-        let mut said = WordSet { text, runs: OnceCell::new(), begins: [false; 256], has: [false; 256] };
+        let mut set = WordSet { text, runs: OnceCell::new(), begins: [false; 256], has: [false; 256] };
         for run in runs(text) {
-            said.has[place(run)] = true;
-            run.first().into_iter().for_each(|first| said.begins[usize::from(*first)] = true);
+            set.has[place(run)] = true;
+            run.first().into_iter().for_each(|first| set.begins[usize::from(*first)] = true);
         }
-        said
+        set
     }
 
     /// Whether a run in lower case occurs.
     fn has_run(&self, run: &[u8]) -> bool {
-        let known = self.runs.get_or_init(|| {
+        let run_set = self.runs.get_or_init(|| {
             let words = self.text.len() / BYTES_PER_WORD;
-            let mut known = HashSet::with_capacity_and_hasher(words, foldhash::fast::RandomState::default());
-            known.extend(runs(self.text));
-            known
+            let mut run_set =
+                HashSet::with_capacity_and_hasher(words, foldhash::fast::RandomState::default());
+            run_set.extend(runs(self.text));
+            run_set
         });
-        known.contains(run)
+        run_set.contains(run)
     }
 
     /// Whether they may have a name: most rows are not named.
@@ -270,108 +279,111 @@ impl<'t> WordSet<'t> {
 }
 
 /// Whether the words may have the value: they have each run of ASCII letters and digits in it.
-fn is_said(field: &Field, said: &WordSet<'_>) -> bool {
+fn is_said(field: &RecordField, words: &WordSet<'_>) -> bool {
     let runs = || runs(field.shown()).filter(|run| run.is_ascii());
     let is_run = |run: &[u8]| {
         let mut lower = [0; LONGEST_WORD];
         let Some(lower) = lower.get_mut(..run.len()) else { return true };
         lower.copy_from_slice(run);
         lower.make_ascii_lowercase();
-        said.has_run(lower)
+        words.has_run(lower)
     };
     // Most short values begin with another word.
     let shown = field.shown();
     let first = shown.as_bytes().first().filter(|first| first.is_ascii_alphanumeric());
-    let may_begin = first.is_none_or(|first| said.begins[usize::from(first.to_ascii_lowercase())]);
+    let may_begin = first.is_none_or(|first| words.begins[usize::from(first.to_ascii_lowercase())]);
     let may_be_said = may_begin || shown.len() > LONGEST_WORD || !shown.is_ascii();
-    may_be_said && runs().all(|run| said.has[place(run)]) && runs().all(is_run)
+    may_be_said && runs().all(|run| words.has[place(run)]) && runs().all(is_run)
 }
 
 /// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of
 /// ordered items.
-fn is_child_name(field: &Field) -> bool {
-    matches!(field.value, Scalar::Text(_)) && names_child(&field.name)
+fn is_child_name(field: &RecordField) -> bool {
+    matches!(field.value, FieldValue::Text(_)) && names_child(&field.name)
 }
 
-fn names_child(name: &Name) -> bool {
+fn names_child(name: &KeyName) -> bool {
     let is = |words: &[String]| matches!(words.last().map(String::as_str), Some("name" | "title" | "label"));
-    name.is(Fact::ChildName, is)
+    name.is(KeyFact::ChildName, is)
 }
 
 /// Gives rows the names of what they contain.
-fn name_by_children(rows: &mut [NamedRow<'_>], said: &WordSet<'_>) {
+fn name_by_children(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
     let Some(first) = rows.first() else { return };
     let columns: BTreeSet<&[String]> = first.child_names().map(|field| &**field.name).collect();
     for column in columns {
-        let of =
+        let has_name =
             |row: &NamedRow<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
         // What several rows contain names none of them.
         let of_column = rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
-        let all: Vec<&str> = of_column.map(Field::shown).collect();
-        if !rows.iter().all(of) || all.iter().collect::<HashSet<_>>().len() < all.len() {
+        let all: Vec<&str> = of_column.map(RecordField::shown).collect();
+        if !rows.iter().all(has_name) || all.iter().collect::<HashSet<_>>().len() < all.len() {
             continue;
         }
         for row in rows.iter_mut() {
             let named = row.child_names().filter(|field| **field.name == *column && is_name(field));
-            let names = named.filter(|field| is_said(field, said)).map(name_of);
-            let names: Vec<RowName> = names.filter(|name| said.may_have(name)).collect();
+            let names = named.filter(|field| is_said(field, words)).map(name_of);
+            let names: Vec<RowName> = names.filter(|name| words.may_have(name)).collect();
             row.names.extend(names);
         }
     }
 }
 
-fn is_named_by_key(_: usize, field: &Field) -> bool {
-    field.name.is(Fact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
+fn is_named_by_key(_: usize, field: &RecordField) -> bool {
+    field.name.is(KeyFact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
 }
 
 /// Whether a field names its row: by its key, or because it is the first column of texts.
-fn is_named_by_place(text: usize, field: &Field) -> bool {
-    text == 1 && matches!(field.value, Scalar::Text(_)) || is_named_by_key(text, field)
+fn is_named_by_place(text: usize, field: &RecordField) -> bool {
+    text == 1 && matches!(field.value, FieldValue::Text(_)) || is_named_by_key(text, field)
 }
 
 /// The fields of a record that may name it, from how many columns of texts there are up to each.
-fn columns(record: &Record, is_column: impl Fn(usize, &Field) -> bool) -> impl Iterator<Item = &Field> {
+fn columns(
+    record: &Record,
+    is_column: impl Fn(usize, &RecordField) -> bool,
+) -> impl Iterator<Item = &RecordField> {
     let mut texts = 0;
     record.fields.iter().filter(move |field| {
-        texts += usize::from(matches!(field.value, Scalar::Text(_)));
+        texts += usize::from(matches!(field.value, FieldValue::Text(_)));
         is_column(texts, field)
     })
 }
 
 /// The field of a record in the column of `column`.
-fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
+fn cell<'r>(record: &'r Record, column: &RecordField) -> Option<&'r RecordField> {
     record.fields.iter().find(|field| field.name == column.name)
 }
 
 /// Gives the rows that the words may name the names that distinguish them.
-fn name(rows: &mut [NamedRow<'_>], said: &WordSet<'_>, is_column: impl Fn(usize, &Field) -> bool) {
+fn name(rows: &mut [NamedRow<'_>], words: &WordSet<'_>, is_column: impl Fn(usize, &RecordField) -> bool) {
     let Some(first) = rows.first().map(|row| row.record) else { return };
     for column in columns(first, is_column) {
-        let cells: Vec<&Field> = rows.iter().filter_map(|row| cell(row.record, column)).collect();
+        let cells: Vec<&RecordField> = rows.iter().filter_map(|row| cell(row.record, column)).collect();
         let tells_apart = cells.len() == rows.len() && cells.iter().any(|cell| cell.value != column.value);
         if tells_apart
-            && cells.iter().any(|cell| is_said(cell, said))
+            && cells.iter().any(|cell| is_said(cell, words))
             && cells.iter().all(|cell| is_name(cell))
         {
             for (row, cell) in rows.iter_mut().zip(&cells) {
-                let name = is_said(cell, said).then(|| name_of(cell));
-                row.names.extend(name.filter(|name| said.may_have(name)));
+                let name = is_said(cell, words).then(|| name_of(cell));
+                row.names.extend(name.filter(|name| words.may_have(name)));
             }
         }
     }
 }
 
 /// Whether the value may be a name: it is no time, no state, and not short.
-fn is_name(field: &Field) -> bool {
+fn is_name(field: &RecordField) -> bool {
     let shown = field.shown();
     let is_short = || shown.trim_matches(|c: char| !c.is_alphanumeric()).len() < MIN_NAME;
     let is_moment = || is_clock(shown) || has_digit(shown) && dates::all(shown).next().is_some();
     let is_state = || field.text().is_some_and(|text| assertion(text).is_some());
-    let is_column = matches!(field.value, Scalar::Text(_)) || is_named_by_key(0, field);
+    let is_column = matches!(field.value, FieldValue::Text(_)) || is_named_by_key(0, field);
     is_column && !is_short() && !is_moment() && !is_state()
 }
 
-fn name_of(field: &Field) -> RowName {
+fn name_of(field: &RecordField) -> RowName {
     let name = words_of(field.shown()).trim().to_owned();
     let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());
     RowName { words: name, written: is_word.then(|| field.shown().to_owned()) }

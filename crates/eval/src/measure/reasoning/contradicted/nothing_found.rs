@@ -3,7 +3,7 @@
 //! The model may have selected among them, so every name and number of the request must have been an argument
 //! of the call, and the sentence must add no condition.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::{Language, WordClasses, classes, names};
 use crate::measure::numbers;
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -22,7 +22,7 @@ const CONDITIONS: WordClasses =
     classes!(Bound Comparison Exception Increment Neighbour New Restriction Sequence);
 regex!(CONDITION, r" (?:under|over|least|cheaper|longer|without|with|that are|that have|which|left) ");
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let Some(clause) = exchange.clauses.first().filter(|clause| clause.first && clause.negated) else {
         return;
     };

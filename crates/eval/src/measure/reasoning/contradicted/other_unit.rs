@@ -4,13 +4,13 @@
 //! record), an answer that gives this number with another unit of the same quantity has misread it, unless anything
 //! that the model had seen gives the number with that unit, or without one.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
-use crate::measure::records::{Field, Record};
+use crate::measure::records::{Record, RecordField};
 use crate::measure::units::{self, Unit};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Most numbers of an answer, and fields, that are compared.
 const MAX_NUMBERS: usize = 64;
@@ -22,7 +22,7 @@ const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
 /// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -45,20 +45,30 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             .take(MAX_FIELDS)
     };
     for (n, unit) in stated {
-        let is =
-            |field: &Field| field.number().is_some_and(|value| n.possible_values().any(|v| v == value.abs()));
-        let same: Vec<_> = fields().filter(|(_, _, field)| is(field)).collect();
-        let units: Vec<Option<Unit>> = same.iter().map(|(_, record, field)| unit_of(record, field)).collect();
-        let (Some((source, _, field)), Some(Some(own))) = (same.first(), units.first()) else { continue };
-        let is_other = |of: &Option<Unit>| of.is_some_and(|of| of.quantity == unit.quantity && of != unit);
+        let is = |field: &RecordField| {
+            field.number().is_some_and(|value| n.possible_values().any(|v| v == value.abs()))
+        };
+        let matching_fields: Vec<_> = fields().filter(|(_, _, field)| is(field)).collect();
+        let units: Vec<Option<Unit>> =
+            matching_fields.iter().map(|(_, record, field)| unit_of(record, field)).collect();
+        let (Some((source, _, field)), Some(Some(field_unit))) = (matching_fields.first(), units.first())
+        else {
+            continue;
+        };
+        let is_other = |candidate: &Option<Unit>| {
+            candidate.is_some_and(|other| other.quantity == unit.quantity && other != unit)
+        };
         // "3.200 Liter" are 3.2 m³ in the other reading of the dot.
-        let converts = |(_, _, field): &(_, _, &Field)| {
-            let factor = own.power.zip(unit.power).map(|(own, to)| 10f64.powi(own - to));
+        let converts = |(_, _, field): &(_, _, &RecordField)| {
+            let factor = field_unit
+                .power
+                .zip(unit.power)
+                .map(|(field_power, stated_power)| 10f64.powi(field_power - stated_power));
             let value = field.number().zip(factor).map(|(value, factor)| value.abs() * factor);
             value.is_some_and(|value| n.possible_values().any(|v| (v - value).abs() <= value * 1e-9))
         };
         outcome.examined = true;
-        if same.iter().any(converts) {
+        if matching_fields.iter().any(converts) {
             continue;
         }
         // Nothing else that was seen has the number.
@@ -66,7 +76,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             && exchange.spends_numbers()
             && !unstructured(&exchange.sources).any(|text| has_number(text, &n))
         {
-            let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), own.symbol);
+            let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), field_unit.symbol);
             let sentence = exchange.sentence_at(n.start);
             outcome.contradicts(&returned, source.call, sentence);
             return;
@@ -75,7 +85,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 fn has_number(text: &str, n: &Number) -> bool {
-    numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value))
+    numbers::all(text).iter().any(|number| number.possible_values().any(|v| v == n.value))
 }
 
 /// The unit directly after a number, or of money before it.
@@ -86,18 +96,18 @@ pub(super) fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
     let before = text.get(..n.start)?.trim_end_matches([' ', '\u{a0}', '*']);
     let sign = before.chars().next_back().filter(|c| "€$£¥".contains(*c)).map(|c| c.to_string());
     // "5 mg/kg" is no amount in milligrams.
-    units::of(&lowercase(&word)).or_else(|| units::of(&sign?))
+    units::unit_for_word(&lowercase(&word)).or_else(|| units::unit_for_word(&sign?))
 }
 
 /// The unit of a field: that of its name, or that of a field for the unit of its record.
-pub(super) fn unit_of(record: &Record, field: &Field) -> Option<Unit> {
+pub(super) fn unit_of(record: &Record, field: &RecordField) -> Option<Unit> {
     // The key "kWh" has the words "k" and "wh".
     let of_name = || {
-        let joined = units::of(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
-        joined.or_else(|| units::of(field.name.last()?))
+        let joined = units::unit_for_word(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
+        joined.or_else(|| units::unit_for_word(field.name.last()?))
     };
-    let is_unit = |name: &str| vocabulary::is(name, Meaning::Unit) || UNIT_FIELDS.contains(&name);
-    let stated = |of: &&Field| is_unit(&of.name.join(" "));
-    let of_record = || units::of(record.fields.iter().find(stated)?.text()?.trim());
+    let is_unit = |name: &str| vocabulary::is(name, WordMeaning::Unit) || UNIT_FIELDS.contains(&name);
+    let stated = |other: &&RecordField| is_unit(&other.name.join(" "));
+    let of_record = || units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim());
     of_name().or_else(of_record)
 }

@@ -8,14 +8,14 @@
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
-use super::exchange::{Exchange, Outcome};
-use super::sources::Source;
+use super::exchange::{Exchange, ExchangeFindings};
+use super::sources::ResultSource;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Language;
 use crate::measure::numbers;
 use crate::measure::reasoning::statements::contains_any;
-use crate::measure::records::{Field, Records, Scalar};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::records::{FieldValue, RecordField, Records};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Words by which requests ask for all.
 const ASKS: [&str; 12] = [
@@ -67,10 +67,10 @@ const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "coun
 /// Most arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let asks_for_all = match exchange.language {
         Language::English => contains_any(exchange.asked(), &ASKS),
-        _ => vocabulary::has(exchange.task, Meaning::HowMany),
+        _ => vocabulary::has(exchange.task, WordMeaning::HowMany),
     };
     if exchange.clauses.is_empty() || !asks_for_all {
         return;
@@ -101,7 +101,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// The field that says that a result has a part of its only list, and that list.
-fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usize)> {
+fn part<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e RecordField, usize)> {
     let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
     // The root, and its fields besides the list.
     let root = parsed.records.first().filter(|root| root.list.is_none())?;
@@ -116,23 +116,24 @@ fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usiz
     let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
     let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
     let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));
-    let is_of_page = |name: &[String]| name.iter().any(|word| vocabulary::is(word, Meaning::Page));
-    let is_flag = |field: &&Field| is_flag_of_more(&field.name) && matches!(field.value, Scalar::Bool(_));
+    let is_of_page = |name: &[String]| name.iter().any(|word| vocabulary::is(word, WordMeaning::Page));
+    let is_flag =
+        |field: &&RecordField| is_flag_of_more(&field.name) && matches!(field.value, FieldValue::Bool(_));
     let flag = envelope().find(is_flag);
     if let Some(flag) = flag {
-        return (flag.value == Scalar::Bool(true)).then_some((flag, list));
+        return (flag.value == FieldValue::Bool(true)).then_some((flag, list));
     }
-    let is_next = |field: &&Field| {
+    let is_next = |field: &&RecordField| {
         let leads = match &field.value {
-            Scalar::Text(text) => !text.is_empty() && !text.contains(' '),
-            Scalar::Number(n) => *n > 1.0,
-            Scalar::Bool(_) => false,
+            FieldValue::Text(text) => !text.is_empty() && !text.contains(' '),
+            FieldValue::Number(n) => *n > 1.0,
+            FieldValue::Bool(_) => false,
         };
         leads && has(&field.name, &["next", "continuation"]) && has(&field.name, &PLACES)
     };
     // A page is full if it has as many items as it may have.
     let is_full = || {
-        let is_most = |field: &&Field| {
+        let is_most = |field: &&RecordField| {
             (has(&field.name, &MOST) || is_of_page(&field.name)) && field.number() == Some(len as f64)
         };
         let arguments = source.call.parsed.as_deref().and_then(|arguments| arguments.as_object());
@@ -142,20 +143,20 @@ fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usiz
         envelope().any(|field| is_most(&field))
             || arguments.is_some_and(|map| map.iter().take(MAX_ARGUMENTS).any(is_limit))
     };
-    let is_more = |field: &&Field| {
+    let is_more = |field: &&RecordField| {
         has(&field.name, &ALL) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
     };
     // "page": 1, "pages": 2.
     let number = |words: &[&str]| {
-        let is_named = |field: &&Field| {
+        let is_named = |field: &&RecordField| {
             let name: Vec<&str> = field.name.iter().map(String::as_str).collect();
             words.iter().any(|word| name.join(" ") == *word) && field.number().is_some()
         };
         envelope().find(is_named)
     };
-    let page = number(&["page", "current page", "page number"]).and_then(Field::number);
+    let page = number(&["page", "current page", "page number"]).and_then(RecordField::number);
     let is_before =
-        |field: &&Field| page.is_some_and(|page| field.number().is_some_and(|pages| page < pages));
+        |field: &&RecordField| page.is_some_and(|page| field.number().is_some_and(|pages| page < pages));
     if let Some(pages) = number(&["pages", "total pages", "page count", "last page"]).filter(is_before) {
         return Some((pages, list));
     }
@@ -170,14 +171,14 @@ fn is_flag_of_more(name: &[String]) -> bool {
 }
 
 /// Whether the tool was called again, so that the other pages may have been read.
-fn is_read_on(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
+fn is_read_on(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
     exchange.sources.calls.iter().filter(|call| call.name == source.call.name).count() > 1
 }
 
 /// Whether the request or the answer is about a part.
 pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
     let is_other = exchange.language != Language::English;
-    let says = |text: &str| is_other && vocabulary::has(text, Meaning::Part);
+    let says = |text: &str| is_other && vocabulary::has(text, WordMeaning::Part);
     says(exchange.task)
         || says(&exchange.prose)
         || contains_any(exchange.asked(), &PART)
@@ -201,13 +202,16 @@ fn totals<'a>(
         }
     }
     let sums: Vec<f64> = by_name.into_values().collect();
-    let given = numbers::all(exchange.task);
-    let is_given = |value: f64| given.iter().any(|of| of.value == value);
+    let task_numbers = numbers::all(exchange.task);
+    let is_given = |value: f64| task_numbers.iter().any(|number| number.value == value);
     // "The five invoices of the list": what the request limits, and what gives the number of all.
-    let told = numbers::all(&exchange.prose);
-    let is_all = |field: &Field| {
+    let prose_numbers = numbers::all(&exchange.prose);
+    let is_all = |field: &RecordField| {
         let is_count = field.name.iter().any(|word| ALL.contains(&word.as_str()));
-        is_count && field.number().is_some_and(|n| n > shown as f64 && told.iter().any(|of| of.value == n))
+        is_count
+            && field
+                .number()
+                .is_some_and(|n| n > shown as f64 && prose_numbers.iter().any(|number| number.value == n))
     };
     let mut envelope =
         parsed.records.iter().filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
@@ -215,13 +219,14 @@ fn totals<'a>(
         return None;
     }
     // The number may be of another result.
-    let mut others = exchange.sources.structured.iter().filter(|of| of.call.at != at);
+    let mut others = exchange.sources.structured.iter().filter(|other| other.call.at != at);
     let others: Vec<f64> = others
         .by_ref()
-        .filter_map(|of| of.parsed.0.as_ref())
-        .flat_map(|of| {
-            let fields = of.records.iter().flat_map(|record| &record.fields).filter_map(Field::number);
-            fields.chain(of.lists.iter().map(|list| list.len as f64))
+        .filter_map(|other| other.parsed.0.as_ref())
+        .flat_map(|result| {
+            let fields =
+                result.records.iter().flat_map(|record| &record.fields).filter_map(RecordField::number);
+            fields.chain(result.lists.iter().map(|list| list.len as f64))
         })
         .collect();
     let is_known = |value: f64| others.contains(&value);

@@ -9,7 +9,7 @@ use foldhash::HashMap;
 
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::statements::{Clause, contains_words};
-use crate::measure::records::{Fact, Name};
+use crate::measure::records::{KeyFact, KeyName};
 
 /// A predicate, and whether it holds.
 pub(super) type Assertion = (&'static str, bool);
@@ -78,7 +78,8 @@ regex!(ASSERTIONS: HashMap<&'static str, Assertion> = assertions());
 
 fn assertions() -> Result<HashMap<&'static str, Assertion>, Infallible> {
     let rows = WORDS.iter().rev();
-    let forms = rows.flat_map(|(of, holds, forms)| forms.iter().map(move |form| (*form, (*of, *holds))));
+    let forms = rows
+        .flat_map(|(predicate, holds, forms)| forms.iter().map(move |form| (*form, (*predicate, *holds))));
     Ok(forms.collect())
 }
 
@@ -105,13 +106,16 @@ pub(super) fn assertion(words: &str) -> Option<Assertion> {
 
 /// Every assertion that the state of a thing makes.
 pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assertion> {
-    let also = ALSO.iter().filter(move |(of, _)| *of == first).flat_map(|(_, also)| also.iter().copied());
-    std::iter::once(first).chain(also)
+    let consequences = ALSO
+        .iter()
+        .filter(move |(premise, _)| *premise == first)
+        .flat_map(|(_, consequences)| consequences.iter().copied());
+    std::iter::once(first).chain(consequences)
 }
 
 /// Whether a word of a key says that the values are states.
-pub(super) fn has_state_key(name: &Name) -> bool {
-    name.is(Fact::State, |words| words.iter().any(|word| is_state_key(word)))
+pub(super) fn has_state_key(name: &KeyName) -> bool {
+    name.is(KeyFact::State, |words| words.iter().any(|word| is_state_key(word)))
 }
 
 /// Whether the values of such a key are states.
@@ -179,7 +183,7 @@ impl Predicate {
         let has_verb = || VERBS.iter().any(|verb| clause.has(verb));
         match self {
             Predicate::Known(name) => {
-                let forms = WORDS.iter().filter(|(known, ..)| known == name);
+                let forms = WORDS.iter().filter(|(predicate, ..)| predicate == name);
                 let mut found =
                     forms.flat_map(|(_, positive, forms)| forms.iter().map(move |f| (*positive, *f)));
                 let (positive, form) = found.find(|(_, form)| clause.has(form))?;
@@ -206,7 +210,7 @@ impl Predicate {
     pub(super) fn asked_as(&self, asked: &str) -> Option<bool> {
         match self {
             Predicate::Known(name) => {
-                let forms = WORDS.iter().filter(|(known, ..)| known == name);
+                let forms = WORDS.iter().filter(|(predicate, ..)| predicate == name);
                 let mut found =
                     forms.filter(|(.., forms)| forms.iter().any(|form| contains_words(asked, form)));
                 found.next().map(|(_, positive, _)| *positive)
@@ -219,8 +223,10 @@ impl Predicate {
     pub(super) fn is_in(&self, words: &str) -> bool {
         match self {
             Predicate::Known(name) => {
-                let mut forms =
-                    WORDS.iter().filter(|(known, ..)| known == name).flat_map(|(.., forms)| forms.iter());
+                let mut forms = WORDS
+                    .iter()
+                    .filter(|(predicate, ..)| predicate == name)
+                    .flat_map(|(.., forms)| forms.iter());
                 forms.any(|form| contains_words(words, form))
             }
             Predicate::Key(key) => key.iter().all(|word| words.contains(&format!(" {}", stem(word)))),
@@ -231,10 +237,12 @@ impl Predicate {
     pub(super) fn has_word(&self, word: &str) -> bool {
         match self {
             Predicate::Known(name) => {
-                let forms = WORDS.iter().filter(|(known, ..)| known == name);
-                forms.flat_map(|(.., forms)| forms.iter()).any(|form| form.split(' ').any(|of| of == word))
+                let forms = WORDS.iter().filter(|(predicate, ..)| predicate == name);
+                forms
+                    .flat_map(|(.., forms)| forms.iter())
+                    .any(|form| form.split(' ').any(|part| part == word))
             }
-            Predicate::Key(key) => key.iter().any(|of| word.starts_with(stem(of))),
+            Predicate::Key(key) => key.iter().any(|key_word| word.starts_with(stem(key_word))),
         }
     }
 
@@ -247,8 +255,10 @@ impl Predicate {
         };
         match self {
             Predicate::Known(name) => {
-                let mut forms =
-                    WORDS.iter().filter(|(known, ..)| known == name).flat_map(|(.., forms)| forms.iter());
+                let mut forms = WORDS
+                    .iter()
+                    .filter(|(predicate, ..)| predicate == name)
+                    .flat_map(|(.., forms)| forms.iter());
                 forms.any(|form| !form.contains(' ') && starts(form))
             }
             Predicate::Key(_) => false,
@@ -279,11 +289,12 @@ fn says_positive(complement: &str) -> Option<bool> {
         Some("off") => return Some(false),
         _ => {}
     }
-    let known = || WORDS.iter().map(|(_, positive, forms)| (*positive, *forms));
-    let forms = || PLAIN.into_iter().chain(known());
+    let known_forms = || WORDS.iter().map(|(_, positive, forms)| (*positive, *forms));
+    let forms = || PLAIN.into_iter().chain(known_forms());
     let says = |wanted: bool| {
-        let mut of = forms().filter(|(positive, _)| *positive == wanted).flat_map(|(_, forms)| forms.iter());
-        of.any(|form| contains_words(complement, form))
+        let mut wanted_forms =
+            forms().filter(|(positive, _)| *positive == wanted).flat_map(|(_, forms)| forms.iter());
+        wanted_forms.any(|form| contains_words(complement, form))
     };
     match (says(true), says(false)) {
         (true, false) => Some(true),

@@ -10,13 +10,13 @@
 
 use aho_corasick::AhoCorasick;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::extremes::limits_time;
 use super::sources::names_of;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Record};
+use crate::measure::records::{Record, RecordField};
 
 /// Superlatives, and whether they ask for the largest values; none: it depends on the field.
 const SUPERLATIVES: [(&str, Option<bool>); 12] = [
@@ -67,7 +67,7 @@ const MAX_REQUEST: usize = 300;
 /// Words of requests and sentences that limit which rows are meant.
 const LIMITS: WordClasses = classes!(Condition Exception Bound Restriction Contrast Comparison Neighbour);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.task.len() > MAX_REQUEST || exchange.task.matches('?').count() != 1 {
         return;
     }
@@ -77,13 +77,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     let asked = exchange.asked();
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
-    let (Some((form, most)), None) = (superlatives.next(), superlatives.next()) else { return };
+    let (Some((form, direction)), None) = (superlatives.next(), superlatives.next()) else { return };
     if limits_time(exchange.task) || exchange.language.classes(exchange.task).has_any(LIMITS) {
         return;
     }
-    let Some((_, behind)) = asked.split_once(&format!(" {form} ")) else { return };
-    let named: Vec<&str> = behind.split_whitespace().take(WITHIN).collect();
-    let mut having = exchange.sources.structured.iter().flat_map(|source| {
+    let Some((_, rest)) = asked.split_once(&format!(" {form} ")) else { return };
+    let named_words: Vec<&str> = rest.split_whitespace().take(WITHIN).collect();
+    let mut candidates = exchange.sources.structured.iter().flat_map(|source| {
         let parsed = source.parsed.0.iter();
         parsed.flat_map(|parsed| (0..parsed.lists.len()).map(move |list| (parsed, list))).filter_map(
             move |(parsed, list)| {
@@ -93,10 +93,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             },
         )
     });
-    let having: Vec<_> =
-        having.by_ref().filter_map(|(source, rows)| Some((source, column(&rows, &named)?, rows))).collect();
-    let [(source, field, rows)] = having.as_slice() else { return };
-    let Some(most) = most.or_else(|| {
+    let candidates: Vec<_> = candidates
+        .by_ref()
+        .filter_map(|(source, rows)| Some((source, column(&rows, &named_words)?, rows)))
+        .collect();
+    let [(source, field, rows)] = candidates.as_slice() else { return };
+    let Some(is_highest) = direction.or_else(|| {
         let is_good = field.name.iter().any(|word| GOOD.contains(&word.as_str()));
         is_good.then_some(*form == "best")
     }) else {
@@ -107,14 +109,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let Some((sentence, chosen)) = exchange
         .clauses
         .iter()
-        .find_map(|clause| Some((clause, chosen(exchange, clause, rows, (form, most))?)))
+        .find_map(|clause| Some((clause, chosen(exchange, clause, rows, (form, is_highest))?)))
     else {
         return;
     };
     let count = count_asked(exchange).unwrap_or(chosen.len());
     let mut sorted = values.clone();
     sorted.sort_by(f64::total_cmp);
-    if most {
+    if is_highest {
         sorted.reverse();
     }
     let Some(last) = count.checked_sub(1).and_then(|at| sorted.get(at)).filter(|_| chosen.len() == count)
@@ -122,7 +124,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     };
     outcome.examined = true;
-    let is_among = |value: f64| if most { value >= *last } else { value <= *last };
+    let is_among = |value: f64| if is_highest { value >= *last } else { value <= *last };
     let wrong = chosen.iter().filter_map(|at| values.get(*at)).find(|value| !is_among(**value));
     if let Some(value) = wrong {
         let returned = format!(
@@ -133,17 +135,19 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn cell(row: &Record, column: &Field) -> Option<f64> {
+fn cell(row: &Record, column: &RecordField) -> Option<f64> {
     row.fields.iter().find(|field| field.name == column.name)?.number()
 }
 
 /// The only column of numbers all of whose words stand behind the superlative.
-fn column<'r>(rows: &[&'r Record], named: &[&str]) -> Option<&'r Field> {
+fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordField> {
     let is_said = |word: &String| {
-        let same = |said: &&str| {
-            *said == word || said.strip_suffix('s') == Some(word) || word.strip_suffix('s') == Some(said)
+        let same = |asked_word: &&str| {
+            *asked_word == word
+                || asked_word.strip_suffix('s') == Some(word)
+                || word.strip_suffix('s') == Some(asked_word)
         };
-        word.len() > 2 && named.iter().any(same)
+        word.len() > 2 && named_words.iter().any(same)
     };
     let mut found =
         rows.first()?.fields.iter().filter(|f| f.number().is_some() && f.name.iter().all(is_said));
@@ -155,7 +159,7 @@ fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
     let asked = exchange.asked();
     let counts = count_asked(exchange);
     let has_number = |n: &Number| !n.in_identifier && counts != Some(n.value as usize);
-    let mut values = rows.iter().flat_map(|row| &row.fields).filter_map(Field::text);
+    let mut values = rows.iter().flat_map(|row| &row.fields).filter_map(RecordField::text);
     let is_named = |text: &str| {
         words_of(text).split_whitespace().any(|word| word.len() > 2 && contains_words(asked, word))
     };
@@ -179,7 +183,7 @@ fn chosen(
     exchange: &Exchange<'_>,
     clause: &Clause<'_>,
     rows: &[&Record],
-    (form, most): (&str, bool),
+    (form, is_highest): (&str, bool),
 ) -> Option<Vec<usize>> {
     let steps = rows.len() + clause.sentence.len() / 8;
     if clause.negated || clause.classes.has_any(LIMITS) || !exchange.spends(steps) {
@@ -193,10 +197,12 @@ fn chosen(
     let part = clause.sentence.split(';').find(has_superlative).unwrap_or(clause.sentence);
     let words = words_of(part);
     // It says which are the best ones, or no more than which they are.
-    let mut said = SUPERLATIVES.iter().filter(|(form, _)| contains_words(&words, form));
+    let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(&words, form));
     let is_short = clause.first && words.split_whitespace().count() <= SHORT;
-    let is_answer = match (said.next(), said.next()) {
-        (Some((of, direction)), None) => *of == form || direction.is_some_and(|of| of == most),
+    let is_answer = match (superlatives.next(), superlatives.next()) {
+        (Some((superlative, direction)), None) => {
+            *superlative == form || direction.is_some_and(|highest| highest == is_highest)
+        }
         (None, _) => is_short,
         _ => false,
     };

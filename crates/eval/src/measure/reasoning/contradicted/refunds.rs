@@ -7,18 +7,18 @@
 //!
 //! In: the sentences of an answer, and the fields of calls that pay back. Out: one contradiction.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use super::other_unit::unit_of_number;
-use super::sources::Source;
+use super::sources::ResultSource;
 use crate::measure::currency;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::Clause;
-use crate::measure::records::{Fact, Field, Name, Record};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::records::{KeyFact, KeyName, Record, RecordField};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Words of keys of amounts in hundredths.
 const MINOR: [&str; 8] = ["cents", "cent", "minor", "fen", "pence", "centimes", "centimos", "centesimi"];
@@ -32,9 +32,9 @@ const MAX_KNOWN: usize = 200;
 /// Words of sentences that do not say what was paid back.
 const OTHERS: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     // Most results have none of these keys.
-    let has_key = |source: &Source<'_>| source.may_have_key(may_be_of_refund);
+    let has_key = |source: &ResultSource<'_>| source.may_have_key(may_be_of_refund);
     if exchange.spends(exchange.sources.fields()) && exchange.sources.structured.iter().any(has_key) {
         check_amount(exchange, outcome);
         if outcome.findings.is_empty() {
@@ -44,13 +44,17 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// Whether a key has a word for a refund or for an amount.
-fn may_be_of_refund(name: &Name) -> bool {
-    let is_of = |word: &String| [Meaning::Refund, Meaning::Amount].iter().any(|of| vocabulary::is(word, *of));
-    name.is(Fact::Refund, |words| words.iter().any(is_of))
+fn may_be_of_refund(name: &KeyName) -> bool {
+    let is_of = |word: &String| {
+        [WordMeaning::Refund, WordMeaning::Amount].iter().any(|meaning| vocabulary::is(word, *meaning))
+    };
+    name.is(KeyFact::Refund, |words| words.iter().any(is_of))
 }
 
 /// The fields of records that are no rows of lists, with such keys. Most results have none of them.
-fn singles<'e>(exchange: &'e Exchange<'_>) -> impl Iterator<Item = (&'e Source<'e>, &'e Record, &'e Field)> {
+fn singles<'e>(
+    exchange: &'e Exchange<'_>,
+) -> impl Iterator<Item = (&'e ResultSource<'e>, &'e Record, &'e RecordField)> {
     let sources = exchange.sources.structured.iter().filter(|source| source.may_have_key(may_be_of_refund));
     let records = sources.flat_map(|source| source.records().map(move |(_, record)| (source, record)));
     let fields = records
@@ -60,15 +64,15 @@ fn singles<'e>(exchange: &'e Exchange<'_>) -> impl Iterator<Item = (&'e Source<'
 }
 
 /// Whether a tool pays back or looks up what was paid back.
-fn is_of_refund(source: &Source<'_>) -> bool {
-    identifier_words(&source.call.name).iter().any(|word| vocabulary::is(word, Meaning::Refund))
+fn is_of_refund(source: &ResultSource<'_>) -> bool {
+    identifier_words(&source.call.name).iter().any(|word| vocabulary::is(word, WordMeaning::Refund))
 }
 
 /// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor
 /// `refundable`.
-fn is_amount_key(field: &Field, source: &Source<'_>) -> bool {
-    let is_refund = |word: &str| vocabulary::is(word, Meaning::Refund) && word != "refundable";
-    let is_amount = |word: &str| vocabulary::is(word, Meaning::Amount);
+fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
+    let is_refund = |word: &str| vocabulary::is(word, WordMeaning::Refund) && word != "refundable";
+    let is_amount = |word: &str| vocabulary::is(word, WordMeaning::Amount);
     let is_unit = |word: &str| MINOR.contains(&word) || currency::is_code(word);
     let has_main = field.name.iter().any(|word| is_refund(word))
         || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
@@ -79,8 +83,8 @@ fn is_amount_key(field: &Field, source: &Source<'_>) -> bool {
         && (!is_count || field.number().is_some_and(|n| n.fract() != 0.0))
 }
 
-fn check_amount(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let mut found: Vec<(&Source<'_>, &Record, &Field, f64)> = Vec::new();
+fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+    let mut found: Vec<(&ResultSource<'_>, &Record, &RecordField, f64)> = Vec::new();
     // Several refunds may be given as one.
     let mut sum = 0.0;
     for (source, record, field) in singles(exchange) {
@@ -89,13 +93,13 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let is_minor = field.name.iter().any(|word| MINOR.contains(&word.as_str()));
             let value = if is_minor { value / HUNDRED } else { value };
             sum += value;
-            if !found.iter().any(|(.., known)| *known == value) {
+            if !found.iter().any(|(.., found_value)| *found_value == value) {
                 found.push((source, record, field, value));
             }
         }
     }
     let [(source, record, field, value)] = found.as_slice() else { return };
-    if !vocabulary::has(&exchange.prose, Meaning::Refund) {
+    if !vocabulary::has(&exchange.prose, WordMeaning::Refund) {
         return;
     }
     let prose = &*exchange.grouped();
@@ -103,29 +107,31 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         n.possible_values()
             .any(|v| (v - value).abs() <= n.tolerance * 1.01 || (v * HUNDRED - value).abs() < 0.5)
     };
-    let known = [*value, *value / HUNDRED, sum];
-    let gives_own = numbers::all(prose).iter().any(|n| known.iter().any(|value| is(n, *value)));
+    let right_values = [*value, *value / HUNDRED, sum];
+    let gives_own = numbers::all(prose).iter().any(|n| right_values.iter().any(|value| is(n, *value)));
     if gives_own {
         outcome.examined = true;
         return;
     }
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end) else { continue };
-        if !vocabulary::has(sentence, Meaning::Refund) || sentence.trim_end().ends_with(['?', '？']) {
+        if !vocabulary::has(sentence, WordMeaning::Refund) || sentence.trim_end().ends_with(['?', '？']) {
             continue;
         }
         let Some(stated) = stated(exchange, sentence) else { continue };
-        let unit = |text: Option<&str>| text.and_then(currency::of);
-        let own = unit(
+        let unit = |text: Option<&str>| text.and_then(currency::code_for_word);
+        let result_symbol = unit(
             record
                 .fields
                 .iter()
-                .find(|f| vocabulary::is(&f.name.join(" "), Meaning::Unit))
-                .and_then(Field::text),
+                .find(|f| vocabulary::is(&f.name.join(" "), WordMeaning::Unit))
+                .and_then(RecordField::text),
         );
-        let said = unit_of_number(sentence, &stated).map(|unit| unit.symbol);
+        let stated_symbol = unit_of_number(sentence, &stated).map(|unit| unit.symbol);
         outcome.examined = true;
-        if own.zip(said).is_some_and(|(own, said)| own != said) || !exchange.spends_numbers() {
+        if result_symbol.zip(stated_symbol).is_some_and(|(expected, actual)| expected != actual)
+            || !exchange.spends_numbers()
+        {
             continue;
         }
         if !follows(exchange, record, *value, &stated) {
@@ -150,12 +156,12 @@ fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
     let all = numbers::all(sentence);
     let mut amounts = all.iter().filter(|n| is_money(n));
     let (amount, None) = (amounts.next()?, amounts.next()) else { return None };
-    let of_amount = vocabulary::find(sentence, &[Meaning::Amount, Meaning::Refund]);
+    let of_amount = vocabulary::find(sentence, &[WordMeaning::Amount, WordMeaning::Refund]);
     let is_of = |end: usize| {
         let rest = sentence.get(end..amount.start)?;
         // The rest of the word, and at most a preposition or a verb: "refunded", "of", "is".
         let between = rest.trim_start_matches(char::is_alphabetic);
-        let is_link = vocabulary::has_only(between, &[Meaning::Of, Meaning::Copula]);
+        let is_link = vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
         (between.len() <= BETWEEN && is_link).then_some(())?;
         Some(end)
     };
@@ -165,32 +171,38 @@ fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
 /// Whether an amount is that of the refund with or without a number of its result, or one that the user or the
 /// instructions give: a fee, or a share of it.
 fn follows(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number) -> bool {
-    let passed = |text: &str| exchange.sources.passed.iter().any(|passed| &***passed == text);
-    let told = unstructured(&exchange.sources).filter(|text| !passed(text)).flat_map(numbers::all);
-    let told = told.filter(|n| !n.in_identifier).map(|n| n.value);
-    let near = |value: f64| (value - stated.value).abs() <= stated.tolerance.min(0.5) * 1.01;
-    let is_given = |by: f64| near(by) || near(value - by) || near(value + by);
-    let is_share = |by: f64| near(value * by / HUNDRED) || near(value * (1.0 - by / HUNDRED));
-    let own = record.fields.iter().filter_map(Field::number);
+    let is_passed = |text: &str| exchange.sources.passed.iter().any(|passed| &***passed == text);
+    let text_numbers = unstructured(&exchange.sources).filter(|text| !is_passed(text)).flat_map(numbers::all);
+    let text_values = text_numbers.filter(|n| !n.in_identifier).map(|n| n.value);
+    let is_near = |value: f64| (value - stated.value).abs() <= stated.tolerance.min(0.5) * 1.01;
+    let is_given = |amount: f64| is_near(amount) || is_near(value - amount) || is_near(value + amount);
+    let is_share = |percentage: f64| {
+        is_near(value * percentage / HUNDRED) || is_near(value * (1.0 - percentage / HUNDRED))
+    };
+    let record_values = record.fields.iter().filter_map(RecordField::number);
     // "19.00 each": that of one of several things.
-    let is_each = (2..=MAX_COUNT).any(|count| near(value / count as f64));
-    is_each || own.chain(told).take(MAX_KNOWN).any(|by| by > 0.0 && (is_given(by) || is_share(by)))
+    let is_each = (2..=MAX_COUNT).any(|count| is_near(value / count as f64));
+    is_each
+        || record_values
+            .chain(text_values)
+            .take(MAX_KNOWN)
+            .any(|operand| operand > 0.0 && (is_given(operand) || is_share(operand)))
 }
 
 /// "The two tickets are refunded", where the result has `refunded: 4`, of a list of four.
-fn check_count(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn check_count(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let is_list = |count: usize| {
         let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
     };
-    let is_count = |field: &Field| matches!(&**field.name, [word] if word.ends_with("ed") && vocabulary::is(word, Meaning::Refund));
+    let is_count = |field: &RecordField| matches!(&**field.name, [word] if word.ends_with("ed") && vocabulary::is(word, WordMeaning::Refund));
     let mut counts = singles(exchange).filter_map(|(source, _, field)| {
         let is_small = |n: &f64| n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n);
         let n = field.number().filter(is_small).filter(|_| is_count(field) && is_of_refund(source))?;
         Some((source, field, n as usize)).filter(|_| is_list(n as usize))
     });
     let (Some((source, field, count)), None) = (counts.next(), counts.next()) else { return };
-    if !vocabulary::has(&exchange.prose, Meaning::Refund) {
+    if !vocabulary::has(&exchange.prose, WordMeaning::Refund) {
         return;
     }
     let counted: Vec<(&Clause<'_>, Vec<usize>)> =
@@ -199,10 +211,11 @@ fn check_count(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let is_said = |clause: &Clause<'_>| {
-        !clause.negated && !clause.modal && vocabulary::has(&clause.words, Meaning::Refund)
+        !clause.negated && !clause.modal && vocabulary::has(&clause.words, WordMeaning::Refund)
     };
-    let said = counted.iter().filter(|(clause, _)| is_said(clause) && !clause.classes.has_any(OTHERS));
-    for (clause, counts) in said {
+    let refund_clauses =
+        counted.iter().filter(|(clause, _)| is_said(clause) && !clause.classes.has_any(OTHERS));
+    for (clause, counts) in refund_clauses {
         outcome.examined = true;
         if matches!(counts.as_slice(), [n] if *n < count) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());

@@ -3,11 +3,11 @@
 //! Principle: an answer recommends rows of a list that keep the bound, or says that they do not. A
 //! row that the answer names with its amount breaks it if other rows keep it and the answer names none of them.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::reasoning::statements::contains_words;
-use crate::measure::records::{Field, Record};
+use crate::measure::records::{Record, RecordField};
 use crate::measure::{currency, numbers};
 
 /// Fields that are an amount for one thing.
@@ -21,7 +21,7 @@ regex!(
 const ADMITS: WordClasses =
     classes!(Condition Contrast Exception Already Bound Increment Negation Neighbour Restriction);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
         let text = found.name("n")?.as_str();
         Some((numbers::all(text).first()?.value, currency_of(text)?))
@@ -35,13 +35,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(parsed.records.len() * (1 + exchange.clauses.len())) {
             return;
         }
-        let rows: Vec<(&Record, &Field)> = parsed
+        let rows: Vec<(&Record, &RecordField)> = parsed
             .records
             .iter()
             .filter(|record| record.list.is_some())
             .filter_map(|record| Some((record, amount(record)?)))
             .collect();
-        let keeps = |field: &Field| field.number().is_some_and(|number| number <= bound);
+        let keeps = |field: &RecordField| field.number().is_some_and(|number| number <= bound);
         let is_named = |row: &Record| {
             let mut names = names_of(row);
             names.any(|name| {
@@ -50,7 +50,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         };
         // What the request names was not chosen by the answer.
         let is_asked = |row: &Record| names_of(row).any(|name| contains_words(exchange.asked(), &name));
-        let named: Vec<&(&Record, &Field)> =
+        let named: Vec<&(&Record, &RecordField)> =
             rows.iter().filter(|(row, _)| is_named(row) && !is_asked(row)).collect();
         let [(_, field)] = named.as_slice() else { continue };
         outcome.examined = true;
@@ -76,8 +76,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// The only amount of a row for one thing.
-fn amount(record: &Record) -> Option<&Field> {
-    let is_amount = |field: &&Field| {
+fn amount(record: &Record) -> Option<&RecordField> {
+    let is_amount = |field: &&RecordField| {
         field.number().is_some() && field.name.iter().any(|word| AMOUNTS.contains(&word.as_str()))
     };
     let mut found = record.fields.iter().filter(is_amount);
@@ -88,5 +88,7 @@ fn amount(record: &Record) -> Option<&Field> {
 fn currency_of(text: &str) -> Option<&'static str> {
     let lower = text.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphabetic() && !"€$£".contains(c));
-    words.find_map(currency::of).or_else(|| lower.chars().find_map(|c| currency::of(&c.to_string())))
+    words
+        .find_map(currency::code_for_word)
+        .or_else(|| lower.chars().find_map(|c| currency::code_for_word(&c.to_string())))
 }

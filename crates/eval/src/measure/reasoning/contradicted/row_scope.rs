@@ -12,7 +12,7 @@ use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::Field;
+use crate::measure::records::RecordField;
 
 /// Longest label of a line.
 const MAX_LABEL: usize = 40;
@@ -43,7 +43,7 @@ pub(super) fn measures(clause: &Clause<'_>) -> bool {
 
 /// A line of the answer.
 #[derive(Clone, Copy, PartialEq)]
-struct Line {
+struct AnswerLine {
     start: usize,
     indent: usize,
     /// An item of a list, or a label with its value.
@@ -51,7 +51,7 @@ struct Line {
 }
 
 /// A line and the row that it names.
-type LineOfRow = (Line, usize);
+type LineOfRow = (AnswerLine, usize);
 
 /// By clause, the row of the line or list that it belongs to, if it names none itself.
 pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<usize>> {
@@ -71,16 +71,18 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
             (Some(row), _) if line.is_item && !compared => {
                 let is_label = rows.first() == Some(&Named::One(row));
                 let rest = out.get_mut(from + 1..to).unwrap_or_default();
-                rest.iter_mut().zip(rows.iter().skip(1)).for_each(|(of, named)| {
-                    *of = (is_label && *named == Named::None).then_some(row);
+                rest.iter_mut().zip(rows.iter().skip(1)).for_each(|(slot, named)| {
+                    *slot = (is_label && *named == Named::None).then_some(row);
                 });
                 item = Some((line, row));
             }
             (Some(row), _) if !compared => (above, item) = (Some((line, row)), None),
             (None, true) if line.is_item && !compared => {
-                let is_within = |(of, _): &LineOfRow| line.start == of.start || line.indent > of.indent;
+                let is_within = |(item_line, _): &LineOfRow| {
+                    line.start == item_line.start || line.indent > item_line.indent
+                };
                 let row = item.filter(is_within).or(above).map(|(_, row)| row);
-                out.get_mut(from..to).into_iter().flatten().for_each(|of| *of = row);
+                out.get_mut(from..to).into_iter().flatten().for_each(|slot| *slot = row);
             }
             _ if line.is_item => item = None,
             _ => (above, item) = (None, None),
@@ -101,7 +103,7 @@ fn only_row(named: &[Named]) -> Option<usize> {
 }
 
 /// The line of the answer that contains a part of it.
-fn line_of(answer: &str, part: &str) -> Option<Line> {
+fn line_of(answer: &str, part: &str) -> Option<AnswerLine> {
     let at = part.as_ptr().addr().checked_sub(answer.as_ptr().addr())?;
     let start = answer.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
     let line = answer.get(start..)?.lines().next()?;
@@ -113,28 +115,33 @@ fn line_of(answer: &str, part: &str) -> Option<Line> {
         .split_once(':')
         .filter(|(label, value)| label.len() <= MAX_LABEL && value.chars().any(char::is_alphanumeric));
     let is_item = is_numbered || is_bulleted || label.is_some();
-    Some(Line { start, indent: line.len() - text.len(), is_item })
+    Some(AnswerLine { start, indent: line.len() - text.len(), is_item })
 }
 
 /// Whether a cell is a value of its row rather than a name of it: a number, a date, a code or a state.
-pub(super) fn is_value(cell: &Field) -> bool {
+pub(super) fn is_value(cell: &RecordField) -> bool {
     cell.text().is_none_or(|text| text.contains(|c: char| c.is_ascii_digit())) || is_state(cell)
 }
 
 /// Whether the sentence of a clause has a word of another row that the row does not have: it may be about that one.
-pub(super) fn mentions(clause: &Clause<'_>, other: &[&Field], row: &[&Field], cell: &Field) -> bool {
-    let said = words_of(clause.sentence);
-    let is_told = |field: &&&Field| {
+pub(super) fn mentions(
+    clause: &Clause<'_>,
+    other: &[&RecordField],
+    row: &[&RecordField],
+    cell: &RecordField,
+) -> bool {
+    let sentence_words = words_of(clause.sentence);
+    let is_told = |field: &&&RecordField| {
         field.value != cell.value
             && field.text().is_some_and(|text| assertion(text).is_none())
             && !is_state(field)
     };
-    let is_date = |field: &&Field| dates::all(field.shown()).next().is_some();
+    let is_date = |field: &&RecordField| dates::all(field.shown()).next().is_some();
     let words = other.iter().filter(is_told).filter(|field| !is_date(field));
     let words = words.flat_map(|field| field.shown().split(|c: char| !c.is_alphanumeric()));
-    let own = |word: &str| row.iter().filter_map(|of| of.text()).any(|text| text.contains(word));
+    let row_has = |word: &str| row.iter().filter_map(|field| field.text()).any(|text| text.contains(word));
     words.filter(|word| word.len() >= MIN_WORD && word.starts_with(char::is_alphabetic)).any(|word| {
         let word = word.to_lowercase();
-        contains_words(&said, &word) && !own(&word)
+        contains_words(&sentence_words, &word) && !row_has(&word)
     })
 }

@@ -7,7 +7,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{contains_words, words_of};
-use crate::measure::records::{Field, Scalar};
+use crate::measure::records::{FieldValue, RecordField};
 
 /// Shorter texts are no value of their own.
 const MIN_TEXT: usize = 3;
@@ -19,63 +19,63 @@ const MAX_WORDS: usize = 4;
 const SMALL: f64 = 20.0;
 
 /// Whether two fields have the same value, or the first one contains the text of the other.
-pub(super) fn has_value(field: &Field, other: &Field) -> bool {
+pub(super) fn has_value(field: &RecordField, other: &RecordField) -> bool {
     match (field.text(), other.text()) {
         // Whole words: "unlocked" is not "locked".
-        (Some(text), Some(of)) => text == of || text.len() > of.len() && has_words(text, of),
+        (Some(text), Some(part)) => text == part || text.len() > part.len() && has_words(text, part),
         _ => field.value == other.value,
     }
 }
 
 /// Whether the text has the other one as whole words and numbers.
-fn has_words(text: &str, of: &str) -> bool {
+fn has_words(text: &str, part: &str) -> bool {
     // "2025-11-09T08:00" has the date.
     let continues = |c: char, next: char| {
         c.is_alphabetic() && next.is_alphabetic() || c.is_numeric() && next.is_numeric()
     };
-    let (first, last) = (of.chars().next(), of.chars().next_back());
+    let (first, last) = (part.chars().next(), part.chars().next_back());
     let joins = |a: Option<char>, b: Option<char>| a.zip(b).is_some_and(|(a, b)| continues(a, b));
-    text.match_indices(of).any(|(at, _)| {
+    text.match_indices(part).any(|(at, _)| {
         let (before, after) =
-            (text.get(..at).unwrap_or_default(), text.get(at + of.len()..).unwrap_or_default());
+            (text.get(..at).unwrap_or_default(), text.get(at + part.len()..).unwrap_or_default());
         !joins(before.chars().next_back(), first) && !joins(last, after.chars().next())
     })
 }
 
 /// A clause or a text, in lower case.
-pub(super) struct Statement<'w> {
+pub(super) struct RowStatement<'w> {
     words: Cow<'w, str>,
     pub(super) numbers: Vec<Number>,
 }
 
-impl<'w> Statement<'w> {
-    pub(super) fn of(words: &'w str) -> Statement<'w> {
-        Statement { words: Cow::Borrowed(words), numbers: numbers::all(words) }
+impl<'w> RowStatement<'w> {
+    pub(super) fn new(words: &'w str) -> RowStatement<'w> {
+        RowStatement { words: Cow::Borrowed(words), numbers: numbers::all(words) }
     }
 
     /// That of a text as it is written.
-    pub(super) fn of_text(text: &str) -> Statement<'static> {
+    pub(super) fn of_text(text: &str) -> RowStatement<'static> {
         let words = words_of(text);
-        Statement { numbers: numbers::all(&words), words: Cow::Owned(words) }
+        RowStatement { numbers: numbers::all(&words), words: Cow::Owned(words) }
     }
 
     /// Whether it gives the value of a field.
-    pub(super) fn gives(&self, field: &Field) -> bool {
+    pub(super) fn gives(&self, field: &RecordField) -> bool {
         match &field.value {
-            Scalar::Bool(_) => false,
-            Scalar::Number(value) => self.numbers.iter().any(|n| self.is(n, *value, field)),
-            Scalar::Text(text) => self.gives_text(field.shown(), text, field),
+            FieldValue::Bool(_) => false,
+            FieldValue::Number(value) => self.numbers.iter().any(|n| self.is(n, *value, field)),
+            FieldValue::Text(text) => self.gives_text(field.shown(), text, field),
         }
     }
 
-    fn is(&self, number: &Number, value: f64, field: &Field) -> bool {
+    fn is(&self, number: &Number, value: f64, field: &RecordField) -> bool {
         let is_day = || dates::begins_with_month(self.words.get(number.end..));
         let is_common = value <= SMALL && value.fract() == 0.0;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         number.value == value && !number.in_identifier && !is_day() && (!is_common || is_named())
     }
 
-    fn gives_text(&self, shown: &str, lower: &str, field: &Field) -> bool {
+    fn gives_text(&self, shown: &str, lower: &str, field: &RecordField) -> bool {
         if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
             let named = date.written().into_iter().filter(|form| form.contains(char::is_alphabetic));
             let figures = shown.get(date.at).map(str::to_owned);
@@ -93,7 +93,7 @@ impl<'w> Statement<'w> {
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         if is_clock(lower) {
             let time = times(lower);
-            return times(&self.words).iter().any(|said| time.contains(said));
+            return times(&self.words).iter().any(|stated_time| time.contains(stated_time));
         }
         let is_code = digits * 2 > lower.len();
         let is_value = is_name || is_code || is_state(field) || is_named();
@@ -101,7 +101,7 @@ impl<'w> Statement<'w> {
     }
 
     /// Whether it has the day of a date: "5 to 9 December".
-    pub(super) fn has_day(&self, field: &Field) -> bool {
+    pub(super) fn has_day(&self, field: &RecordField) -> bool {
         let date = field.text().and_then(|_| dates::all(field.shown()).next());
         date.is_some_and(|date| self.numbers.iter().any(|n| n.value == date.day_of_month as f64))
     }
@@ -114,6 +114,6 @@ pub(super) fn is_clock(text: &str) -> bool {
 }
 
 /// Whether the field is a state.
-pub(super) fn is_state(field: &Field) -> bool {
+pub(super) fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| is_state_key(word))
 }

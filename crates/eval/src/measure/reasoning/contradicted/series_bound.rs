@@ -6,11 +6,11 @@
 //! number, which could select a part. "No" to a question whether a bound was ever broken says that all values keep
 //! it.
 
-use super::exchange::{Exchange, Outcome};
-use super::sources::Source;
+use super::exchange::{Exchange, ExchangeFindings};
+use super::sources::ResultSource;
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::numbers;
-use crate::measure::records::{Field, Record};
+use crate::measure::records::{Record, RecordField};
 
 // A verb about all values, the side of the bound, and the bound.
 regex!(
@@ -50,7 +50,7 @@ const NO_VALUES: [&str; 14] = [
 /// A bound that is said to hold of all values, whether it is an upper one, and the sentence.
 type Stated<'a> = (f64, bool, &'a str);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let stated = exchange.has_digits.then(|| stated(exchange)).flatten();
     let Some((bound, is_upper, sentence)) = stated.or_else(|| denied(exchange)) else { return };
     // "Except", "only", "about": it is no statement about all.
@@ -67,7 +67,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     outcome.examined = true;
     let numbers = || values.iter().filter_map(|field| field.number());
     let breaking = values.iter().filter(|field| field.number().is_some_and(|value| !keeps(value)));
-    let breaking: Vec<&&Field> = breaking.collect();
+    let breaking: Vec<&&RecordField> = breaking.collect();
     let are_near = || {
         let is_near = |value: f64| (value - bound).abs() <= NEAR * bound.abs();
         breaking.len() < values.len() && numbers().all(is_near)
@@ -97,12 +97,16 @@ fn stated<'a>(exchange: &Exchange<'a>) -> Option<Stated<'a>> {
 
 /// The bound of a question that the answer says no to.
 fn denied<'a>(exchange: &Exchange<'a>) -> Option<Stated<'a>> {
-    let (yes, sentence) = exchange.yes_or_no().filter(|(yes, _)| !yes)?;
+    let (is_affirmative, sentence) = exchange.yes_or_no().filter(|(is_affirmative, _)| !is_affirmative)?;
     let found = EVER.captures(exchange.task)?;
     let bound = value(found.name("n")?.as_str())?;
     let others = numbers::all(exchange.task);
     let is_other = |n: &numbers::Number| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9;
-    (!yes && !others.iter().any(is_other)).then_some((bound, found.name("above").is_some(), sentence))
+    (!is_affirmative && !others.iter().any(is_other)).then_some((
+        bound,
+        found.name("above").is_some(),
+        sentence,
+    ))
 }
 
 /// The number of a text with its sign.
@@ -112,11 +116,14 @@ fn value(text: &str) -> Option<f64> {
 }
 
 /// The series of a result: of each list the only measured number of its rows, or the one that is named.
-fn series_of<'s>(source: &'s Source<'s>, words: &str) -> Vec<(&'s Source<'s>, Vec<&'s Field>)> {
+fn series_of<'s>(
+    source: &'s ResultSource<'s>,
+    words: &str,
+) -> Vec<(&'s ResultSource<'s>, Vec<&'s RecordField>)> {
     let Some(parsed) = &source.parsed.0 else { return Vec::new() };
     let of_list = |list: usize| {
         let rows = parsed.records.iter().filter(|record| record.list == Some(list));
-        let values: Option<Vec<&Field>> = rows.map(|row| measured(row, words)).collect();
+        let values: Option<Vec<&RecordField>> = rows.map(|row| measured(row, words)).collect();
         let values = values.filter(|values| values.len() >= MIN_ROWS)?;
         let name = &values.first()?.name;
         values.iter().all(|field| field.name == *name).then_some((source, values))
@@ -125,14 +132,14 @@ fn series_of<'s>(source: &'s Source<'s>, words: &str) -> Vec<(&'s Source<'s>, Ve
 }
 
 /// The only measured number of a row; of several, the only one that is named.
-fn measured<'r>(row: &'r Record, words: &str) -> Option<&'r Field> {
-    let is_value = |field: &&Field| {
+fn measured<'r>(row: &'r Record, words: &str) -> Option<&'r RecordField> {
+    let is_value = |field: &&RecordField| {
         field.number().is_some() && !field.name.last().is_some_and(|word| NO_VALUES.contains(&word.as_str()))
     };
     let is_named =
-        |field: &&&Field| field.name.iter().any(|word| word.len() > 2 && words.contains(word.as_str()));
-    let values: Vec<&Field> = row.fields.iter().filter(is_value).collect();
-    let named: Vec<&&Field> = values.iter().filter(is_named).collect();
+        |field: &&&RecordField| field.name.iter().any(|word| word.len() > 2 && words.contains(word.as_str()));
+    let values: Vec<&RecordField> = row.fields.iter().filter(is_value).collect();
+    let named: Vec<&&RecordField> = values.iter().filter(is_named).collect();
     match (values.as_slice(), named.as_slice()) {
         ([only], _) => Some(*only),
         (_, [only]) => Some(**only),

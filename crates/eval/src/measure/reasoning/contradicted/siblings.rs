@@ -9,14 +9,14 @@
 
 use foldhash::HashSet;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::field_numbers::changes_after;
-use super::row_values::Statement;
-use super::sources::{Source, names_of};
+use super::row_values::RowStatement;
+use super::sources::{ResultSource, names_of};
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::reasoning::statements::{contains_words, words_of};
-use crate::measure::records::{Fact, Field, Name, Record, Scalar};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::records::{FieldValue, KeyFact, KeyName, Record, RecordField};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Shortest key and value by which objects are told apart, and shortest number.
 const MIN_KEY: usize = 4;
@@ -32,36 +32,38 @@ const BETWEEN: usize = 80;
 const RELATES: WordClasses = classes!(Comparison Exception Alternative Condition Neighbour);
 
 /// A sentence of the answer, as written and by its words.
-struct Sentence<'a> {
+struct AnswerSentence<'a> {
     text: &'a str,
     words: String,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.clauses.iter().all(|clause| clause.negated) || !exchange.spends(exchange.sources.fields()) {
         return;
     }
     // Most results have neither, and then no sentence is read.
     let sources = exchange.sources.structured.iter().filter(|source| has_siblings(source));
-    let sources: Vec<&Source<'_>> = sources.collect();
+    let sources: Vec<&ResultSource<'_>> = sources.collect();
     if sources.is_empty() || !exchange.spends(exchange.answer.len() / 8) {
         return;
     }
-    let mut sentences: Vec<Sentence<'_>> = Vec::new();
+    let mut sentences: Vec<AnswerSentence<'_>> = Vec::new();
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated) {
         let text = clause.sentence;
-        if sentences.len() < MAX_SENTENCES && sentences.last().is_none_or(|of| !std::ptr::eq(of.text, text)) {
-            sentences.push(Sentence { text, words: words_of(text) });
+        if sentences.len() < MAX_SENTENCES
+            && sentences.last().is_none_or(|last| !std::ptr::eq(last.text, text))
+        {
+            sentences.push(AnswerSentence { text, words: words_of(text) });
         }
     }
-    sentences.retain(|of| !exchange.language.classes(of.text).has_any(RELATES));
+    sentences.retain(|sentence| !exchange.language.classes(sentence.text).has_any(RELATES));
     if sentences.is_empty() {
         return;
     }
     let words = words_of(exchange.answer);
-    let said: HashSet<&str> = words.split(' ').collect();
+    let answer_words: HashSet<&str> = words.split(' ').collect();
     for source in sources {
-        let found = of_objects(exchange, source, (&sentences, &said), outcome)
+        let found = of_objects(exchange, source, (&sentences, &answer_words), outcome)
             .or_else(|| of_years(exchange, source, &sentences, outcome));
         if let Some((returned, sentence)) = found {
             outcome.contradicts(&returned, source.call, sentence);
@@ -71,12 +73,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// Whether a result has two objects under keys, or a column of a year.
-fn has_siblings(source: &Source<'_>) -> bool {
+fn has_siblings(source: &ResultSource<'_>) -> bool {
     source.records().filter(|(_, record)| is_object(record)).nth(1).is_some() || source.may_have_key(has_year)
 }
 
-fn has_year(name: &Name) -> bool {
-    name.is(Fact::Year, |words| year_in(words).is_some())
+fn has_year(name: &KeyName) -> bool {
+    name.is(KeyFact::Year, |words| year_in(words).is_some())
 }
 
 fn is_object(record: &Record) -> bool {
@@ -86,41 +88,49 @@ fn is_object(record: &Record) -> bool {
 /// What is linked to the key of one object and is the value of another one.
 fn of_objects<'a>(
     exchange: &Exchange<'_>,
-    source: &Source<'_>,
-    (sentences, said): (&[Sentence<'a>], &HashSet<&str>),
-    outcome: &mut Outcome,
+    source: &ResultSource<'_>,
+    (sentences, answer_words): (&[AnswerSentence<'a>], &HashSet<&str>),
+    outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let objects = parsed.records.iter().filter(|record| is_object(record));
     let objects: Vec<&Record> = objects.take(MAX_FIELDS).collect();
-    let is_said = |of: &&&Record| of.key.iter().all(|word| said.contains(word.as_str()));
-    for own in objects.iter().filter(is_said) {
-        let beside: Vec<&&Record> = objects
+    let is_said = |object: &&&Record| object.key.iter().all(|word| answer_words.contains(word.as_str()));
+    for object in objects.iter().filter(is_said) {
+        let siblings: Vec<&&Record> = objects
             .iter()
-            .filter(|of| of.parent == own.parent && of.key != own.key)
+            .filter(|other| other.parent == object.parent && other.key != object.key)
             .take(MAX_SIBLINGS)
             .collect();
-        let key = own.key.join(" ");
+        let key = object.key.join(" ");
         // Of an old and a new one, an action may have changed which is which.
-        let follows = |of: &Name| of.iter().any(|word| vocabulary::is(word, Meaning::Succession));
-        if beside.is_empty()
-            || follows(&own.key)
-            || beside.iter().any(|of| follows(&of.key))
+        let follows = |name: &KeyName| name.iter().any(|word| vocabulary::is(word, WordMeaning::Succession));
+        if siblings.is_empty()
+            || follows(&object.key)
+            || siblings.iter().any(|sibling| follows(&sibling.key))
             || changes_after(exchange, source)
-            || !exchange.spends(objects.len() + exchange.answer.len() / 16 * (1 + beside.len()))
+            || !exchange.spends(objects.len() + exchange.answer.len() / 16 * (1 + siblings.len()))
         {
             continue;
         }
-        let is_other_key =
-            |of: &Sentence<'_>| beside.iter().any(|other| contains_words(&of.words, &other.key.join(" ")));
-        for sentence in sentences.iter().filter(|of| contains_words(&of.words, &key) && !is_other_key(of)) {
-            for field in own.fields.iter().filter(|field| is_telling(field)) {
-                let others = beside.iter().filter_map(|of| of.fields.iter().find(|f| f.name == field.name));
+        let is_other_key = |sentence: &AnswerSentence<'_>| {
+            siblings.iter().any(|other| contains_words(&sentence.words, &other.key.join(" ")))
+        };
+        for sentence in sentences
+            .iter()
+            .filter(|candidate| contains_words(&candidate.words, &key) && !is_other_key(candidate))
+        {
+            for field in object.fields.iter().filter(|field| is_telling(field)) {
+                let others = siblings
+                    .iter()
+                    .filter_map(|sibling| sibling.fields.iter().find(|f| f.name == field.name));
                 let mut others = others.filter(|f| is_telling(f) && f.value != field.value);
                 outcome.examined = true;
-                let is_given = |of: &Field| contains_words(&words_of(exchange.answer), &text_of(of));
+                let is_given = |given_field: &RecordField| {
+                    contains_words(&words_of(exchange.answer), &text_of(given_field))
+                };
                 let linked = others.find(|f| is_linked(sentence.text, &key, &text_of(f)));
-                if let Some(other) = linked.filter(|of| !is_given(field) && is_only(exchange, of)) {
+                if let Some(other) = linked.filter(|other| !is_given(field) && is_only(exchange, other)) {
                     let returned = format!("{key} {}: {}", field.name.join(" "), field.shown());
                     return Some((
                         format!("{returned}, and {} for another one", other.shown()),
@@ -134,15 +144,15 @@ fn of_objects<'a>(
 }
 
 /// Whether a value distinguishes objects: a name, a code or a number that is no small one.
-fn is_telling(field: &Field) -> bool {
+fn is_telling(field: &RecordField) -> bool {
     match &field.value {
-        Scalar::Text(text) => text.len() >= MIN_TEXT && text.contains(char::is_alphanumeric),
-        Scalar::Number(n) => n.abs() >= MIN_NUMBER,
-        Scalar::Bool(_) => false,
+        FieldValue::Text(text) => text.len() >= MIN_TEXT && text.contains(char::is_alphanumeric),
+        FieldValue::Number(n) => n.abs() >= MIN_NUMBER,
+        FieldValue::Bool(_) => false,
     }
 }
 
-fn text_of(field: &Field) -> String {
+fn text_of(field: &RecordField) -> String {
     words_of(field.shown()).trim().to_owned()
 }
 
@@ -154,7 +164,7 @@ fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
         let Some((between, after)) = behind.split_once(value) else { return false };
         let is_whole = !after.starts_with(char::is_alphanumeric) && !between.ends_with(char::is_alphanumeric);
         let between = between.trim();
-        let copulas = vocabulary::find(between, &[Meaning::Copula]);
+        let copulas = vocabulary::find(between, &[WordMeaning::Copula]);
         let is_last = copulas.last().is_some_and(|(_, at)| at.end == between.len());
         let is_plain = between.len() <= BETWEEN && !between.contains(['.', ';', '\n']);
         is_whole && is_plain && (is_last && copulas.len() == 1 || between == ":")
@@ -162,9 +172,9 @@ fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
 }
 
 /// Whether no other field of the results and nothing that the user said has the value.
-fn is_only(exchange: &Exchange<'_>, field: &Field) -> bool {
+fn is_only(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    let same = || fields().filter(|of| of.value == field.value);
+    let same = || fields().filter(|other| other.value == field.value);
     let value = text_of(field);
     exchange.spends(exchange.sources.fields())
         && exchange.spends_search()
@@ -184,9 +194,9 @@ fn year_in(name: &[String]) -> Option<(u32, Vec<&String>)> {
 /// What is said of a year and is the value of the column of another one.
 fn of_years<'a>(
     exchange: &Exchange<'_>,
-    source: &Source<'_>,
-    sentences: &[Sentence<'a>],
-    outcome: &mut Outcome,
+    source: &ResultSource<'_>,
+    sentences: &[AnswerSentence<'a>],
+    outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let first =
@@ -200,10 +210,12 @@ fn of_years<'a>(
         years.dedup();
         years
     };
-    let answer = Statement::of_text(exchange.answer);
+    let answer = RowStatement::of_text(exchange.answer);
     for sentence in sentences {
-        let (said, asked) = (years(&sentence.words), years(exchange.asked()));
-        let (Some(year), true) = (said.first().or(asked.first()), said.len() <= 1 && asked.len() <= 1) else {
+        let (stated_years, asked) = (years(&sentence.words), years(exchange.asked()));
+        let (Some(year), true) =
+            (stated_years.first().or(asked.first()), stated_years.len() <= 1 && asked.len() <= 1)
+        else {
             continue;
         };
         // The names of each row are looked for in the sentence.
@@ -212,20 +224,23 @@ fn of_years<'a>(
         let mut named = rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
         let (Some(row), None) = (named.next(), named.next()) else { continue };
         exchange.spends(columns.len() * row.fields.len()).then_some(())?;
-        for (own, rest) in columns.iter().filter(|(own, _)| own == year) {
-            let cell = |of: u32| {
-                let is_it = |f: &&Field| year_in(&f.name).is_some_and(|(y, words)| y == of && words == *rest);
+        for (column_year, rest) in columns.iter().filter(|(column_year, _)| column_year == year) {
+            let cell = |wanted: u32| {
+                let is_it = |f: &&RecordField| {
+                    year_in(&f.name).is_some_and(|(y, words)| y == wanted && words == *rest)
+                };
                 row.fields.iter().find(is_it)
             };
-            let Some(right) = cell(*own).filter(|field| is_telling(field)) else { continue };
-            let others = columns.iter().filter(|(y, words)| y != own && words == rest);
+            let Some(right) = cell(*column_year).filter(|field| is_telling(field)) else { continue };
+            let others = columns.iter().filter(|(y, words)| y != column_year && words == rest);
             outcome.examined = true;
-            let said = Statement::of(&sentence.words);
+            let statement = RowStatement::new(&sentence.words);
             let mut wrong =
-                others.filter_map(|(y, _)| cell(*y)).filter(|f| f.value != right.value && said.gives(f));
-            let is_new = |f: &Field| {
-                let own = row.fields.iter().filter(|of| of.value == f.value).count() == 1;
-                own && !exchange.sources.from_user.iter().any(|text| Statement::of_text(text).gives(f))
+                others.filter_map(|(y, _)| cell(*y)).filter(|f| f.value != right.value && statement.gives(f));
+            let is_new = |f: &RecordField| {
+                let is_unique = row.fields.iter().filter(|other| other.value == f.value).count() == 1;
+                is_unique
+                    && !exchange.sources.from_user.iter().any(|text| RowStatement::of_text(text).gives(f))
             };
             if let Some(wrong) = wrong.find(|f| is_telling(f) && is_new(f)).filter(|_| !answer.gives(right)) {
                 let returned = format!("{}: {}", right.name.join(" "), right.shown());

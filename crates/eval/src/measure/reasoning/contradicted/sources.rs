@@ -14,7 +14,7 @@ use crate::measure::conversation::prompt_texts;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::statements::words_of;
-use crate::measure::records::{Field, Name, Record, Scalar, Structure};
+use crate::measure::records::{FieldValue, KeyName, Record, RecordField, Structure};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
@@ -28,7 +28,7 @@ const MAX_KEYS: usize = 40;
 const MIN_NAME: usize = 3;
 
 /// A structured result.
-pub(super) struct Source<'a> {
+pub(super) struct ResultSource<'a> {
     pub call: &'a Call,
     pub parsed: Rc<Structure>,
     /// The calls before the answer.
@@ -38,14 +38,14 @@ pub(super) struct Source<'a> {
     stale: OnceCell<Vec<bool>>,
 }
 
-impl Source<'_> {
+impl ResultSource<'_> {
     /// The records of the result, each with its index.
     pub(super) fn records(&self) -> impl Iterator<Item = (usize, &Record)> {
         self.parsed.0.iter().flat_map(|parsed| &parsed.records).enumerate()
     }
 
     /// Whether a field of the result may have such a key.
-    pub(super) fn may_have_key(&self, is: impl FnMut(&Name) -> bool) -> bool {
+    pub(super) fn may_have_key(&self, is: impl FnMut(&KeyName) -> bool) -> bool {
         self.parsed.0.as_ref().is_some_and(|parsed| parsed.may_have_key(is))
     }
 
@@ -55,7 +55,7 @@ impl Source<'_> {
     }
 
     /// Whether a later call was given a value under the name of this field: it may have set it.
-    pub(super) fn is_set_later(&self, field: &Field) -> bool {
+    pub(super) fn is_set_later(&self, field: &RecordField) -> bool {
         let later = self.made.iter().filter(|call| call.start > self.call.start);
         let mut arguments = later.filter_map(|call| call.parsed.as_deref()?.as_object());
         arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| *identifier_words(key) == **field.name))
@@ -80,18 +80,18 @@ impl Source<'_> {
 }
 
 /// The results before an answer.
-pub(super) struct Sources<'a> {
+pub(super) struct ResultSources<'a> {
     /// In order of time.
-    pub structured: Vec<Source<'a>>,
+    pub structured: Vec<ResultSource<'a>>,
     /// Results that are prose, in lower case.
     pub prose: Vec<String>,
     /// The calls that returned them.
     pub calls: Rc<[&'a Call]>,
     /// Everything that the model had seen: results, prompt and arguments.
     pub seen: Vec<&'a Text>,
-    /// See [`Sources::unstructured`].
+    /// See [`ResultSources::unstructured`].
     unstructured: OnceCell<Vec<&'a Text>>,
-    /// See [`Sources::fields`].
+    /// See [`ResultSources::fields`].
     fields: OnceCell<usize>,
     /// Messages of the user.
     pub from_user: Vec<&'a Text>,
@@ -99,7 +99,7 @@ pub(super) struct Sources<'a> {
     pub passed: Vec<&'a Text>,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> ResultSources<'a> {
     /// The results of the `calls` of agent `i`, and of agents beneath it, before the span `at`; `None` if no
     /// call succeeded.
     pub(super) fn before(
@@ -109,7 +109,7 @@ impl<'a> Sources<'a> {
         i: usize,
         calls: &[usize],
         at: Option<Idx>,
-    ) -> Option<Sources<'a>> {
+    ) -> Option<ResultSources<'a>> {
         let end = at.map_or(u64::MAX, |at| end_of(trace, at));
         memo.budget.spend(calls.len()).then_some(())?;
         let made =
@@ -121,7 +121,7 @@ impl<'a> Sources<'a> {
         let users = prompt().flat_map(|view| &view.input).filter(|message| message.role == Role::User);
         let from_user = users.flat_map(|m| &m.parts).filter_map(crate::measure::conversation::plain_text);
         let task = agent_index::task(trace, i);
-        let mut sources = Sources {
+        let mut sources = ResultSources {
             structured: Vec::new(),
             prose: Vec::new(),
             calls: made.clone(),
@@ -134,11 +134,11 @@ impl<'a> Sources<'a> {
         for &call in &*made {
             sources.seen.extend(call.arguments.iter().chain(&call.result));
             let Some(result) = &call.result else { continue };
-            let parsed = Structure::of(result, memo)?;
+            let parsed = Structure::cached(result, memo)?;
             match &parsed.0 {
                 Some(_) => {
                     let (made, stale) = (Rc::clone(&made), OnceCell::new());
-                    sources.structured.push(Source { call, parsed, made, stale });
+                    sources.structured.push(ResultSource { call, parsed, made, stale });
                 }
                 None => sources.prose.push(words_of(result)),
             }
@@ -157,7 +157,7 @@ impl<'a> Sources<'a> {
     }
 
     /// All records, with their source and their index in it.
-    pub(super) fn records(&self) -> impl Iterator<Item = (&Source<'a>, usize, &Record)> {
+    pub(super) fn records(&self) -> impl Iterator<Item = (&ResultSource<'a>, usize, &Record)> {
         self.structured
             .iter()
             .flat_map(|source| source.records().map(move |(at, record)| (source, at, record)))
@@ -169,18 +169,18 @@ impl<'a> Sources<'a> {
         self.unstructured.get_or_init(|| {
             let results = self.structured.iter().filter_map(|source| source.call.result.as_ref());
             // By a hash of the text without white space: the lengths of the results that have it.
-            let mut known: HashMap<u64, Vec<usize>> = HashMap::default();
-            let (hasher, mut plain) = (known.hasher().clone(), Vec::new());
+            let mut result_lengths: HashMap<u64, Vec<usize>> = HashMap::default();
+            let (hasher, mut plain) = (result_lengths.hasher().clone(), Vec::new());
             let mut hash = |text: &str| {
                 work::count(text.len());
                 plain.clear();
                 plain.extend(text.bytes().filter(|byte| !byte.is_ascii_whitespace()));
                 hasher.hash_one(&plain)
             };
-            results.for_each(|result| known.entry(hash(result)).or_default().push(result.len()));
+            results.for_each(|result| result_lengths.entry(hash(result)).or_default().push(result.len()));
             let mut is_result = |text: &Text| {
                 let is_near = |length: &usize| text.len().abs_diff(*length) <= text.len() / 2;
-                known.get(&hash(text)).is_some_and(|lengths| lengths.iter().any(is_near))
+                result_lengths.get(&hash(text)).is_some_and(|lengths| lengths.iter().any(is_near))
             };
             self.seen.iter().copied().filter(|text| !is_result(text)).collect()
         })
@@ -211,10 +211,10 @@ fn contains(text: &str, wanted: &str) -> bool {
 pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
     record.fields.iter().filter_map(|field| match &field.value {
         // As the words of an answer, without signs around it: "#W-4411".
-        Scalar::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => {
+        FieldValue::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => {
             Some(text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned()).filter(|n| n.len() >= MIN_NAME)
         }
-        Scalar::Number(_) if field.shown().len() >= MIN_NAME => Some(field.shown().to_lowercase()),
+        FieldValue::Number(_) if field.shown().len() >= MIN_NAME => Some(field.shown().to_lowercase()),
         _ => None,
     })
 }
@@ -242,7 +242,7 @@ mod tests {
         let attempts = CallAttempts::get(&trace, &memo);
         let calls: Vec<usize> = (0..RESULTS).collect();
         let at = trace.agents[0].answer_at;
-        let sources = Sources::before(&trace, &memo, &attempts, 0, &calls, at).unwrap();
+        let sources = ResultSources::before(&trace, &memo, &attempts, 0, &calls, at).unwrap();
         let before = work::counted();
         let texts: Vec<&str> = unstructured(&sources).collect();
         assert!(texts.contains(&"And now?") && texts.contains(&"You help customers."), "{texts:?}");

@@ -5,14 +5,14 @@
 //! the beginning assert what the question asks. One row refutes a statement about all ([`super::universal_claims`]).
 
 use super::clause_subject;
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::{Assertion, Predicate, assertion, has_state_key, with_consequences};
-use super::sources::{Source, names_of};
+use super::sources::{ResultSource, names_of};
 use super::universal_claims::{self, TestedRow};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::statements::{contains_words, words_of};
-use crate::measure::records::{Field, Record, Scalar};
+use crate::measure::records::{FieldValue, Record, RecordField};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 
@@ -41,25 +41,25 @@ const ENVELOPE: [&str; 16] = [
 const MIN_WORD: usize = 4;
 
 /// A predicate that a result asserts of a record.
-struct Fact<'a> {
+struct StateFact<'a> {
     predicate: Predicate,
     holds: bool,
-    source: &'a Source<'a>,
+    source: &'a ResultSource<'a>,
     record: &'a Record,
-    field: &'a Field,
+    field: &'a RecordField,
     /// The record's index in the source.
     at: usize,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     // Most results have neither flags nor states.
-    let may_have = |source: &&Source<'_>| {
+    let may_have = |source: &&ResultSource<'_>| {
         let has_flags = source.parsed.0.as_ref().is_some_and(|parsed| parsed.has_flags);
         has_flags || source.may_have_key(has_state_key)
     };
     let of_source =
-        |source| Source::records(source).flat_map(move |(at, record)| facts_of(source, at, record));
-    let facts: Vec<Fact<'_>> =
+        |source| ResultSource::records(source).flat_map(move |(at, record)| facts_of(source, at, record));
+    let facts: Vec<StateFact<'_>> =
         exchange.sources.structured.iter().filter(may_have).flat_map(of_source).collect();
     let mut predicates: Vec<&Predicate> = Vec::new();
     if !exchange.spends(facts.len()) {
@@ -74,7 +74,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(facts.len() / 8 + exchange.clauses.len()) {
             return;
         }
-        let facts: Vec<&Fact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
+        let facts: Vec<&StateFact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
         let is_asked = predicate.is_in(exchange.asked());
         let claims: Vec<(bool, bool, &str)> = exchange
             .clauses
@@ -117,15 +117,15 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 /// The fact that refutes a claim, if none supports it.
 fn refuted<'f, 'a>(
     exchange: &Exchange<'_>,
-    facts: &[&'f Fact<'a>],
+    facts: &[&'f StateFact<'a>],
     predicate: &Predicate,
     claimed: bool,
     sentence: &str,
     is_mixed: bool,
-) -> Option<&'f Fact<'a>> {
+) -> Option<&'f StateFact<'a>> {
     let words = words_of(sentence);
-    let named = |fact: &&&Fact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
-    let about: Vec<&&Fact<'_>> = facts.iter().filter(named).collect();
+    let named = |fact: &&&StateFact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
+    let about: Vec<&&StateFact<'_>> = facts.iter().filter(named).collect();
     if about.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.asked()) {
         return None;
     }
@@ -135,7 +135,7 @@ fn refuted<'f, 'a>(
     }
     let is_general = || facts.iter().all(|fact| fact.holds != claimed);
     // A thing may be called by a part of its name.
-    let is_called = |fact: &&&Fact<'_>| fact.holds == claimed && is_called(exchange, fact, &words);
+    let is_called = |fact: &&&StateFact<'_>| fact.holds == claimed && is_called(exchange, fact, &words);
     let supported = match about.is_empty() {
         false => about.iter().any(|fact| fact.holds == claimed) || facts.iter().any(|fact| is_called(&fact)),
         true => !is_general(),
@@ -153,7 +153,7 @@ fn refuted<'f, 'a>(
         return None;
     }
     let is_meant =
-        |fact: &&'f Fact<'a>| about.is_empty() || about.iter().any(|named| std::ptr::eq(**named, *fact));
+        |fact: &&'f StateFact<'a>| about.is_empty() || about.iter().any(|named| std::ptr::eq(**named, *fact));
     let found = facts
         .iter()
         .copied()
@@ -163,13 +163,15 @@ fn refuted<'f, 'a>(
 }
 
 /// Whether the words have a word of one of the record's names that no other record of its source has.
-fn is_called(exchange: &Exchange<'_>, fact: &Fact<'_>, words: &str) -> bool {
+fn is_called(exchange: &Exchange<'_>, fact: &StateFact<'_>, words: &str) -> bool {
     let records = fact.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
     let others = || records.clone().filter(|record| !std::ptr::eq(*record, fact.record));
     let has = |record: &Record, word: &str| names_of(record).any(|name| contains_words(&name, word));
     names_of(fact.record).any(|name| {
-        let mut said = name.split(' ').filter(|word| word.len() >= MIN_WORD && contains_words(words, word));
-        said.any(|word| exchange.spends(others().count()) && !others().any(|record| has(record, word)))
+        let mut shared_words =
+            name.split(' ').filter(|word| word.len() >= MIN_WORD && contains_words(words, word));
+        shared_words
+            .any(|word| exchange.spends(others().count()) && !others().any(|record| has(record, word)))
     })
 }
 
@@ -177,12 +179,12 @@ fn is_called(exchange: &Exchange<'_>, fact: &Fact<'_>, words: &str) -> bool {
 fn is_value(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) -> bool {
     let Predicate::Known(name) = predicate else { return false };
     let mut texts =
-        exchange.sources.records().flat_map(|(.., record)| &record.fields).filter_map(Field::text);
+        exchange.sources.records().flat_map(|(.., record)| &record.fields).filter_map(RecordField::text);
     texts.any(|text| assertion(&text.replace(['_', '-'], " ")) == Some((name, claimed)))
 }
 
 /// Whether the sentence names a thing by an identifier that the result does not have.
-fn names_other(words: &str, fact: &Fact<'_>) -> bool {
+fn names_other(words: &str, fact: &StateFact<'_>) -> bool {
     let result = fact.source.call.result.as_deref().unwrap_or_default();
     let arguments = fact.source.call.arguments.as_deref().unwrap_or_default();
     let mut named = words.split(' ').filter(|word| {
@@ -195,14 +197,14 @@ fn names_other(words: &str, fact: &Fact<'_>) -> bool {
 }
 
 /// The assertions of a record by its flags and states.
-fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fact<'a>> {
+fn facts_of<'a>(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> Vec<StateFact<'a>> {
     let mut out = Vec::new();
-    let mut add = |predicate: Predicate, holds: bool, field: &'a Field| {
-        out.push(Fact { predicate, holds, source, record, field, at });
+    let mut add = |predicate: Predicate, holds: bool, field: &'a RecordField| {
+        out.push(StateFact { predicate, holds, source, record, field, at });
     };
     for field in &record.fields {
         match &field.value {
-            Scalar::Bool(value) => {
+            FieldValue::Bool(value) => {
                 let words: Vec<String> = flag_words(field);
                 if words.is_empty()
                     || words.len() == 1 && words.iter().any(|w| ENVELOPE.contains(&w.as_str()))
@@ -215,15 +217,15 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
                     None => add(Predicate::Key(words), *value, field),
                 }
             }
-            Scalar::Text(text) if has_state_key(&field.name) => {
+            FieldValue::Text(text) if has_state_key(&field.name) => {
                 let words = text.replace(['_', '-'], " ");
                 // A conclusion may be a noun.
-                let known = assertion(match words.as_str() {
+                let asserted = assertion(match words.as_str() {
                     "failure" => "failed",
                     "success" => "passed",
                     other => other,
                 });
-                known.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
+                asserted.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
                     add(Predicate::Known(predicate), holds, field);
                 });
                 // A thing that waits for a decision is not decided. An order may be confirmed while it waits to be
@@ -248,26 +250,26 @@ fn is_booking_tool(tool: &str) -> bool {
 }
 
 /// The words of a flag's key without its verb: `is_blocked`, `hasGiftWrap`.
-fn flag_words(field: &Field) -> Vec<String> {
+fn flag_words(field: &RecordField) -> Vec<String> {
     let verb = |word: &&String| ["is", "has", "was", "are", "can", "have", "flag"].contains(&word.as_str());
     field.name.iter().filter(|word| !verb(word)).cloned().collect()
 }
 
 /// What "yes" or "no" asserts if the request asks whether this predicate holds, and whether of all things.
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
-    let (yes, sentence) = exchange.yes_or_no()?;
+    let (is_affirmative, sentence) = exchange.yes_or_no()?;
     // "No" states that not all have it.
-    let of_all = yes && universal_claims::asks_of_all(exchange.asked());
-    Some((predicate.asked_as(exchange.asked())? == yes, of_all, sentence))
+    let of_all = is_affirmative && universal_claims::asks_of_all(exchange.asked());
+    Some((predicate.asked_as(exchange.asked())? == is_affirmative, of_all, sentence))
 }
 
 /// The fact of a row for which a claim about all rows does not hold.
 fn exception<'f, 'a>(
     exchange: &Exchange<'_>,
-    facts: &[&'f Fact<'a>],
+    facts: &[&'f StateFact<'a>],
     claimed: bool,
     sentence: &str,
-) -> Option<&'f Fact<'a>> {
+) -> Option<&'f StateFact<'a>> {
     let rows: Vec<TestedRow<'_>> = facts
         .iter()
         .map(|fact| TestedRow { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })

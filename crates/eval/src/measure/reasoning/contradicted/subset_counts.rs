@@ -8,12 +8,12 @@ use std::convert::Infallible;
 
 use memchr::memmem::Finder;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::partial_totals::says_part;
 use crate::measure::defects::Defect;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
-use crate::measure::records::{Field, Record};
+use crate::measure::records::{Record, RecordField};
 
 /// Most rows and columns of a list, and rows of a table of the answer.
 const MAX_ROWS: usize = 400;
@@ -27,7 +27,7 @@ const STEM: usize = 5;
 /// Letters that the name of a column and a word share: "failures" and "failed".
 const COLUMN_STEM: usize = 4;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     of_them(exchange, outcome);
     if exchange.has_digits && !exchange.clauses.is_empty() && outcome.findings.is_empty() {
         of_table(exchange, outcome);
@@ -44,7 +44,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
     counts.next().filter(|_| counts.next().is_none())
 }
 
-fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn of_them(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let is_of_them = |clause: &Clause<'_>| {
         OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &THEM)
     };
@@ -56,10 +56,10 @@ fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let (Some(all), Some(some)) = (count(whole), count(part)) else { continue };
         for source in &exchange.sources.structured {
             let Some(parsed) = &source.parsed.0 else { continue };
-            for (list, of) in
-                parsed.lists.iter().enumerate().filter(|(_, of)| (2..=MAX_ROWS).contains(&of.len))
+            for (list, table) in
+                parsed.lists.iter().enumerate().filter(|(_, table)| (2..=MAX_ROWS).contains(&table.len))
             {
-                if !exchange.spends(parsed.records.len() / 8 + of.len * MAX_COLUMNS) {
+                if !exchange.spends(parsed.records.len() / 8 + table.len * MAX_COLUMNS) {
                     return;
                 }
                 let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
@@ -84,7 +84,7 @@ fn counted(
     some: usize,
     rows: &[&Record],
 ) -> Option<(String, usize)> {
-    let value = |row: &Record, column: &Field| -> Option<String> {
+    let value = |row: &Record, column: &RecordField| -> Option<String> {
         let field = row.fields.iter().find(|field| field.name == column.name)?;
         Some(words_of(&field.text()?.replace('_', " ")).trim().to_owned())
     };
@@ -93,10 +93,11 @@ fn counted(
     // The value of a column that a clause names and so many rows have.
     let named = |is_named: &dyn Fn(&str) -> bool, so_many: usize| {
         texts().find_map(|column| {
-            let of = rows.iter().filter_map(|row| value(row, column)).find(|value| is_named(value))?;
-            let has = |row: &&Record| value(row, column).as_deref() == Some(of.as_str());
-            let having: Vec<bool> = rows.iter().map(has).collect();
-            (having.iter().filter(|is| **is).count() == so_many).then_some((of, having))
+            let named_value =
+                rows.iter().filter_map(|row| value(row, column)).find(|value| is_named(value))?;
+            let has = |row: &&Record| value(row, column).as_deref() == Some(named_value.as_str());
+            let row_matches: Vec<bool> = rows.iter().map(has).collect();
+            (row_matches.iter().filter(|is| **is).count() == so_many).then_some((named_value, row_matches))
         })
     };
     let is_whole = |value: &str| value.len() > 2 && contains_words(&whole.words, value);
@@ -111,7 +112,7 @@ fn counted(
 }
 
 /// "14 failed attempts for 6 names", above a table of 6 names whose numbers add up to another total.
-fn of_table(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn of_table(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let lines: Vec<&str> = exchange
         .prose
         .lines()

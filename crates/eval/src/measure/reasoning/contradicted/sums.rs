@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::row_scope::measures;
-use super::sources::Source;
+use super::sources::ResultSource;
 use super::universal_claims::excepts;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Record, Scalar};
+use crate::measure::records::{FieldValue, Record, RecordField};
 
 /// Most lines with a label and an amount, rows of a list, and columns of each kind.
 const MAX_LINES: usize = 60;
@@ -29,7 +29,7 @@ const UNITS: [&[(&str, f64)]; 3] = [
     &[("kwh", 1.0), ("wh", 1e-3), ("mwh", 1e3)],
 ];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let lines = labelled(exchange);
     let has_counts = !exchange.clauses.is_empty();
     if lines.len() < 2 && !has_counts {
@@ -37,12 +37,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
-        for (list, of) in parsed.lists.iter().enumerate().filter(|(_, of)| (3..=MAX_ROWS).contains(&of.len)) {
-            if !exchange.spends(parsed.records.len() / 8 + of.len) {
+        for (list, table) in
+            parsed.lists.iter().enumerate().filter(|(_, table)| (3..=MAX_ROWS).contains(&table.len))
+        {
+            if !exchange.spends(parsed.records.len() / 8 + table.len) {
                 return;
             }
             let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
-            if rows.len() != of.len {
+            if rows.len() != table.len {
                 continue;
             }
             let wrong = by_group(exchange, &lines, &rows, outcome)
@@ -56,13 +58,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// A label of a line or of the first cell of a row, and the amount next to it.
-struct Labelled<'a> {
+struct LabelledAmount<'a> {
     label: String,
     amount: Number,
     line: &'a str,
 }
 
-fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<Labelled<'a>> {
+fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<LabelledAmount<'a>> {
     let read = |line: &'a str| {
         let (label, rest) = match line.trim_start().strip_prefix('|') {
             Some(cells) => cells.split_once('|')?,
@@ -70,7 +72,7 @@ fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<Labelled<'a>> {
         };
         let label = words_of(label).trim().to_owned();
         let amount = numbers::all(rest).into_iter().find(|n| !n.in_identifier)?;
-        (!label.is_empty() && label.len() <= MAX_LABEL).then_some(Labelled {
+        (!label.is_empty() && label.len() <= MAX_LABEL).then_some(LabelledAmount {
             label,
             amount,
             line: line.trim(),
@@ -87,30 +89,30 @@ fn eq(amount: &Number, value: f64) -> bool {
 }
 
 /// The value of a row in the column of a field.
-fn cell<'r>(row: &'r Record, column: &Field) -> Option<&'r Field> {
+fn cell<'r>(row: &'r Record, column: &RecordField) -> Option<&'r RecordField> {
     row.fields.iter().find(|field| field.name == column.name)
 }
 
-fn sum_of<'r>(rows: impl Iterator<Item = &'r Record>, column: &Field) -> f64 {
+fn sum_of<'r>(rows: impl Iterator<Item = &'r Record>, column: &RecordField) -> f64 {
     rows.filter_map(|row| cell(row, column)?.number()).sum()
 }
 
 /// A group whose amount is not its sum, where those of other groups are.
 fn by_group<'a>(
     exchange: &Exchange<'a>,
-    lines: &[Labelled<'a>],
+    lines: &[LabelledAmount<'a>],
     rows: &[&Record],
-    outcome: &mut Outcome,
+    outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let first = rows.first()?;
     let fields = || first.fields.iter().take(MAX_COLUMNS);
-    for by in fields().filter(|field| field.text().is_some()) {
+    for group_key in fields().filter(|field| field.text().is_some()) {
         let mut groups: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
         for row in rows {
-            let Some(value) = cell(row, by).and_then(Field::text) else { continue };
+            let Some(value) = cell(row, group_key).and_then(RecordField::text) else { continue };
             groups.entry(words_of(&value.replace('_', " ")).trim().to_owned()).or_default().push(row);
         }
-        let named: Vec<(&Labelled<'a>, &Vec<&Record>)> =
+        let named: Vec<(&LabelledAmount<'a>, &Vec<&Record>)> =
             lines.iter().filter_map(|line| Some((line, groups.get(&line.label)?))).collect();
         let is_grouped = groups.len() < rows.len() && named.len() >= 2;
         if !is_grouped || exchange.clauses.iter().any(excepts) {
@@ -118,24 +120,24 @@ fn by_group<'a>(
         }
         exchange.spends(rows.len() * MAX_COLUMNS).then_some(())?;
         for column in fields().filter(|field| field.number().is_some()) {
-            let sum = |of: &[&Record]| sum_of(of.iter().copied(), column);
+            let sum = |group: &[&Record]| sum_of(group.iter().copied(), column);
             let (right, wrong): (Vec<_>, Vec<_>) =
-                named.iter().partition(|(line, of)| eq(&line.amount, sum(of)));
+                named.iter().partition(|(line, group)| eq(&line.amount, sum(group)));
             // One row alone is no sum.
-            let is_sum = right.iter().any(|(_, of)| of.len() > 1);
+            let is_sum = right.iter().any(|(_, group)| group.len() > 1);
             if !is_sum || wrong.is_empty() || wrong.len() > right.len() {
                 continue;
             }
             outcome.examined = true;
-            let right: Vec<&Record> = right.iter().flat_map(|(_, of)| of.iter().copied()).collect();
-            let is_other = |(line, of): &(&Labelled<'a>, &Vec<&Record>)| {
-                of.len() > 1 && !is_selected(&line.amount, of, &right, column)
+            let right: Vec<&Record> = right.iter().flat_map(|(_, group)| group.iter().copied()).collect();
+            let is_other = |(line, group): &(&LabelledAmount<'a>, &Vec<&Record>)| {
+                group.len() > 1 && !is_selected(&line.amount, group, &right, column)
             };
-            if let Some((line, of)) = wrong.into_iter().find(is_other) {
-                let total = (sum(of) * 100.0).round() / 100.0;
+            if let Some((line, group)) = wrong.into_iter().find(is_other) {
+                let total = (sum(group) * 100.0).round() / 100.0;
                 let returned = format!(
                     "{} rows of {} with a sum of {total} as {}",
-                    of.len(),
+                    group.len(),
                     line.label,
                     column.name.join(" ")
                 );
@@ -148,7 +150,7 @@ fn by_group<'a>(
 
 /// Whether the amount is something else of the group's rows: of those with a value by which rows may be selected, or
 /// their mean, number or greatest one.
-fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &Field) -> bool {
+fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &RecordField) -> bool {
     let numbers: Vec<f64> = group.iter().filter_map(|row| cell(row, column)?.number()).collect();
     let sum: f64 = numbers.iter().sum();
     let count = numbers.len() as f64;
@@ -162,38 +164,41 @@ fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &F
         f.number().is_some() && f.name != column.name && eq(amount, sum_of(group.iter().copied(), f))
     });
     has_number
-        || others.take(MAX_COLUMNS).any(|by| {
-            let has = |row: &Record, value: &Scalar| cell(row, by).is_some_and(|field| field.value == *value);
-            let values = group.iter().filter_map(|row| Some(&cell(row, by)?.value));
+        || others.take(MAX_COLUMNS).any(|selector| {
+            let has = |row: &Record, value: &FieldValue| {
+                cell(row, selector).is_some_and(|field| field.value == *value)
+            };
+            let values = group.iter().filter_map(|row| Some(&cell(row, selector)?.value));
             let mut selecting = values.filter(|value| {
                 let shared = group.iter().chain(right).filter(|row| has(row, value)).count() > 1;
-                shared || matches!(value, Scalar::Bool(_)) || is_state(by)
+                shared || matches!(value, FieldValue::Bool(_)) || is_state(selector)
             });
             selecting.any(|value| {
-                let with =
+                let sum_where =
                     |is: bool| sum_of(group.iter().copied().filter(|row| has(row, value) == is), column);
-                eq(amount, with(false)) && !right.iter().any(|row| has(row, value))
-                    || eq(amount, with(true)) && right.iter().all(|row| has(row, value))
+                eq(amount, sum_where(false)) && !right.iter().any(|row| has(row, value))
+                    || eq(amount, sum_where(true)) && right.iter().all(|row| has(row, value))
             })
         })
 }
 
-fn is_state(field: &Field) -> bool {
+fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| super::predicates::is_state_key(word))
 }
 
 /// An amount next to the number of all rows that is not the sum of the column that it names or of its unit.
 fn of_all<'a>(
     exchange: &Exchange<'a>,
-    source: &Source<'_>,
+    source: &ResultSource<'_>,
     rows: &[&Record],
-    outcome: &mut Outcome,
+    outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let len = rows.len() as f64;
     // A value that is the same for all rows is not added up.
-    let varies =
-        |field: &&Field| rows.iter().any(|row| cell(row, field).is_some_and(|of| of.value != field.value));
+    let varies = |field: &&RecordField| {
+        rows.iter().any(|row| cell(row, field).is_some_and(|other| other.value != field.value))
+    };
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         let stated = numbers::all(&clause.words);
         let ([amount, count], 3..) = (stated.as_slice(), rows.len()) else { continue };
@@ -203,9 +208,9 @@ fn of_all<'a>(
             continue;
         }
         let fields = rows.first()?.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);
-        let mut meant =
+        let mut candidates =
             fields.filter(varies).filter_map(|field| Some((field, scale(clause, amount, field)?)));
-        let (Some((column, scale)), None) = (meant.next(), meant.next()) else { continue };
+        let (Some((column, scale)), None) = (candidates.next(), candidates.next()) else { continue };
         exchange.spends_numbers().then_some(())?;
         outcome.examined = true;
         let sum = sum_of(rows.iter().copied(), column) / scale;
@@ -214,9 +219,13 @@ fn of_all<'a>(
         // The median, the range.
         let mut sorted: Vec<f64> = rows.iter().filter_map(|row| cell(row, column)?.number()).collect();
         sorted.sort_by(f64::total_cmp);
-        let at = |of: usize| sorted.get(of).copied().unwrap_or_default();
+        let value_at = |index: usize| sorted.get(index).copied().unwrap_or_default();
         let (middle, last) = (sorted.len() / 2, sorted.len().saturating_sub(1));
-        let medians = [at(middle), (at(middle) + at(middle.saturating_sub(1))) / 2.0, at(last) - at(0)];
+        let medians = [
+            value_at(middle),
+            (value_at(middle) + value_at(middle.saturating_sub(1))) / 2.0,
+            value_at(last) - value_at(0),
+        ];
         let is_median = || medians.iter().any(|value| is_near(value / scale));
         let is_row = || rows.iter().filter_map(|row| cell(row, column)?.number()).any(|n| is_near(n / scale));
         let is_aggregate = || parsed.aggregates().iter().any(|value| is_near(*value / scale));
@@ -238,14 +247,14 @@ fn of_all<'a>(
 
 /// The divisor that converts the column's numbers to the unit of the amount, if the clause names the unit or the
 /// column.
-fn scale(clause: &Clause<'_>, amount: &Number, column: &Field) -> Option<f64> {
+fn scale(clause: &Clause<'_>, amount: &Number, column: &RecordField) -> Option<f64> {
     let after = clause.words.get(amount.end..).unwrap_or_default().trim_start();
     let unit = after.split(' ').next().unwrap_or_default();
-    let own = column.name.last()?;
-    for of in UNITS {
-        let size = |name: &str| of.iter().find(|(known, _)| *known == name).map(|(_, size)| *size);
-        if let (Some(own), Some(stated)) = (size(own), size(unit)) {
-            return Some(stated / own);
+    let column_unit = column.name.last()?;
+    for sizes in UNITS {
+        let size = |name: &str| sizes.iter().find(|(unit_name, _)| *unit_name == name).map(|(_, size)| *size);
+        if let (Some(column_size), Some(stated)) = (size(column_unit), size(unit)) {
+            return Some(stated / column_size);
         }
     }
     let is_named = column.name.iter().all(|word| word.len() > 2 && contains_words(&clause.words, word));

@@ -7,12 +7,12 @@
 //!
 //! In: the tables of an answer, as lines of cells between `|`. Out: one contradiction for the first wrong cell.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Fewest rows in which the calculation holds, and most rows and columns that are read.
 const MIN_RIGHT: usize = 2;
@@ -25,7 +25,7 @@ const MAX_KNOWN: usize = 400;
 const PERCENT: f64 = 100.0;
 
 /// The numbers of a row by column, and its line.
-type Row<'a> = (Vec<Option<Number>>, &'a str);
+type NumberRow<'a> = (Vec<Option<Number>>, &'a str);
 
 #[derive(Clone, Copy)]
 enum Calculation {
@@ -39,7 +39,7 @@ const ALL: [Calculation; 4] =
     [Calculation::Product, Calculation::Quotient, Calculation::Sum, Calculation::Difference];
 
 impl Calculation {
-    fn of(self, a: f64, b: f64) -> f64 {
+    fn apply(self, a: f64, b: f64) -> f64 {
         match self {
             Calculation::Product => a * b,
             Calculation::Quotient => a / b,
@@ -65,7 +65,7 @@ impl Calculation {
     }
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut lines = exchange.prose.lines().peekable();
     while let Some(line) = lines.next() {
         let is_table = |line: &str| line.trim_start().starts_with('|');
@@ -75,10 +75,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             continue;
         }
         lines.next();
-        let mut rows: Vec<Row<'_>> = Vec::new();
+        let mut rows: Vec<NumberRow<'_>> = Vec::new();
         while let Some(line) = lines.next_if(|line| is_table(line)) {
             let mut cells = line.trim().trim_matches('|').split('|').take(MAX_COLUMNS);
-            let is_total = cells.clone().next().is_some_and(|label| vocabulary::has(label, Meaning::Total));
+            let is_total =
+                cells.clone().next().is_some_and(|label| vocabulary::has(label, WordMeaning::Total));
             if !is_total && rows.len() < MAX_ROWS {
                 rows.push((cells.by_ref().map(number).collect(), line));
             }
@@ -103,7 +104,7 @@ fn number(cell: &str) -> Option<Number> {
     let [n] = found.as_slice() else { return None };
     let rest = [cell.get(..n.start)?, cell.get(n.end..)?].concat();
     let is_unit = rest.chars().filter(|c| c.is_alphanumeric()).count() <= 4
-        || currency::of(&lowercase(rest.trim())).is_some();
+        || currency::code_for_word(&lowercase(rest.trim())).is_some();
     let is_negative = rest.contains(['-', '−', '–', '+', '/', ':', '<', '>', '~']);
     (!n.in_identifier && is_unit && !is_negative).then_some(*n)
 }
@@ -111,8 +112,8 @@ fn number(cell: &str) -> Option<Number> {
 /// The line of the row that differs, its value, and the one that the others give.
 fn wrong<'a>(
     exchange: &Exchange<'_>,
-    rows: &[Row<'a>],
-    outcome: &mut Outcome,
+    rows: &[NumberRow<'a>],
+    outcome: &mut ExchangeFindings,
 ) -> Option<(&'a str, f64, f64)> {
     let width = rows.iter().map(|(cells, _)| cells.len()).min()?;
     let column =
@@ -121,12 +122,14 @@ fn wrong<'a>(
     for (at_c, c) in columns.iter().enumerate() {
         for (at_a, a) in columns.iter().enumerate().filter(|(at, _)| *at != at_c) {
             for (at_b, b) in columns.iter().enumerate().filter(|(at, _)| *at != at_c && *at != at_a) {
-                for by in ALL.into_iter().filter(|by| at_a < at_b || !by.is_commutative()) {
+                for calculation in
+                    ALL.into_iter().filter(|calculation| at_a < at_b || !calculation.is_commutative())
+                {
                     exchange.spends(rows.len()).then_some(())?;
-                    let Some(at) = only_wrong(by, a, b, c) else { continue };
+                    let Some(at) = only_wrong(calculation, a, b, c) else { continue };
                     outcome.examined = true;
                     let (line, stated) = (rows.get(at)?.1, c.get(at)?);
-                    let computed = by.of(a.get(at)?.value, b.get(at)?.value);
+                    let computed = calculation.apply(a.get(at)?.value, b.get(at)?.value);
                     // The last row may have the total of the others.
                     let sum: f64 = c.iter().map(|n| n.value).sum::<f64>() - stated.value;
                     let is_total =
@@ -142,12 +145,12 @@ fn wrong<'a>(
 }
 
 /// The only row in which the calculation does not hold, if it does in several others.
-fn only_wrong(by: Calculation, a: &[Number], b: &[Number], c: &[Number]) -> Option<usize> {
+fn only_wrong(calculation: Calculation, a: &[Number], b: &[Number], c: &[Number]) -> Option<usize> {
     let mut wrong = None;
     let mut right: Vec<(f64, f64)> = Vec::new();
     for (at, ((a, b), c)) in a.iter().zip(b).zip(c).enumerate() {
-        let computed = by.of(a.value, b.value);
-        let slack = c.tolerance * 1.01 + by.rounding(a, b);
+        let computed = calculation.apply(a.value, b.value);
+        let slack = c.tolerance * 1.01 + calculation.rounding(a, b);
         // 0 and 1 prove nothing.
         let is_telling =
             !matches!(a.value, 0.0 | 1.0) && !matches!(b.value, 0.0 | 1.0) && c.value >= PRECISE * slack;
@@ -169,26 +172,26 @@ fn is_explained(exchange: &Exchange<'_>, line: &str, stated: &Number, computed: 
     if !exchange.spends_numbers() {
         return true;
     }
-    let near = |value: f64| (value - stated.value).abs() <= stated.tolerance * 1.01;
-    let mut known: Vec<f64> =
+    let is_near = |value: f64| (value - stated.value).abs() <= stated.tolerance * 1.01;
+    let mut known_values: Vec<f64> =
         numbers::all(line).iter().map(|n| n.value).filter(|v| *v != stated.value).collect();
     for text in &exchange.sources.seen {
         for n in numbers::all(text) {
-            if n.possible_values().any(near) {
+            if n.possible_values().any(is_near) {
                 return true;
             }
-            if known.len() < MAX_KNOWN {
-                known.push(n.value);
+            if known_values.len() < MAX_KNOWN {
+                known_values.push(n.value);
             }
         }
     }
-    let explains = |by: f64| {
-        near(computed + by)
-            || near(computed - by)
-            || near(computed * (1.0 + by / PERCENT))
-            || near(computed * (1.0 - by / PERCENT))
-            || near(computed * by / PERCENT)
-            || near(computed * by)
+    let explains = |operand: f64| {
+        is_near(computed + operand)
+            || is_near(computed - operand)
+            || is_near(computed * (1.0 + operand / PERCENT))
+            || is_near(computed * (1.0 - operand / PERCENT))
+            || is_near(computed * operand / PERCENT)
+            || is_near(computed * operand)
     };
-    known.into_iter().any(explains)
+    known_values.into_iter().any(explains)
 }

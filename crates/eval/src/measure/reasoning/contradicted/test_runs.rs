@@ -4,7 +4,7 @@
 //! claim that there is none, unless it says that as many tests pass as the last run had, of which some failed: what
 //! was fixed since then was not run again.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::excerpt::around;
 use crate::measure::numbers;
 use crate::measure::reasoning::answer::sentences;
@@ -39,7 +39,7 @@ pub(super) fn claim<'c, 'a>(clauses: &'c [Clause<'a>]) -> Option<&'c Clause<'a>>
     clauses.iter().find(|clause| !clause.modal && says(clause))
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let Some(claim) = claim(&exchange.clauses) else { return };
     let made = exchange.sources.calls.iter().rev().filter_map(|call| Some((*call, call.result.as_deref()?)));
     for (call, result) in made {
@@ -64,10 +64,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let run: u64 = counts.iter().map(|(_, n)| n).sum();
         // Whether the claim is of all tests of that run, after which nothing of its kind was called.
         let is_of_run = || {
-            let mut later = exchange.sources.calls.iter().filter(|of| of.start > call.start);
+            let mut later_calls = exchange.sources.calls.iter().filter(|other| other.start > call.start);
             // Not "11 of the 12 tests".
             let is_all = matches!(numbers::all(&claim.words).as_slice(), [n] if n.value == run as f64);
-            is_all && !later.any(|of| of.name == call.name)
+            is_all && !later_calls.any(|other| other.name == call.name)
         };
         if let Some((_, n)) = failed.filter(|_| !admits(&others) || is_of_run()) {
             let place = REPORT.find(tail).map_or(0, |found| found.start());

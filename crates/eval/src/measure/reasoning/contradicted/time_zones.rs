@@ -5,9 +5,9 @@
 //! the only offset that the instructions or the user name, if all results are in UTC. A zone that is named by a place
 //! ("Berlin time") has one offset in summer and one in winter; a time that is right with either is.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
-use crate::measure::records::{Field, Scalar};
+use crate::measure::records::{FieldValue, RecordField};
 
 const DAY: i32 = 24 * 60;
 /// Most times of one answer, and of the results.
@@ -141,7 +141,7 @@ impl Time {
     }
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     let stated = labelled(prose);
     let is_in_utc =
@@ -151,40 +151,40 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    let mut known: Vec<Time> = fields
-        .filter(|field| matches!(field.value, Scalar::Text(_)))
-        .map(Field::shown)
+    let mut known_times: Vec<Time> = fields
+        .filter(|field| matches!(field.value, FieldValue::Text(_)))
+        .map(RecordField::shown)
         .flat_map(timestamps)
         .collect();
     let short = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
     if !exchange.spends_numbers() {
         return;
     }
-    known.extend(short().flat_map(|text| timestamps(text).into_iter().chain(labelled(text))));
-    known.truncate(MAX_TIMES);
-    if known.is_empty() {
+    known_times.extend(short().flat_map(|text| timestamps(text).into_iter().chain(labelled(text))));
+    known_times.truncate(MAX_TIMES);
+    if known_times.is_empty() {
         return;
     }
     let found = match stated.is_empty() {
-        false => copied(&stated, &known),
+        false => copied(&stated, &known_times),
         true => {
             let mut offsets: Vec<i32> = short().flat_map(|text| offsets(text)).collect();
             offsets.dedup();
             let only = offsets.first().filter(|_| {
-                offsets.len() == 1 && known.iter().all(|time| time.offset == 0 && time.summer.is_none())
+                offsets.len() == 1 && known_times.iter().all(|time| time.offset == 0 && time.summer.is_none())
             });
-            only.and_then(|offset| in_offset(&plain, *offset, &known))
+            only.and_then(|offset| in_offset(&plain, *offset, &known_times))
         }
     };
     outcome.examined = true;
-    let Some((claimed, known)) = found else { return };
-    let in_utc = known.in_utc().next().unwrap_or_default();
+    let Some((claimed, original)) = found else { return };
+    let in_utc = original.in_utc().next().unwrap_or_default();
     let right = |offset: i32| format!("{} at {}", clock((in_utc + offset).rem_euclid(DAY)), zone(offset));
     let right: Vec<String> = claimed.offsets().map(right).collect();
     let rationale = format!(
         "a time in its own zone was expected: {} at {} is {}; the answer gives the time of the one for the other",
-        clock(known.shown),
-        zone(known.offset),
+        clock(original.shown),
+        zone(original.offset),
         right.join(" or ")
     );
     let sentence = exchange.sentence_at(claimed.start);
@@ -192,23 +192,24 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// A time that is that of a result with another offset, and no moment that is known.
-fn copied(stated: &[Time], known: &[Time]) -> Option<(Time, Time)> {
-    stated.iter().filter(|time| known.iter().all(|known| !known.may_be(**time))).find_map(|time| {
-        let same = known.iter().find(|known| known.shown == time.shown && !known.shares_offset(*time))?;
-        Some((*time, *same))
+fn copied(stated: &[Time], known_times: &[Time]) -> Option<(Time, Time)> {
+    stated.iter().filter(|time| known_times.iter().all(|other| !other.may_be(**time))).find_map(|time| {
+        let original =
+            known_times.iter().find(|other| other.shown == time.shown && !other.shares_offset(*time))?;
+        Some((*time, *original))
     })
 }
 
 /// A time in UTC that an answer for a reader at `offset` gives, if it gives no time converted.
-fn in_offset(plain: &[Time], offset: i32, known: &[Time]) -> Option<(Time, Time)> {
+fn in_offset(plain: &[Time], offset: i32, known_times: &[Time]) -> Option<(Time, Time)> {
     let converts =
-        |known: &Time| plain.iter().any(|time| time.shown == (known.shown + offset).rem_euclid(DAY));
-    if offset == 0 || known.iter().any(converts) {
+        |other: &Time| plain.iter().any(|time| time.shown == (other.shown + offset).rem_euclid(DAY));
+    if offset == 0 || known_times.iter().any(converts) {
         return None;
     }
     plain.iter().find_map(|time| {
-        let same = known.iter().find(|known| known.shown == time.shown)?;
-        Some((Time { offset, summer: None, ..*time }, *same))
+        let original = known_times.iter().find(|other| other.shown == time.shown)?;
+        Some((Time { offset, summer: None, ..*time }, *original))
     })
 }
 
@@ -246,7 +247,7 @@ fn utc_offset(text: &str) -> Option<i32> {
 
 /// The times of a text with their zones.
 fn labelled(text: &str) -> Vec<Time> {
-    let of = |found: regex::Captures<'_>| {
+    let read_time = |found: regex::Captures<'_>| {
         let group = |name: &str| found.name(name).map(|group| group.as_str());
         let half = group("ap").or_else(|| group("ap2"));
         // "5 EST" is none without minutes or half of the day.
@@ -256,7 +257,7 @@ fn labelled(text: &str) -> Vec<Time> {
         let shown = minutes(group("h")?, group("m"), half)?;
         Some(Time { shown, offset, summer: None, start: found.name("h")?.start() })
     };
-    let mut out: Vec<Time> = LABELLED.captures_iter(text).filter_map(of).take(MAX_TIMES).collect();
+    let mut out: Vec<Time> = LABELLED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect();
     out.extend(placed(text));
     out
 }
@@ -266,7 +267,7 @@ fn placed(text: &str) -> Vec<Time> {
     if !["ime", "Zeit", "hora", "heure", "ora"].iter().any(|word| text.contains(word)) {
         return Vec::new();
     }
-    let of = |found: regex::Captures<'_>| {
+    let read_time = |found: regex::Captures<'_>| {
         let group = |name: &str| found.name(name).map(|group| group.as_str());
         let half = group("ap");
         group("m").or(half)?;
@@ -277,25 +278,25 @@ fn placed(text: &str) -> Vec<Time> {
         let shown = minutes(group("h")?, group("m"), half)?;
         Some(Time { shown, offset: *offset, summer: *summer, start: found.name("h")?.start() })
     };
-    PLACED.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+    PLACED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
 /// The times of a text, as if in UTC.
 fn plain(text: &str) -> Vec<Time> {
-    let of = |found: regex::Captures<'_>| {
+    let read_time = |found: regex::Captures<'_>| {
         let group = |name: &str| found.name(name).map(|group| group.as_str());
         let hour = found.name("h").or_else(|| found.name("h2"))?;
         let shown = minutes(hour.as_str(), group("m"), group("ap").or_else(|| group("ap2")))?;
         Some(Time { shown, offset: 0, summer: None, start: hour.start() })
     };
-    PLAIN.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+    PLAIN.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
 fn timestamps(text: &str) -> Vec<Time> {
     if !text.contains(':') {
         return Vec::new();
     }
-    let of = |found: regex::Captures<'_>| {
+    let read_time = |found: regex::Captures<'_>| {
         let offset = match found.name("o")?.as_str() {
             "Z" => 0,
             offset => utc_offset(offset)?,
@@ -303,7 +304,7 @@ fn timestamps(text: &str) -> Vec<Time> {
         let shown = minutes(found.name("h")?.as_str(), Some(found.name("m")?.as_str()), None)?;
         Some(Time { shown, offset, summer: None, start: found.get(0)?.start() })
     };
-    TIMESTAMP.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+    TIMESTAMP.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
 fn offsets(text: &str) -> Vec<i32> {
@@ -339,8 +340,8 @@ mod tests {
 
     #[test]
     fn only_an_unconverted_time_is_copied() {
-        let known = timestamps("2025-12-02T14:30:00Z");
-        let stated = |text: &str| copied(&labelled(text), &known).is_some();
+        let known_times = timestamps("2025-12-02T14:30:00Z");
+        let stated = |text: &str| copied(&labelled(text), &known_times).is_some();
         assert!(stated("14:30 CET"));
         assert!(!stated("15:30 CET") && !stated("14:30 UTC") && !stated("9:30 EST") && !stated("16:00 CET"));
         assert!(stated("14:30 Berlin time") && stated("2:30 pm Pacific Standard Time"));
@@ -356,7 +357,7 @@ mod tests {
             !stated("15:30 Berlin time") && !stated("16:30 (Berlin time)") && !stated("14:30 London time")
         );
         assert!(!stated("14:30 Mill time") && !stated("14:30 the next time"));
-        let local = |text: &str| in_offset(&plain(text), 540, &known).is_some();
+        let local = |text: &str| in_offset(&plain(text), 540, &known_times).is_some();
         assert!(local("It is at 14:30.") && local("It is at 2:30 pm."));
         assert!(
             !local("It is at 23:30.")

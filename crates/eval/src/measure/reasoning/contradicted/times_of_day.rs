@@ -6,13 +6,13 @@
 //! other languages than English the sentence has to name a row with a time, and no number of minutes or hours leads
 //! from a known time to it.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
 use crate::measure::language::{Language, WordClass, WordClasses, classes, names};
 use crate::measure::numbers;
 use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::{Clause, contains_words};
-use crate::measure::records::Field;
+use crate::measure::records::RecordField;
 
 // A time of day in words.
 regex!(
@@ -66,7 +66,7 @@ fn clocks_in(text: &str, language: Language) -> Vec<Clock> {
     out
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let language = exchange.language;
     let is_english = language == Language::English;
     if is_english && !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
@@ -92,7 +92,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     });
     let Some(source) = timed else { return };
     let seen = || exchange.sources.seen.iter().map(|text| &***text);
-    let follows = |field: &Field| {
+    let follows = |field: &RecordField| {
         let is_number = !is_english && field.number().is_some();
         field.name.iter().any(|word| is_duration(word))
             || is_number && names::has(&field.name, WordClass::TimeUnit)
@@ -121,7 +121,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let has_form = || {
                 forms.iter().any(|form| text.contains(form) || text.contains(form.trim_start_matches('0')))
             };
-            clocks(text).into_iter().any(|known| known.may_be(stated))
+            clocks(text).into_iter().any(|clock| clock.may_be(stated))
                 || has_form()
                 || minute == 0 && bare(text)
         })
@@ -148,7 +148,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// Whether a clause names a record that has a time, by a name or by the digits of one.
 fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
-    let is_timed = |field: &Field| !times(field.shown()).is_empty();
+    let is_timed = |field: &RecordField| !times(field.shown()).is_empty();
     let has_code = |name: &str| {
         let mut codes =
             name.split(' ').filter(|word| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS);
@@ -162,13 +162,15 @@ fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
 /// Whether a number of any text leads, as minutes or hours, from a known time to this one.
 fn is_counted(exchange: &Exchange<'_>, stated: Clock) -> bool {
     let texts = || exchange.sources.seen.iter().map(|text| &***text);
-    let known: Vec<u32> =
+    let known_times: Vec<u32> =
         texts().flat_map(|text| clocks_in(text, exchange.language)).map(|c| c.time).take(MAX_KNOWN).collect();
     // A length may be written as "0:33".
-    let lengths = known.iter().map(|of| f64::from(*of));
+    let lengths = known_times.iter().map(|time| f64::from(*time));
     let numbers = texts().flat_map(numbers::all).map(|n| n.value).take(MAX_KNOWN);
-    let by: Vec<f64> = numbers.chain(lengths).collect();
-    let differs = |known: &u32| f64::from(known.abs_diff(stated.time));
-    !exchange.spends(known.len() * by.len())
-        || known.iter().any(|of| by.iter().any(|n| *n == differs(of) || *n * 60.0 == differs(of)))
+    let durations: Vec<f64> = numbers.chain(lengths).collect();
+    let differs = |time: &u32| f64::from(time.abs_diff(stated.time));
+    !exchange.spends(known_times.len() * durations.len())
+        || known_times
+            .iter()
+            .any(|time| durations.iter().any(|n| *n == differs(time) || *n * 60.0 == differs(time)))
 }

@@ -8,14 +8,14 @@
 
 use std::ops::Range;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::clip;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::records::{Field, Record};
-use crate::measure::vocabulary::{self, Meaning};
+use crate::measure::records::{Record, RecordField};
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::measure::{Finding, currency};
 use crate::recognise::Text;
 
@@ -48,7 +48,7 @@ const OTHERS: WordClasses = classes!(Comparison Exception Alternative Neighbour 
 /// Most columns of a table with a total below it.
 const MAX_COLUMNS: usize = 12;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut lines: Vec<&str> = Vec::new();
     let prose = exchange.grouped();
     for line in prose.lines().filter(|line| !line.trim().is_empty()) {
@@ -99,13 +99,13 @@ fn is_labelled_total(line: &str) -> bool {
     let Some(label) = label.filter(|label| label.len() <= MAX_LABEL) else { return false };
     let label = label.trim_matches(|c: char| !c.is_alphanumeric());
     let start = label.rfind(' ').map_or(0, |at| at + 1);
-    vocabulary::find(label, &[Meaning::Total])
+    vocabulary::find(label, &[WordMeaning::Total])
         .iter()
         .any(|(_, at)| at.start == start || at.end == label.len())
 }
 
 /// "Your trip came to a total of 449.05:", above lines with one amount each.
-fn check_announced(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn check_announced(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = exchange.grouped();
     let mut lines = prose.lines().filter(|line| !line.trim().is_empty()).peekable();
     while let Some(line) = lines.next() {
@@ -144,7 +144,7 @@ fn announced(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
     if is_part(line) || exchange.language.classes(text).has_any(OTHERS) {
         return None;
     }
-    let word = vocabulary::find(text, &[Meaning::Total]).last().map(|(_, at)| at.end)?;
+    let word = vocabulary::find(text, &[WordMeaning::Total]).last().map(|(_, at)| at.end)?;
     let total = numbers::all(text).into_iter().find(|n| n.start >= word && !n.in_identifier)?;
     let (between, behind) = (text.get(word..total.start)?, text.get(total.end..)?);
     let is_end = behind.len() <= MAX_BEHIND && !behind.contains(['.', '?', '!', '。']);
@@ -159,20 +159,20 @@ fn is_money(text: &str, n: &Number) -> bool {
 
 /// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
 /// decimals: other numbers may count the parts.
-pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     check_listed(exchange, outcome);
     if outcome.findings.is_empty() {
         check_behind(exchange, outcome);
     }
 }
 
-fn check_behind(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn check_behind(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     let is_english = exchange.language == Language::English;
     let words = |text: &str| -> Vec<Range<usize>> {
         match is_english {
             true => TOGETHER.find_iter(text).map(|found| found.range()).collect(),
-            false => vocabulary::find(text, &[Meaning::Total]).into_iter().map(|(_, at)| at).collect(),
+            false => vocabulary::find(text, &[WordMeaning::Total]).into_iter().map(|(_, at)| at).collect(),
         }
     };
     if !exchange.spends(1 + prose.len() / 32) || words(prose).is_empty() {
@@ -195,7 +195,7 @@ fn check_behind(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             // Words of other languages may say that it is a total with something else.
             let between = sentence.get(end..total.start).unwrap_or_default();
             let is_plain =
-                || parts.len() > 2 && vocabulary::has_only(between, &[Meaning::Of, Meaning::Copula]);
+                || parts.len() > 2 && vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
             if !is_english && !is_plain() {
                 continue;
             }
@@ -210,7 +210,7 @@ fn check_behind(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// An amount above the parts that its sentence lists behind a colon: "the budget is 1,893.30: hall 1,240.00, cake
 /// 385.50, flowers 97.80". They are all values of one field of the results.
-fn check_listed(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+fn check_listed(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     if !prose.contains(": ") || !exchange.spends(1 + prose.len() / 32) {
         return;
@@ -248,9 +248,12 @@ fn are_of_one_field(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
     let of_first = fields().filter(|f| parts.first().is_some_and(|part| f.number() == Some(part.value)));
-    of_first.take(MAX_COLUMNS).any(|of| {
-        let values: Vec<f64> =
-            fields().filter(|f| f.name == of.name).filter_map(Field::number).take(MAX_PARTS + 1).collect();
+    of_first.take(MAX_COLUMNS).any(|column| {
+        let values: Vec<f64> = fields()
+            .filter(|f| f.name == column.name)
+            .filter_map(RecordField::number)
+            .take(MAX_PARTS + 1)
+            .collect();
         sorted(values) == sorted(parts.iter().map(|part| part.value).collect())
     })
 }
@@ -372,10 +375,10 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let tolerance =
         0.011 + parts.iter().map(|p| p.tolerance.min(0.5)).sum::<f64>().min(1.0) + total.tolerance;
-    let near = |value: f64| {
+    let is_near = |value: f64| {
         (value - total.value).abs() <= if parts.iter().any(|p| p.fractional) { 0.011 } else { tolerance }
     };
-    if near(sum) || multiplies(parts, &near) {
+    if is_near(sum) || multiplies(parts, &is_near) {
         return true;
     }
     if !exchange.spends_numbers() || !exchange.spends(exchange.sources.fields()) {
@@ -390,40 +393,41 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let is_amount = |text: &str, n: &Number| !n.in_identifier && !is_in_date(text, n);
     let amounts =
         |text: &str| numbers::all(text).into_iter().filter(|n| is_amount(text, n)).collect::<Vec<_>>();
-    let told = if is_whole { told(exchange, total) } else { exchange.sources.seen.clone() };
-    let returned = told.iter().flat_map(|text| amounts(text)).map(|n| n.value);
+    let texts = if is_whole { stated_texts(exchange, total) } else { exchange.sources.seen.clone() };
+    let text_values = texts.iter().flat_map(|text| amounts(text)).map(|n| n.value);
     let aggregates = exchange.sources.structured.iter().filter_map(|s| s.parsed.0.as_ref());
     let aggregates = aggregates.flat_map(|parsed| parsed.aggregates().iter().copied());
-    let mut known: Vec<f64> = returned.take(20_000).collect();
+    let mut known_values: Vec<f64> = text_values.take(20_000).collect();
     let aggregates: Vec<f64> = aggregates.collect();
-    if known.iter().chain(&aggregates).any(|value| near(*value)) {
+    if known_values.iter().chain(&aggregates).any(|value| is_near(*value)) {
         return true;
     }
     // What is left out of a whole column, or is on top of it, is no sum or mean of another one.
-    known.extend(aggregates.into_iter().filter(|_| !is_whole));
-    let own = amounts(exchange.answer).into_iter().map(|n| n.value);
+    known_values.extend(aggregates.into_iter().filter(|_| !is_whole));
+    let answer_values = amounts(exchange.answer).into_iter().map(|n| n.value);
     let is_part = |value: f64| is_whole && parts.iter().any(|part| (part.value - value).abs() < EXACT);
-    let others = own.chain(known).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value && !is_part(*v));
+    let others =
+        answer_values.chain(known_values).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value && !is_part(*v));
     let others: Vec<f64> = others.collect();
     // An amount that was left out explains the difference to the cent.
-    let exact =
-        |value: f64| near(value) && (value - total.value).abs() < 0.006_f64.max(total.tolerance * 1.01);
-    let explained = |by: f64| {
-        exact(sum + by)
-            || exact(sum - by)
-            || near(sum * (1.0 + by / 100.0))
-            || near(sum * (1.0 - by / 100.0))
-            || near(sum * by)
+    let is_exact =
+        |value: f64| is_near(value) && (value - total.value).abs() < 0.006_f64.max(total.tolerance * 1.01);
+    let is_explained = |adjustment: f64| {
+        is_exact(sum + adjustment)
+            || is_exact(sum - adjustment)
+            || is_near(sum * (1.0 + adjustment / 100.0))
+            || is_near(sum * (1.0 - adjustment / 100.0))
+            || is_near(sum * adjustment)
     };
-    others.into_iter().any(explained)
+    others.into_iter().any(is_explained)
 }
 
 /// Whether the total is the product of two parts, with the others on top: a price and a number of nights.
-fn multiplies(parts: &[Number], near: &impl Fn(f64) -> bool) -> bool {
+fn multiplies(parts: &[Number], is_near: &impl Fn(f64) -> bool) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     parts.iter().enumerate().any(|(nth, a)| {
         let mut others = parts.iter().skip(nth + 1);
-        others.any(|b| near(a.value * b.value) || near(sum - a.value - b.value + a.value * b.value))
+        others.any(|b| is_near(a.value * b.value) || is_near(sum - a.value - b.value + a.value * b.value))
     })
 }
 
@@ -436,8 +440,8 @@ fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
             let rows: Vec<&Record> =
                 parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_PARTS).collect();
             let names = rows.first().into_iter().flat_map(|row| &row.fields).take(MAX_COLUMNS);
-            names.filter(|field| field.number().is_some()).any(|of| {
-                let cell = |row: &&Record| row.fields.iter().find(|f| f.name == of.name)?.number();
+            names.filter(|field| field.number().is_some()).any(|header| {
+                let cell = |row: &&Record| row.fields.iter().find(|f| f.name == header.name)?.number();
                 let column = sorted(rows.iter().filter_map(cell).collect());
                 column.len() == wanted.len() && column.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < EXACT)
             })
@@ -446,12 +450,12 @@ fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
 }
 
 /// What the user and the results say, other than results of calls that were given the total, which repeat it.
-fn told<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
+fn stated_texts<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
     let sources = &exchange.sources;
     let is_passed = |text: &Text| sources.passed.iter().any(|passed| ***passed == **text);
     let has = |text: &Text| numbers::all(text).iter().any(|n| n.value == total.value);
-    let made = sources.structured.iter().map(|source| source.call);
-    let results = made.filter(|call| !call.arguments.as_ref().is_some_and(has));
+    let calls = sources.structured.iter().map(|source| source.call);
+    let results = calls.filter(|call| !call.arguments.as_ref().is_some_and(has));
     let others = sources.unstructured().iter().copied().filter(|text| !is_passed(text));
     others.chain(results.filter_map(|call| call.result.as_ref())).collect()
 }

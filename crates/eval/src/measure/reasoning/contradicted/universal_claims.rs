@@ -4,13 +4,13 @@
 //! names none, the whole list; then the request must have no condition that could select some of them, and the answer
 //! must count no other number of things.
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::is_state_key;
-use super::sources::{Source, names_of};
+use super::sources::{ResultSource, names_of};
 use crate::measure::language::WordClass;
 use crate::measure::numbers;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::records::{Field, Record, Scalar};
+use crate::measure::records::{FieldValue, Record, RecordField};
 
 // A question about all things, or whether something holds of them; "are there" asks for some.
 regex!(ASKS_OF_ALL, r"^ (?:is|are|was|were|do|does|has|have) (?:all|both|each|every) ");
@@ -22,7 +22,7 @@ regex!(
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
 /// "All pods are running", where the state of one of them is another.
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let is_plain = |clause: &&Clause<'_>| {
         let is_whole = subject(clause, exchange.asked()).is_some() && !clause.modal;
         is_whole && !clause.negated
@@ -43,12 +43,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let rows: Vec<(usize, &Record, String)> =
                 rows.filter_map(|(at, record)| Some((at, record, state_of(record)?))).collect();
             for clause in &claims {
-                let said = |state: &str| contains_words(&clause.words, state.trim());
-                if !rows.iter().any(|(.., state)| said(state)) {
+                let is_claimed = |state: &str| contains_words(&clause.words, state.trim());
+                if !rows.iter().any(|(.., state)| is_claimed(state)) {
                     continue;
                 }
                 outcome.examined = true;
-                let row = |at: &(usize, &'_ Record, String)| said(&at.2);
+                let row = |at: &(usize, &'_ Record, String)| is_claimed(&at.2);
                 let holds: Vec<bool> = rows.iter().map(row).collect();
                 let compared: Vec<TestedRow<'_>> = rows
                     .iter()
@@ -69,7 +69,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// A row for which a predicate holds or does not.
 pub(super) struct TestedRow<'e> {
-    pub source: &'e Source<'e>,
+    pub source: &'e ResultSource<'e>,
     /// The index of the row among the records of the source.
     pub at: usize,
     pub record: &'e Record,
@@ -152,7 +152,7 @@ pub(super) fn exception(
     let is_told = |row: &TestedRow<'_>| {
         let states =
             row.record.fields.iter().filter(|f| f.name.last().is_some_and(|word| is_state_key(word)));
-        let mut states = states.filter_map(Field::text).map(|text| text.replace('_', " "));
+        let mut states = states.filter_map(RecordField::text).map(|text| text.replace('_', " "));
         row.holds != claimed && states.any(|state| exchange.clauses.iter().any(|clause| clause.has(&state)))
     };
     if rows.iter().any(is_told) {
@@ -171,12 +171,13 @@ fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, s
     let asked = exchange.asked();
     let fields = || rows.iter().flat_map(|row| &row.record.fields);
     // A value that some rows have and others have not may be a condition of the request.
-    let selects = fields().filter_map(Field::text).any(|text| text.len() > 2 && contains_words(asked, text))
-        || numbers::has_digit(exchange.task)
-        || !ASKS_WHETHER.is_match(asked)
-            && fields().filter(|field| matches!(field.value, Scalar::Bool(_))).any(|flag| {
-                flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(asked, word))
-            });
+    let selects =
+        fields().filter_map(RecordField::text).any(|text| text.len() > 2 && contains_words(asked, text))
+            || numbers::has_digit(exchange.task)
+            || !ASKS_WHETHER.is_match(asked)
+                && fields().filter(|field| matches!(field.value, FieldValue::Bool(_))).any(|flag| {
+                    flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(asked, word))
+                });
     // The things may be some of the rows by their kind.
     let noun = exchange
         .clauses
@@ -184,8 +185,9 @@ fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, s
         .filter(|c| std::ptr::eq(c.sentence, sentence))
         .find_map(|c| subject(c, asked));
     let noun = noun.unwrap_or_default().trim_end_matches('s');
-    let of_kind =
-        |row: &&TestedRow<'_>| row.record.fields.iter().filter_map(Field::text).any(|t| t.contains(noun));
+    let of_kind = |row: &&TestedRow<'_>| {
+        row.record.fields.iter().filter_map(RecordField::text).any(|t| t.contains(noun))
+    };
     let kind = rows.iter().filter(of_kind).count();
     let is_part = noun.len() > 2 && (1..len).contains(&kind);
     // So may those that the answer counts.

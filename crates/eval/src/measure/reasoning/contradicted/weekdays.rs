@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::exchange::{Exchange, Outcome};
+use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
@@ -54,7 +54,7 @@ struct DatedWeekday {
     end: usize,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*with_figures(&exchange.prose, exchange.answer);
     let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
     for dated in found {
@@ -110,11 +110,11 @@ fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
         return Vec::new();
     }
     let texts = exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
-    let known: Vec<Rc<Known>> = texts.map(|text| Known::of(text, exchange.memo)).collect();
-    let known = || known.iter().flat_map(|of| &of.0);
-    let same = known().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
-    let mut years: Vec<i64> = same.map(|(year, ..)| *year).collect();
-    let of_texts = || known().map(|(year, ..)| *year);
+    let text_dates: Vec<Rc<TextDates>> = texts.map(|text| TextDates::cached(text, exchange.memo)).collect();
+    let known_dates = || text_dates.iter().flat_map(|dates| &dates.0);
+    let same_day = known_dates().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
+    let mut years: Vec<i64> = same_day.map(|(year, ..)| *year).collect();
+    let of_texts = || known_dates().map(|(year, ..)| *year);
     // A date of a past year may come again: "your last check-up was on 5 December 2024".
     let latest = exchange.year.or_else(|| of_texts().max());
     if years.iter().copied().max() < latest {
@@ -126,29 +126,29 @@ fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
 }
 
 /// The dates of a text: year, month, day.
-struct Known(Vec<(i64, usize, usize)>);
+struct TextDates(Vec<(i64, usize, usize)>);
 
-impl Known {
-    fn of(text: &Text, memo: &Memo) -> Rc<Known> {
-        memo.of(text, |text| {
+impl TextDates {
+    fn cached(text: &Text, memo: &Memo) -> Rc<TextDates> {
+        memo.of_text(text, |text| {
             let dates = dates::all(text).map(|date| (date.year, date.month, date.day_of_month));
-            Known(dates.take(MAX_DATES).collect())
+            TextDates(dates.take(MAX_DATES).collect())
         })
     }
 }
 
-struct Word<'t> {
+struct AnswerWord<'t> {
     text: &'t str,
     start: usize,
     end: usize,
 }
 
-fn words(text: &str) -> Vec<Word<'_>> {
+fn words(text: &str) -> Vec<AnswerWord<'_>> {
     let is_sign = |c: char| !c.is_alphanumeric();
-    let of = |part: &'_ str| part.as_ptr().addr() - text.as_ptr().addr();
+    let offset = |part: &'_ str| part.as_ptr().addr() - text.as_ptr().addr();
     let words =
         text.split_whitespace().map(|part| part.trim_matches(is_sign)).filter(|part| !part.is_empty());
-    words.map(|part| Word { text: part, start: of(part), end: of(part) + part.len() }).collect()
+    words.map(|part| AnswerWord { text: part, start: offset(part), end: offset(part) + part.len() }).collect()
 }
 
 /// The weekday of a name, from Monday on.
@@ -170,7 +170,7 @@ fn year(word: &str) -> Option<i64> {
 fn with_weekday(text: &str) -> Vec<DatedWeekday> {
     let words = words(text);
     // Every date has a number, which is recognised faster than a name.
-    let is_date = |word: &Word<'_>| day_of_month(word.text).is_some() || !figures(word.text).is_empty();
+    let is_date = |word: &AnswerWord<'_>| day_of_month(word.text).is_some() || !figures(word.text).is_empty();
     if !words.iter().any(is_date) {
         return Vec::new();
     }
@@ -280,8 +280,8 @@ mod tests {
     use super::*;
 
     fn days(text: &str) -> Vec<(Option<i64>, usize, usize, usize)> {
-        let of = |d: DatedWeekday| (d.year, d.month, d.day, d.weekday);
-        with_weekday(text).into_iter().chain(in_signs(text)).map(of).collect()
+        let to_tuple = |d: DatedWeekday| (d.year, d.month, d.day, d.weekday);
+        with_weekday(text).into_iter().chain(in_signs(text)).map(to_tuple).collect()
     }
 
     #[test]

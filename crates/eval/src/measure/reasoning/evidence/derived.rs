@@ -48,12 +48,12 @@ impl Evidence<'_> {
         if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, precise)) {
             return true;
         }
-        let mut own = stated.to_vec();
-        own.sort_by(f64::total_cmp);
-        if own.iter().any(|a| pair_gives(&own, *a, value, tolerance, true)) {
+        let mut amounts = stated.to_vec();
+        amounts.sort_by(f64::total_cmp);
+        if amounts.iter().any(|a| pair_gives(&amounts, *a, value, tolerance, true)) {
             return true;
         }
-        if self.is_rate_of_total(value, tolerance, &own) {
+        if self.is_rate_of_total(value, tolerance, &amounts) {
             return true;
         }
         let sum: f64 = stated.iter().sum();
@@ -87,42 +87,44 @@ impl Evidence<'_> {
     /// months or years of the texts away; a term of months may end the day before.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
-        let mut left = MAX_DATED;
+        let mut remaining = MAX_DATED;
         let texts = self.texts.iter().take_while(|text| {
-            left = left.saturating_sub(text.len());
-            left > 0
+            remaining = remaining.saturating_sub(text.len());
+            remaining > 0
         });
-        let (mut known, mut without_year): (Vec<dates::Date>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+        let (mut full_dates, mut without_year): (Vec<dates::Date>, Vec<(usize, usize)>) =
+            (Vec::new(), Vec::new());
         for text in texts {
-            known.extend(dates::all(text));
+            full_dates.extend(dates::all(text));
             without_year.extend(dates::without_year(text));
         }
-        if !self.spend(MAX_DATED.saturating_sub(left) / 16 + known.len() + without_year.len()) {
+        if !self.spend(MAX_DATED.saturating_sub(remaining) / 16 + full_dates.len() + without_year.len()) {
             return true;
         }
         let has = |n: i64| within(&self.operands, n as f64, n as f64);
         let is_days_away = |from: i64| {
-            let by = (day - from).abs();
-            by <= 1 || has(by) || by % 7 == 0 && has(by / 7)
+            let distance = (day - from).abs();
+            distance <= 1 || has(distance) || distance % 7 == 0 && has(distance / 7)
         };
         // A day without a year is one of a year near that of the date.
         let year = dates::year_of_day(day);
         let of_years = |(month, of_month): &(usize, usize)| {
             (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *of_month)))
         };
-        let is_known = known.iter().any(|date| is_days_away(date.day)) || without_year.iter().any(of_years);
-        is_known || !self.read_moments() || self.is_end_of_term(day, &known)
+        let is_known =
+            full_dates.iter().any(|date| is_days_away(date.day)) || without_year.iter().any(of_years);
+        is_known || !self.read_moments() || self.is_end_of_term(day, &full_dates)
     }
 
     /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
-    fn is_end_of_term(&self, day: i64, known: &[dates::Date]) -> bool {
+    fn is_end_of_term(&self, day: i64, full_dates: &[dates::Date]) -> bool {
         let terms = self.moments.0.terms();
-        let pairs = known.len() * terms.clone().count();
+        let pairs = full_dates.len() * terms.clone().count();
         pairs <= MAX_TERMS
             && self.spend(pairs)
-            && known.iter().any(|date| {
+            && full_dates.iter().any(|date| {
                 let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
-                terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
+                terms.any(|months| (0..=1).contains(&(dates::months_later(date, months) - day)))
             })
     }
 

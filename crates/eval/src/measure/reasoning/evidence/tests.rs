@@ -6,7 +6,7 @@ use super::*;
 fn evidence<'a>(texts: &'a [Text]) -> Evidence<'a> {
     let mut e = Evidence::default();
     for t in texts {
-        e.add(t, Source::Tool);
+        e.add(t, TextSource::Tool);
     }
     e
 }
@@ -68,9 +68,9 @@ fn tainted_number_is_not_evidence_until_a_tool_returns_it() {
     let t = texts(&["the agent reports about 5600 m", "gauge: 5600"]);
     let mut e = Evidence::default();
     e.taint(5600.0);
-    e.add(&t[0], Source::Conversation);
+    e.add(&t[0], TextSource::Conversation);
     assert_eq!(support(&mut e, "5600"), Support::None);
-    e.add(&t[1], Source::Tool);
+    e.add(&t[1], TextSource::Tool);
     assert_eq!(support(&mut e, "5600"), Support::Present);
 }
 
@@ -79,7 +79,7 @@ fn repeated_text_is_read_once() {
     let t = texts(&["836"]);
     let mut e = evidence(&t);
     for _ in 0..3 {
-        e.add(&t[0], Source::Tool);
+        e.add(&t[0], TextSource::Tool);
     }
     assert_eq!(e.texts().len(), 1);
     assert_eq!(support(&mut e, "836"), Support::Present);
@@ -92,7 +92,7 @@ fn searches_and_arithmetic_count_as_work() {
         texts(&["The Alpine ALMANAC. ".repeat(1_000).as_str(), "Mount Elbrus: 5642 m. Mont Blanc: 4806 m."]);
     let budget = WorkBudget::new(10_000, None);
     let mut e = Evidence::within(&budget);
-    t.iter().for_each(|text| e.add(text, Source::Tool));
+    t.iter().for_each(|text| e.add(text, TextSource::Tool));
     budget.begin();
     assert_eq!(e.mentions(&["almanac", "john"]), vec![true, false]);
     let spent = 10_000 - budget.left();

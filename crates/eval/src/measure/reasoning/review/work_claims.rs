@@ -74,11 +74,11 @@ impl<'a> Reviewer<'a> {
                     }
                 }
             };
-            findings.extend(unfounded.map(|why| {
+            findings.extend(unfounded.map(|reason| {
                 false_sentence = claim.sentence;
                 let written = as_written(&prose, output, claim.sentence).unwrap_or(claim.sentence);
                 let words = head(written, 100);
-                let rationale = format!("a call that supports the claim \"{words}\" was expected, {why}");
+                let rationale = format!("a call that supports the claim \"{words}\" was expected, {reason}");
                 Defect::FalseClaim.finding(rationale, written)
             }));
         }
@@ -138,7 +138,7 @@ impl<'a> Reviewer<'a> {
         let end = end_of(self.trace, at);
         let is_meant = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
         let (by_noun, as_nouns) = self.first_calls.get_or_insert_with(|| {
-            let names = CallIndex::of(self.trace, self.memo);
+            let names = CallIndex::cached(self.trace, self.memo);
             let first = || names.first.iter().map(|(name, start)| (&**name, *start));
             (ToolsByNoun::new(first()), ToolsAsNouns::new(first()))
         });

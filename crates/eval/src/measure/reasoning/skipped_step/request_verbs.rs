@@ -29,11 +29,11 @@ pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
         ("ung", &["n", "en"]),
     ];
     let of_language = |word: &str| language.action_of(word).filter(|_| language != Language::English);
-    let known = |word: &str| action_of(word).or_else(|| of_language(word));
+    let known_action = |word: &str| action_of(word).or_else(|| of_language(word));
     let of_root = |(ending, more): &(&str, &[&str])| {
         let root = word.strip_suffix(ending)?;
         let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
-        more.iter().find_map(|end| known(&format!("{root}{end}"))).or(doubled.and_then(known))
+        more.iter().find_map(|end| known_action(&format!("{root}{end}"))).or(doubled.and_then(known_action))
     };
     // The imperative of a verb that is listed by its infinitive: "avisa", "commandez", "prenoti", "storniere".
     const IMPERATIVES: [(&str, &[&str]); 6] = [
@@ -48,7 +48,7 @@ pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
         let root = word.strip_suffix(ending).filter(|root| root.len() > 3)?;
         more.iter().find_map(|end| of_language(&format!("{root}{end}")))
     };
-    known(word)
+    known_action(word)
         .or_else(|| ENDINGS.iter().find_map(of_root))
         .or_else(|| IMPERATIVES.iter().find_map(of_imperative))
 }

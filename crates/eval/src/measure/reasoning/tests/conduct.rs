@@ -11,7 +11,7 @@ const PLAN: [&str; 3] = [
 
 fn defects(trace: &AgentTrace) -> Vec<(Idx, Defect)> {
     let llms = trace.views.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at);
-    llms.filter_map(|at| on(trace, at).ok().map(|m| (at, m)))
+    llms.filter_map(|at| outcome_at(trace, at).ok().map(|m| (at, m)))
         .flat_map(|(at, m)| m.findings.into_iter().filter_map(move |f| Some((at, f.defect?))))
         .collect()
 }
@@ -32,7 +32,7 @@ fn planned() -> Script {
 fn answer_without_a_planned_lookup_is_found_with_its_step() {
     let trace = planned().answers("Mount Elbrus is the taller one.").build();
     assert_eq!(defects(&trace).len(), 1, "{:?}", defects(&trace));
-    let found = on(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
+    let found = outcome_at(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
     let step = found.iter().find(|f| f.defect == Some(Defect::LookupsSkipped)).unwrap();
     assert_eq!(step.quote, PLAN[0]);
     // A number without a source is the same failure, and more specific.
@@ -71,8 +71,8 @@ fn answer_after_empty_results_is_found_unless_it_admits_the_lack() {
             .answers(answer)
             .build()
     };
-    let told = defects(&helped("Mount Elbrus is the taller one."));
-    assert!(matches!(&told[..], [(_, Defect::AnswerUnsupported)]), "{told:?}");
+    let found = defects(&helped("Mount Elbrus is the taller one."));
+    assert!(matches!(&found[..], [(_, Defect::AnswerUnsupported)]), "{found:?}");
     let admitted = helped("The page could not be found, so there is no answer.");
     assert!(!has(&admitted, Defect::AnswerUnsupported));
 }
@@ -177,7 +177,7 @@ fn consistent_or_ambiguous_answers_have_no_findings() {
 }
 
 /// A turn of a dialogue that the user answers, after one lookup.
-fn told(task: &str, result: &str, turn: &str) -> AgentTrace {
+fn dialogue_turn(task: &str, result: &str, turn: &str) -> AgentTrace {
     Script::new(task)
         .tools(&["get_record"])
         .calls("", &[("get_record", "{}")])
@@ -191,36 +191,43 @@ fn told(task: &str, result: &str, turn: &str) -> AgentTrace {
 #[test]
 fn turns_of_a_dialogue_are_compared_with_the_results_before_them() {
     let lamp = r#"{"name":"Lamp 5","sku":"L-5512","available":false}"#;
-    let trace = told("Is Lamp 5 available?", lamp, "Lamp 5 is available. Would you like to order it?");
+    let trace =
+        dialogue_turn("Is Lamp 5 available?", lamp, "Lamp 5 is available. Would you like to order it?");
     let llm = trace.agents[0].llms[1];
     assert_eq!(defects(&trace), [(llm, Defect::ContradictsResult)]);
-    assert!(!has(&told("Is Lamp 5 available?", lamp, "Lamp 5 is not available."), Defect::ContradictsResult));
+    assert!(!has(
+        &dialogue_turn("Is Lamp 5 available?", lamp, "Lamp 5 is not available."),
+        Defect::ContradictsResult
+    ));
     let seats = r#"{"train":"RX 214","status":"available","seats":2}"#;
-    let few = told("Four seats on RX 214.", seats, "There are not enough seats available on RX 214.");
+    let few =
+        dialogue_turn("Four seats on RX 214.", seats, "There are not enough seats available on RX 214.");
     assert!(!has(&few, Defect::ContradictsResult));
 }
 
 #[test]
 fn some_of_the_cheapest_need_not_be_the_cheapest() {
     let rooms = r#"[{"name":"Ridge","price":80},{"name":"Valley","price":70}]"#;
-    let of = |turn: &str| has(&told("Which rooms are there?", rooms, turn), Defect::ContradictsResult);
-    assert!(of("Ridge is the cheapest room."));
-    assert!(!of("Ridge is one of the cheapest rooms."));
+    let contradicts =
+        |turn: &str| has(&dialogue_turn("Which rooms are there?", rooms, turn), Defect::ContradictsResult);
+    assert!(contradicts("Ridge is the cheapest room."));
+    assert!(!contradicts("Ridge is one of the cheapest rooms."));
 }
 
 #[test]
 fn state_that_another_record_has_is_found() {
     let result = r##"[{"ticket":"#T-4411","status":"resolved"},{"ticket":"#T-4412","status":"waiting"}]"##;
-    let of = |turn: &str| has(&told("Which tickets do I have?", result, turn), Defect::ContradictsResult);
-    assert!(of("Resolved tickets: T-4411 and T-4412. The resolved ticket T-4412 stays as it is."));
-    assert!(of("Ticket T-4411 is waiting."));
+    let contradicts =
+        |turn: &str| has(&dialogue_turn("Which tickets do I have?", result, turn), Defect::ContradictsResult);
+    assert!(contradicts("Resolved tickets: T-4411 and T-4412. The resolved ticket T-4412 stays as it is."));
+    assert!(contradicts("Ticket T-4411 is waiting."));
     for turn in [
         "Ticket T-4411 is resolved, and T-4412 is waiting.",
         "Ticket T-4412 is not resolved.",
         "Ticket T-4412 will be resolved by tomorrow.",
         "Once it is resolved, T-4412 can be closed.",
     ] {
-        assert!(!of(turn), "{turn}");
+        assert!(!contradicts(turn), "{turn}");
     }
 }
 
@@ -228,11 +235,12 @@ fn state_that_another_record_has_is_found() {
 fn count_of_items_with_a_flag_is_compared_with_the_flags() {
     let rooms = r#"{"rooms":{"101":{"floor":"ground","vacant":true},"102":{"floor":"ground","vacant":true},
         "201":{"floor":"first","vacant":false}}}"#;
-    let of = |task: &str, turn: &str| has(&told(task, rooms, turn), Defect::ContradictsResult);
-    assert!(of("Tell me about the rooms.", "There are 3 vacant rooms."));
-    assert!(of("How many rooms are vacant?", "There are 1 vacant rooms in the house."));
-    assert!(!of("How many rooms are vacant?", "There are 2 vacant rooms."));
-    assert!(!of("How many rooms are vacant on the first floor?", "There are 1 vacant rooms there."));
+    let contradicts =
+        |task: &str, turn: &str| has(&dialogue_turn(task, rooms, turn), Defect::ContradictsResult);
+    assert!(contradicts("Tell me about the rooms.", "There are 3 vacant rooms."));
+    assert!(contradicts("How many rooms are vacant?", "There are 1 vacant rooms in the house."));
+    assert!(!contradicts("How many rooms are vacant?", "There are 2 vacant rooms."));
+    assert!(!contradicts("How many rooms are vacant on the first floor?", "There are 1 vacant rooms there."));
 }
 
 #[test]
@@ -256,52 +264,54 @@ fn identifier_of_another_thing_is_found() {
 
 #[test]
 fn conditions_that_the_call_applied_are_met_by_all_items() {
-    let of = |arguments: &str, answer: &str| {
+    let contradicts = |arguments: &str, answer: &str| {
         let rows = r#"[{"name":"Ridge","price_per_night":96},{"name":"Valley","price_per_night":71}]"#;
         let task = "What is the cheapest room from 12 May 2026 for 7 people?";
         let run = Script::new(task).tools(&["find_rooms"]).calls("", &[("find_rooms", arguments)]);
         has(&run.returns(rows).answers(answer).build(), Defect::ContradictsResult)
     };
     let applied = r#"{"from":"2026-05-12","people":7}"#;
-    assert!(of(applied, "The cheapest is Ridge at 96 a night."));
-    assert!(!of(applied, "The cheapest is Valley at 71 a night."));
-    assert!(!of(r#"{"from":"2026-05-12"}"#, "The cheapest is Ridge at 96 a night."));
+    assert!(contradicts(applied, "The cheapest is Ridge at 96 a night."));
+    assert!(!contradicts(applied, "The cheapest is Valley at 71 a night."));
+    assert!(!contradicts(r#"{"from":"2026-05-12"}"#, "The cheapest is Ridge at 96 a night."));
 }
 
 #[test]
 fn list_without_a_name_is_named_by_its_tool() {
     let rows = r#"[{"id":"a","due":"mon"},{"id":"b","due":"tue"}]"#;
-    let of = |tool: &str, answer: &str| {
+    let contradicts = |tool: &str, answer: &str| {
         let run = Script::new("What is due?").tools(&[tool]).calls("", &[(tool, "{}")]);
         has(&run.returns(rows).answers(answer).build(), Defect::ContradictsResult)
     };
-    assert!(of("list_invoices", "You have four invoices that are due."));
-    assert!(!of("list_invoices", "You have two invoices that are due."));
-    assert!(!of("list_invoices", "You have four weeks to pay."));
-    assert!(!of("list_due", "You have four invoices that are due."));
+    assert!(contradicts("list_invoices", "You have four invoices that are due."));
+    assert!(!contradicts("list_invoices", "You have two invoices that are due."));
+    assert!(!contradicts("list_invoices", "You have four weeks to pay."));
+    assert!(!contradicts("list_due", "You have four invoices that are due."));
 }
 
 #[test]
 fn number_of_the_user_is_one_of_the_same_things() {
     let huts = r#"[{"name":"A","beds":3,"heated":true},{"name":"B","beds":3,"heated":false},
         {"name":"C","beds":4,"heated":true}]"#;
-    let of = |task: &str, turn: &str| has(&told(task, huts, turn), Defect::ContradictsResult);
-    assert!(of("Huts with at least 3 beds that are heated?", "All three huts are heated."));
-    assert!(!of("Which of the three huts are heated?", "All three huts are heated."));
-    assert!(!of("Huts with at least 3 beds that are heated?", "There are two heated huts."));
+    let contradicts =
+        |task: &str, turn: &str| has(&dialogue_turn(task, huts, turn), Defect::ContradictsResult);
+    assert!(contradicts("Huts with at least 3 beds that are heated?", "All three huts are heated."));
+    assert!(!contradicts("Which of the three huts are heated?", "All three huts are heated."));
+    assert!(!contradicts("Huts with at least 3 beds that are heated?", "There are two heated huts."));
 }
 
 #[test]
 fn statement_that_a_result_refutes_and_no_call_supports_is_one_finding() {
     use crate::measure::defects::Defect;
-    let of = |answer: &str| {
+    let defects_of = |answer: &str| {
         let trace = Script::new("Please cancel booking QX-7731 and tell me the number of guests.")
             .tools(&["get_booking", "cancel_booking"])
             .calls("", &[("get_booking", r#"{"booking_id":"QX-7731"}"#)])
             .returns(r#"{"booking_id":"QX-7731","status":"confirmed","guests":2,"room":"Garden 4"}"#)
             .answers(answer)
             .build();
-        let found = on(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
+        let found =
+            outcome_at(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
         let of_answer = Review::get(&trace, &Memo::new()).of_answer.get(&0).cloned().unwrap_or_default();
         (defects(found), defects(of_answer))
     };
@@ -313,8 +323,8 @@ fn statement_that_a_result_refutes_and_no_call_supports_is_one_finding() {
     }
     // The state before the claimed action refutes it as well; what is reported is that nothing was done, on both spans.
     let (refuted, not_done) = (Defect::ContradictsResult, Defect::FalseClaim);
-    assert_eq!(of("I have cancelled booking QX-7731."), (vec![not_done], vec![not_done]));
-    let two = of("I have cancelled booking QX-7731.\nIt is for Sunday, 21 March 2026.");
+    assert_eq!(defects_of("I have cancelled booking QX-7731."), (vec![not_done], vec![not_done]));
+    let two = defects_of("I have cancelled booking QX-7731.\nIt is for Sunday, 21 March 2026.");
     assert_eq!(two, (vec![refuted, not_done], vec![refuted, not_done]));
-    assert_eq!(of("Booking QX-7731 is confirmed."), (vec![], vec![]));
+    assert_eq!(defects_of("Booking QX-7731 is confirmed."), (vec![], vec![]));
 }

@@ -193,11 +193,11 @@ fn bounds_that_a_question_asks_about_hold_for_all_values() {
             values.iter().enumerate().map(|(at, c)| format!(r#"{{"t":"0{at}:00","c":{c}}}"#)).collect();
         format!("[{}]", rows.join(","))
     };
-    let (broken, kept) = (log([-74.1, -69.2, -66.8, -73.9]), log([-74.1, -72.2, -71.8, -73.9]));
+    let (broken, unbroken) = (log([-74.1, -69.2, -66.8, -73.9]), log([-74.1, -72.2, -71.8, -73.9]));
     let task = "Was the freezer ever warmer than -70 °C last night?";
     let denials = ["No, it stayed below -70 °C all night.", "No."];
     check(task, &[("readings", "{}", &broken)], &denials, &["Yes, it was at -66.8 °C at 02:00."]);
-    check(task, &[("readings", "{}", &kept)], &[], &denials);
+    check(task, &[("readings", "{}", &unbroken)], &[], &denials);
     let noise = log([48.0, 52.5, 61.0, 47.0]);
     check(
         "Did the noise ever exceed 60 dB?",
@@ -240,8 +240,13 @@ fn refunds_have_the_amount_of_their_result() {
             "Refunds of more than €89.00 take longer.",
         ],
     );
-    let kept = [order, ("refund", "{}", r#"{"amount": 74.0, "fee": 5.0}"#)];
-    check("Refund it.", &kept, &["The refund of 89.00 EUR is done."], &["The refund of 69.00 EUR is done."]);
+    let refund_with_fee = [order, ("refund", "{}", r#"{"amount": 74.0, "fee": 5.0}"#)];
+    check(
+        "Refund it.",
+        &refund_with_fee,
+        &["The refund of 89.00 EUR is done."],
+        &["The refund of 69.00 EUR is done."],
+    );
     let both = [
         ("refund", r#"{"id":"a"}"#, r#"{"amount": 25.0}"#),
         ("refund", r#"{"id":"b"}"#, r#"{"amount": 25.0}"#),

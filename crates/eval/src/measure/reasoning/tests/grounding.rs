@@ -30,7 +30,7 @@ fn script(run: &Json) -> AgentTrace {
 
 fn found(trace: &AgentTrace) -> Vec<(Defect, String)> {
     let llms = trace.agents.iter().flat_map(|agent| agent.llms.iter().copied());
-    llms.filter_map(|at| on(trace, at).ok())
+    llms.filter_map(|at| outcome_at(trace, at).ok())
         .flat_map(|measured| measured.findings)
         .filter_map(|finding| Some((finding.defect?, finding.rationale)))
         .collect()
@@ -41,10 +41,10 @@ fn right_runs_have_no_findings_and_wrong_ones_have() {
     let (mut alarms, mut missed, mut wrong) = (Vec::new(), Vec::new(), 0);
     for run in runs() {
         let found = found(&script(&run));
-        let told = format!("{}: {} -> {} {found:?}", run["domain"], run["task"], run["answer"]);
+        let summary = format!("{}: {} -> {} {found:?}", run["domain"], run["task"], run["answer"]);
         match (run.get("wrong").is_some(), found.is_empty()) {
-            (false, false) => alarms.push(told),
-            (true, true) => missed.push(told),
+            (false, false) => alarms.push(summary),
+            (true, true) => missed.push(summary),
             _ => {}
         }
         wrong += usize::from(run.get("wrong").is_some());

@@ -1,7 +1,7 @@
 //! Tests of facts that no evidence supports.
 
 use super::*;
-use crate::measure::reasoning::evidence::Source;
+use crate::measure::reasoning::evidence::TextSource;
 use crate::recognise::Text;
 
 const TASK: &str =
@@ -12,7 +12,7 @@ fn checked(task: &str, read: &[&str], answer: &str) -> FactCheck {
     let texts: Vec<Text> = std::iter::once(task).chain(read.iter().copied()).map(Text::from).collect();
     let mut evidence = Evidence::default();
     for text in &texts {
-        evidence.add(text, Source::Tool);
+        evidence.add(text, TextSource::Tool);
     }
     let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
     check(answer, &TaskDemands::new(task), &mut evidence, at, &Memo::new())

@@ -5,12 +5,12 @@
 //! that no call has.
 
 use super::super::missing_announced_call::instruction_texts;
-use super::{CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, Run, counted, is_near, is_unit_of};
+use super::{AmountCheck, CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, counted, is_near, is_unit_of};
 use crate::measure::language::{Language, classes};
 use crate::measure::numbers;
 use crate::recognise::Call;
 
-impl<'a> Run<'a> {
+impl<'a> AmountCheck<'a> {
     /// An action with a quantity that nothing gives, where the answer has a number of the user's that no call has: 16
     /// pieces of one thing, after "24 of this and 6 of that".
     pub(super) fn unasked_quantity(&self) -> Option<Mismatch<'a>> {
@@ -21,7 +21,7 @@ impl<'a> Run<'a> {
         if !self.actions.iter().any(|call| quantities(call).next().is_some()) {
             return None;
         }
-        let [task] = self.said.as_slice() else { return None };
+        let [task] = self.user_texts.as_slice() else { return None };
         let language = Language::detected(task, None, self.memo)?;
         if language.places(task, self.memo).all().has_any(CHANGES) {
             return None;
@@ -32,11 +32,12 @@ impl<'a> Run<'a> {
         let mut given: Vec<f64> = things.map(|(number, _)| number).collect();
         given.sort_by(f64::total_cmp);
         given.dedup();
-        let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
-        let told: Vec<f64> = numbers::all(self.answer).iter().map(|n| n.value).collect();
-        let has = |all: &[f64], value: f64| all.iter().any(|of| is_near(*of, value));
-        let mut unmet = given.iter().filter(|value| !has(&known, **value) && has(&told, **value));
-        let (Some(meant), None) = (unmet.next(), unmet.next()) else { return None };
+        let action_numbers: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
+        let answer_numbers: Vec<f64> = numbers::all(self.answer).iter().map(|n| n.value).collect();
+        let has = |all: &[f64], value: f64| all.iter().any(|other| is_near(*other, value));
+        let mut unmet =
+            given.iter().filter(|value| !has(&action_numbers, **value) && has(&answer_numbers, **value));
+        let (Some(expected), None) = (unmet.next(), unmet.next()) else { return None };
         // In packs: 3 boxes of 5.
         let products: Vec<f64> = given.iter().flat_map(|a| given.iter().map(move |b| a * b)).collect();
         let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
@@ -49,12 +50,12 @@ impl<'a> Run<'a> {
         }
         let is_other = |number: f64| {
             number <= MAX_QUANTITY
-                && !is_unit_of(number, *meant)
-                && ![&told, &given, &seen].iter().any(|all| has(all, number))
+                && !is_unit_of(number, *expected)
+                && ![&answer_numbers, &given, &seen].iter().any(|all| has(all, number))
         };
         self.actions.iter().find_map(|call| {
             let (key, number) = quantities(call).find(|(_, number)| is_other(*number))?;
-            Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
+            Some((*call, expected.to_string(), format!("{}: {number}", key.join("_"))))
         })
     }
 }
