@@ -47,7 +47,11 @@ impl ByteLimit {
     /// A reservation of 0 bytes of a holder with a limit of its own.
     pub(crate) fn reserve_for(&self, holder: &ByteLimit) -> FairReservation {
         let exhausted = Arc::clone(&self.exhausted);
-        FairReservation { all: self.reserve(0), holder: holder.reserve(0), exhausted }
+        FairReservation {
+            shared_reservation: self.reserve(0),
+            holder_reservation: holder.reserve(0),
+            exhausted,
+        }
     }
 }
 
@@ -93,9 +97,9 @@ impl Drop for Reservation {
 /// A reservation in a limit that several holders share, so that none of them can use it up.
 #[derive(Debug)]
 pub(crate) struct FairReservation {
-    all: Reservation,
+    shared_reservation: Reservation,
     /// The same bytes, reserved in the limit of the holder.
-    holder: Reservation,
+    holder_reservation: Reservation,
     /// When the shared limit was last exhausted.
     exhausted: Arc<Mutex<Option<Instant>>>,
 }
@@ -105,12 +109,13 @@ impl FairReservation {
     /// exceeds the limit, or three quarters of it while the holder exceeds its own limit. The only
     /// reservation may have any size.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
-        let before = self.all.bytes;
-        let (within, has_little) = (self.all.resize(bytes), self.holder.resize(bytes));
-        let Reservation { total, limit, bytes } = &self.all;
-        let has_room = within && (has_little || !is_scarce(total, *limit));
-        let admitted = *bytes <= before || self.all.is_only() || has_room;
-        if !admitted && self.holder.is_within_limit() {
+        let before = self.shared_reservation.bytes;
+        let (within_shared_limit, within_holder_limit) =
+            (self.shared_reservation.resize(bytes), self.holder_reservation.resize(bytes));
+        let Reservation { total, limit, bytes } = &self.shared_reservation;
+        let has_room = within_shared_limit && (within_holder_limit || !is_scarce(total, *limit));
+        let admitted = *bytes <= before || self.shared_reservation.is_only() || has_room;
+        if !admitted && self.holder_reservation.is_within_limit() {
             *self.exhausted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         admitted

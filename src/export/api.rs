@@ -23,7 +23,7 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// Without a response.
-    pub(super) fn none(response: ExportResponse) -> Refusal {
+    pub(super) fn without_response(response: ExportResponse) -> Refusal {
         Refusal { status: None, response }
     }
 
@@ -44,7 +44,7 @@ impl Refusal {
     }
 
     /// The reason, if the destination refused this content for good and may take other content.
-    pub(super) fn of_content(self) -> Result<String, ExportResponse> {
+    pub(super) fn content_refusal(self) -> Result<String, ExportResponse> {
         match self.response.result {
             ExportResult::Rejected(reason) | ExportResult::Invalid(reason) => Ok(reason),
             result => Err(ExportResponse { status: self.response.status, result }),
@@ -56,7 +56,10 @@ impl Refusal {
 pub(super) async fn send(request: RequestBuilder, max_response: usize) -> Result<BytesMut, Refusal> {
     let mut response = request.send().await.map_err(|error| {
         let status = if error.is_timeout() { "timeout" } else { "connection" };
-        Refusal::none(ExportResponse::none(status, one_line(&verdict_client::reasons(&error.without_url()))))
+        Refusal::without_response(ExportResponse::none(
+            status,
+            one_line(&verdict_client::reasons(&error.without_url())),
+        ))
     })?;
     let status = response.status();
     let after = response.headers().get(RETRY_AFTER).and_then(|v| retry_after(v, SystemTime::now()));
@@ -71,7 +74,7 @@ pub(super) async fn send(request: RequestBuilder, max_response: usize) -> Result
     };
     match cut {
         Some(reason) if status.is_success() => {
-            return Err(Refusal::none(ExportResponse::none("connection", reason)));
+            return Err(Refusal::without_response(ExportResponse::none("connection", reason)));
         }
         _ if status.is_success() => return Ok(body),
         _ => {}

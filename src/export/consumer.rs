@@ -79,7 +79,7 @@ struct OutgoingRequest {
 struct FailedRequest {
     split: SplitFunction,
     drop_reason: DropReason,
-    reason: String,
+    description: String,
     /// Parts that were delivered nevertheless, with the number of items that were rejected.
     delivered: BTreeMap<usize, u64>,
 }
@@ -181,7 +181,7 @@ impl Consumer {
         while let Some(request) = pending.last() {
             let result = self.send(signal, request, in_flight).await;
             let Some(request) = pending.pop() else { return };
-            let FailedRequest { split, drop_reason, reason, delivered } = match result {
+            let FailedRequest { split, drop_reason, description: reason, delivered } = match result {
                 Ok(rejected) => {
                     self.resolve_accepted(request, rejected);
                     continue;
@@ -222,7 +222,7 @@ impl Consumer {
             return Err(FailedRequest {
                 split: unsplit,
                 drop_reason: DropReason::Unsupported,
-                reason,
+                description: reason,
                 delivered,
             });
         }
@@ -235,7 +235,7 @@ impl Consumer {
         };
         let failed = |split, drop_reason, reason| {
             let delivered = message.delivered().chunks.clone();
-            FailedRequest { split, drop_reason, reason, delivered }
+            FailedRequest { split, drop_reason, description: reason, delivered }
         };
         let mut backoff = Backoff::new(&self.retry);
         let mut first_refusal = true;

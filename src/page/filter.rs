@@ -81,9 +81,9 @@ impl RowFilter {
         let options = [&row.service, &row.session, &row.user, &row.task, &row.signature];
         exactly(&self.result, row.result)
             && exactly(&self.signature, &text(&row.signature))
-            && is(&self.service, &text(&row.service))
-            && is(&self.session, &text(&row.session))
-            && is(&self.user, &text(&row.user))
+            && contains_wanted(&self.service, &text(&row.service))
+            && contains_wanted(&self.session, &text(&row.session))
+            && contains_wanted(&self.user, &text(&row.user))
             && any(&self.agent, agents())
             && any(&self.metric, row.failed_metrics.iter().map(String::as_str))
             && any(&self.category, row.categories.iter().copied())
@@ -100,12 +100,12 @@ impl RowFilter {
     }
 }
 
-fn is(wanted: &Option<String>, value: &str) -> bool {
+fn contains_wanted(wanted: &Option<String>, value: &str) -> bool {
     wanted.as_ref().is_none_or(|wanted| value.to_lowercase().contains(wanted.as_str()))
 }
 
 fn any<'v>(wanted: &Option<String>, mut values: impl Iterator<Item = &'v str>) -> bool {
-    wanted.is_none() || values.any(|value| is(wanted, value))
+    wanted.is_none() || values.any(|value| contains_wanted(wanted, value))
 }
 
 #[cfg(test)]

@@ -289,7 +289,7 @@ impl Stages {
         let Some(judges) = &self.judges else {
             return (self.evaluator.decide(assessment, JudgeResults::default(), self.unix_nanos), Vec::new());
         };
-        let answerer: Arc<dyn QuestionAnswerer> = Arc::new(judges.of_run(run));
+        let answerer: Arc<dyn QuestionAnswerer> = Arc::new(judges.for_run(run));
         let asked: Mutex<BTreeSet<(Idx, &'static str)>> = Mutex::default();
         let ask = |ask: Ask| {
             asked.lock().unwrap_or_else(PoisonError::into_inner).insert((ask.at, ask.metric));

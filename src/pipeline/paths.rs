@@ -48,7 +48,7 @@ impl Pipeline {
         };
         let PathQuestion { hints, call, .. } = question;
         positions.settle(&hints, &mut run.pending);
-        let again = run.pending.iter().any(|other| other.is(&call));
+        let again = run.pending.iter().any(|other| other.repeats_call(&call));
         if !again && !run.has_room() {
             return Ok(PathReply::unknown("too_many_pending", trace));
         }

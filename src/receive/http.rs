@@ -46,8 +46,11 @@ impl WireFormat {
     fn from_headers(headers: &HeaderMap) -> WireFormat {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
-        let is = |format: &WireFormat| essence.eq_ignore_ascii_case(format.content_type());
-        [WireFormat::Protobuf, WireFormat::Json].into_iter().find(is).unwrap_or(WireFormat::Unsupported)
+        let has_content_type = |format: &WireFormat| essence.eq_ignore_ascii_case(format.content_type());
+        [WireFormat::Protobuf, WireFormat::Json]
+            .into_iter()
+            .find(has_content_type)
+            .unwrap_or(WireFormat::Unsupported)
     }
 
     fn content_type(self) -> &'static str {

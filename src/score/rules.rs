@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use verdict_eval::EvaluatedTrace;
 use verdict_eval::metrics::Measurement;
-use verdict_eval::metrics::{Defect, estimate};
+use verdict_eval::metrics::{estimate, estimate_from};
 use verdict_eval::trace::{AgentTrace, Kind};
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -65,8 +65,8 @@ pub enum LabelledBy {
 /// The firings on one set, collected trace by trace.
 #[derive(Debug, Default)]
 pub struct LabelledSet {
-    spans: BTreeMap<&'static str, Firings>,
-    runs: BTreeMap<&'static str, Firings>,
+    spans: BTreeMap<String, Firings>,
+    runs: BTreeMap<String, Firings>,
     has_span_labels: bool,
     outcomes: BTreeSet<bool>,
 }
@@ -77,12 +77,12 @@ impl LabelledSet {
         self.has_span_labels |= !labels.spans.is_empty();
         let failed = labels.expected.map(|expected| expected == Expected::Fail);
         self.outcomes.extend(failed);
-        for (defect, places) in firings(trace, measurements) {
+        for (rule, places) in firings(trace, measurements) {
             if let Some(right) = right_at(trace, labels, &places) {
-                self.spans.entry(defect.name()).or_default().add(right);
+                self.spans.entry(rule.clone()).or_default().add(right);
             }
             if let Some(failed) = failed {
-                self.runs.entry(defect.name()).or_default().add(failed);
+                self.runs.entry(rule).or_default().add(failed);
             }
         }
     }
@@ -95,8 +95,8 @@ impl LabelledSet {
         }
     }
 
-    pub fn firings(&self) -> &BTreeMap<&'static str, Firings> {
-        const NONE: &BTreeMap<&str, Firings> = &BTreeMap::new();
+    pub fn firings(&self) -> &BTreeMap<String, Firings> {
+        const NONE: &BTreeMap<String, Firings> = &BTreeMap::new();
         match self.labelled_by() {
             LabelledBy::Span => &self.spans,
             LabelledBy::Run => &self.runs,
@@ -122,19 +122,23 @@ fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, Fau
     for m in measurements {
         let Some(failing) = m.outcome.as_ref().ok().filter(|measured| !measured.passed) else { continue };
         for finding in &failing.findings {
-            let Some(defect) = finding.defect.filter(|_| !finding.is_note()) else { continue };
-            let (_, places) = out.entry((defect.name(), m.at)).or_insert((defect, FaultPlaces::default()));
+            let Some(rule) = finding.rule_name().filter(|_| !finding.is_note()) else { continue };
             let is_agent = trace.views.get(m.at).is_some_and(|view| view.kind == Kind::Agent);
             let cited = finding.cited.iter().filter_map(index).filter(|at| *at != m.at);
             let named: Vec<Idx> = match finding.origin.filter(|at| *at != m.at) {
                 None if is_agent => cited.collect(),
                 origin => origin.into_iter().collect(),
             };
-            places.anywhere_beneath |= is_agent && named.is_empty();
-            places.spans.extend([m.at].into_iter().chain(named).chain(requested_by.get(&m.at).copied()));
+            let defect = rule.split_once('.').map(|(defect, _)| defect.to_owned());
+            for name in defect.into_iter().chain([rule]) {
+                let places = out.entry((name, m.at)).or_default();
+                places.anywhere_beneath |= is_agent && named.is_empty();
+                places.spans.extend([m.at].into_iter().chain(named.iter().copied()));
+                places.spans.extend(requested_by.get(&m.at));
+            }
         }
     }
-    out.into_values().collect()
+    out.into_iter().map(|((rule, _), places)| (rule, places)).collect()
 }
 
 /// Whether one of the places is labelled as failing; `None` if none of them was examined.
@@ -159,7 +163,7 @@ fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &FaultPlaces) -> O
 #[derive(Debug, Serialize)]
 pub struct RuleTable {
     pub sets: Vec<(String, LabelledBy)>,
-    pub rules: BTreeMap<&'static str, RuleRow>,
+    pub rules: BTreeMap<String, RuleRow>,
 }
 
 /// The figures of one rule.
@@ -177,10 +181,10 @@ pub struct RuleRow {
 
 impl RuleTable {
     pub fn new(sets: &[(String, LabelledSet)]) -> RuleTable {
-        let mut rules: BTreeMap<&'static str, RuleRow> = BTreeMap::new();
+        let mut rules: BTreeMap<String, RuleRow> = BTreeMap::new();
         for (name, set) in sets {
             for (rule, firings) in set.firings() {
-                let row = rules.entry(rule).or_default();
+                let row = rules.entry(rule.clone()).or_default();
                 row.sets.insert(name.clone(), *firings);
                 let sum = match set.labelled_by() {
                     LabelledBy::Span => &mut row.at_spans,
@@ -197,6 +201,15 @@ impl RuleTable {
             };
             (row.precision, row.interval) = (all.precision(), all.interval());
             row.confidence = estimate(all.right, all.fired);
+        }
+        let by_defect: BTreeMap<String, f64> =
+            rules.iter().map(|(rule, row)| (rule.clone(), row.confidence)).collect();
+        for (rule, row) in &mut rules {
+            let defect = rule.split_once('.').and_then(|(defect, _)| by_defect.get(defect));
+            if let Some(prior) = defect {
+                let [spans, runs] = [row.at_spans, row.in_runs];
+                row.confidence = estimate_from(*prior, spans.right + runs.right, spans.fired + runs.fired);
+            }
         }
         RuleTable { sets: sets.iter().map(|(name, set)| (name.clone(), set.labelled_by())).collect(), rules }
     }
@@ -229,8 +242,8 @@ mod tests {
     fn sets_labelled_by_span_and_by_run_are_summed_apart() {
         let set = |spans: Option<Firings>, runs: Option<Firings>| LabelledSet {
             has_span_labels: spans.is_some(),
-            spans: spans.map(|firings| ("GiveUp", firings)).into_iter().collect(),
-            runs: runs.map(|firings| ("GiveUp", firings)).into_iter().collect(),
+            spans: spans.map(|firings| ("GiveUp".to_owned(), firings)).into_iter().collect(),
+            runs: runs.map(|firings| ("GiveUp".to_owned(), firings)).into_iter().collect(),
             outcomes: BTreeSet::from([true, false]),
         };
         let by_span = set(Some(Firings { right: 1, fired: 2 }), Some(Firings { right: 9, fired: 9 }));

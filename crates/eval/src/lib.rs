@@ -76,7 +76,7 @@ pub mod metrics {
     pub use crate::measure::{Context, Metric, MetricProgress};
     #[cfg(feature = "internals")]
     pub use crate::{
-        measure::confidence::estimate,
+        measure::confidence::{estimate, estimate_from},
         measure::reach::covers,
         measure::table::{CHECKLIST, HARMFUL_CALL, PLAN_SCORE},
     };

@@ -129,12 +129,12 @@ impl<D: Disk> WriterStep for JournalWriter<D> {
     }
 
     fn park_timeout(&self) -> Duration {
-        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        if is(&self.state.failing) {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if is_set(&self.state.failing) {
             return RETRY_INTERVAL;
         }
         match self.log.is_dirty() && self.storage.durability == Durability::Interval {
-            _ if is(&self.state.full) => RELEASE_DELAY,
+            _ if is_set(&self.state.full) => RELEASE_DELAY,
             true => self.storage.interval.saturating_sub(self.last_sync.elapsed()).min(IDLE_INTERVAL),
             false => IDLE_INTERVAL,
         }

@@ -128,10 +128,10 @@ impl HandoverState {
 
     /// Decides by the duration of a write whether callers execute the next one.
     pub(crate) fn wrote_in(&self, time: Duration) {
-        let was = self.slow.load(Ordering::Relaxed);
-        let is = time > if was { SLOW_WRITE / 8 } else { SLOW_WRITE };
-        if is != was {
-            self.slow.store(is, Ordering::Relaxed);
+        let was_slow = self.slow.load(Ordering::Relaxed);
+        let is_slow = time > if was_slow { SLOW_WRITE / 8 } else { SLOW_WRITE };
+        if is_slow != was_slow {
+            self.slow.store(is_slow, Ordering::Relaxed);
         }
     }
 

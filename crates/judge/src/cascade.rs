@@ -71,7 +71,7 @@ impl Cascade {
     }
 
     /// The reason for asking the second judge at once, known before the first has answered.
-    pub(crate) fn at_once(&self, context: &QuestionContext) -> Option<CascadeResult> {
+    pub(crate) fn immediate_escalation(&self, context: &QuestionContext) -> Option<CascadeResult> {
         let rule = match context.subject {
             QuestionSubject::Span => None,
             QuestionSubject::Agent => Some(EscalationRule::Agent),

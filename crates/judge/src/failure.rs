@@ -119,13 +119,13 @@ impl Failure {
 /// Why a question has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoAnswer {
-    pub reason: Unmeasured,
+    pub unmeasured: Unmeasured,
     /// One of a fixed set of words: a status, a fault of answers, or a limit.
     pub cause: &'static str,
 }
 
 pub(crate) const fn failed(cause: &'static str) -> NoAnswer {
-    NoAnswer { reason: Unmeasured::JudgeError, cause }
+    NoAnswer { unmeasured: Unmeasured::JudgeError, cause }
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ impl JudgeClient {
                 let judge = format!("{}/{}", self.config.model, prepared.rubric);
                 (Ok(JudgeAnswer::new(&judge, value, weighted, usage)), usage)
             }
-            Err(NoAnswer { reason, cause }) => {
+            Err(NoAnswer { unmeasured: reason, cause }) => {
                 self.tally.question(TallyEntry::Failed(cause));
                 (Err(reason), usage)
             }
@@ -321,7 +321,7 @@ impl JudgeClient {
             let failure = match sent {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply::BudgetSpent) => {
-                    return Err((NoAnswer { reason: Unmeasured::Budget, cause: "budget" }, None));
+                    return Err((NoAnswer { unmeasured: Unmeasured::Budget, cause: "budget" }, None));
                 }
                 Err(NoReply::BreakerOpen) => None,
                 Err(NoReply::Failed(failure)) => Some(failure),
@@ -340,7 +340,7 @@ impl JudgeClient {
                 // The judge failed before, which says more than that nothing was sent.
                 None => (failed(self.outage_wait.last_status().unwrap_or("breaker_open")), None),
                 Some(failure) if failure.kind == FailureKind::Timeout => {
-                    (NoAnswer { reason: Unmeasured::Timeout, cause: "timeout" }, Some(failure))
+                    (NoAnswer { unmeasured: Unmeasured::Timeout, cause: "timeout" }, Some(failure))
                 }
                 Some(failure) => (failed(failure.status), Some(failure)),
             });

@@ -179,7 +179,7 @@ impl Judges {
 
     /// These judges for one run, whose answers are independent of those of other runs: they are cached separately.
     #[must_use]
-    pub fn of_run(&self, run: u32) -> Judges {
+    pub fn for_run(&self, run: u32) -> Judges {
         Judges { inner: Arc::clone(&self.inner), run }
     }
 
@@ -245,7 +245,7 @@ impl Judges {
     ) -> Vec<Resolved> {
         let CascadeConfig { first, then, .. } = &cascade.config;
         let is_dry = self.inner.parts.batch.dry_run;
-        let at_once = cascade.at_once(context);
+        let at_once = cascade.immediate_escalation(context);
         if let Some(result) = at_once {
             cascade.count(result);
             let answers = self.answers(then, prepared, context).await;
@@ -300,7 +300,7 @@ impl Judges {
             let key = cache_key::cached(client.location(), &body, 0);
             let mut planned = lock(&self.inner.planned);
             if !self.inner.cache.contains(&key) && (planned.len() >= MAX_PLANNED || planned.insert(key)) {
-                client.tally.planned(client.plan(&body).at_most());
+                client.tally.planned(client.plan(&body).upper_bound());
             }
         }
     }

@@ -92,7 +92,7 @@ impl PlannedQuestions {
     }
 
     /// The plan of a question that is asked depending on another answer: only its maximum counts.
-    pub(crate) fn at_most(self) -> PlannedQuestions {
+    pub(crate) fn upper_bound(self) -> PlannedQuestions {
         let PlannedQuestions { output_tokens_at_most, cost_usd_at_most, .. } = self;
         PlannedQuestions { output_tokens_at_most, cost_usd_at_most, ..PlannedQuestions::default() }
     }

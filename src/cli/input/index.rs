@@ -21,27 +21,27 @@ pub(in crate::cli) fn index(input: &InputFile, progress: &ProgressBar, each: &mu
 
 fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
     match form(reader)? {
-        ContentForm::Json => of_text(reader, each),
+        ContentForm::Json => index_text(reader, each),
         ContentForm::Frames => frames(reader, &mut |_, body, end| {
-            of_request(&body, file, end, each);
+            index_request(&body, file, end, each);
             Ok(())
         }),
         ContentForm::Whole => {
             let all = read_whole(reader)?;
-            of_request(&all, file, all.len() as u64, each);
-            of_text(&mut all.as_slice(), each)
+            index_request(&all, file, all.len() as u64, each);
+            index_text(&mut all.as_slice(), each)
         }
     }
 }
 
-fn of_request(body: &[u8], file: &str, end: u64, each: &mut dyn FnMut(TraceId, u64)) {
-    let Ok(signal) = signal::of_content(body) else { return };
-    let signal = signal.or_else(|| signal::of_name(file)).unwrap_or(Signal::Traces);
+fn index_request(body: &[u8], file: &str, end: u64, each: &mut dyn FnMut(TraceId, u64)) {
+    let Ok(signal) = signal::from_content(body) else { return };
+    let signal = signal.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
     trace_ids::of_request(signal, body, &mut |trace| each(trace, end.saturating_sub(1)));
 }
 
 /// Finds the ids in text of any length.
-fn of_text(reader: &mut dyn BufRead, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
+fn index_text(reader: &mut dyn BufRead, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
     let mut text: Vec<u8> = Vec::with_capacity(BUFFER + JSON_WINDOW);
     let mut start = 0;
     loop {

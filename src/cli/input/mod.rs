@@ -219,7 +219,7 @@ fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(
             let end = all.len() as u64;
             // White space at the start of either: it is protobuf if it can be parsed.
             let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
-            if looks_like_json && signal::of_content(&all).is_err() {
+            if looks_like_json && signal::from_content(&all).is_err() {
                 json(&mut all.as_slice(), file, each)
             } else {
                 protobuf(all, file, end, each)
@@ -239,8 +239,8 @@ fn read_whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
 }
 
 fn protobuf(body: Vec<u8>, file: &str, end: u64, each: Each<'_>) -> Result<(), String> {
-    let of_content = signal::of_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
-    let signal = of_content.or_else(|| signal::of_name(file)).unwrap_or(Signal::Traces);
+    let of_content = signal::from_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
+    let signal = of_content.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
     each(Some(Recorded { offer: Offer { signal, body: Bytes::from(body) }, location: file.to_owned(), end }))
 }
 

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use verdict_otlp::{Fields, Malformed, Payload, Signal, json};
 
 /// From a file's name: `logs-001.pb`, `metrics.json`, `traces-2.bin`.
-pub(super) fn of_name(path: &str) -> Option<Signal> {
+pub(super) fn from_file_name(path: &str) -> Option<Signal> {
     let name = path.rsplit(['/', '\\']).next()?.to_ascii_lowercase();
     let signals = [("logs", Signal::Logs), ("metrics", Signal::Metrics), ("traces", Signal::Traces)];
     signals.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, signal)| signal)
@@ -20,7 +20,7 @@ pub(super) fn of_name(path: &str) -> Option<Signal> {
 ///
 /// # Errors
 /// The bytes do not nest as the three requests do.
-pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
+pub(super) fn from_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
     let mut seen = None;
     for resource in Fields::new(body) {
         let resource = resource?;
@@ -33,7 +33,7 @@ pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
             for record in Fields::new(scope) {
                 let record = record?;
                 if let (2, Payload::Bytes(record)) = (record.number, record.payload) {
-                    seen = seen.or_else(|| of_record(record));
+                    seen = seen.or_else(|| from_record(record));
                 }
             }
         }
@@ -43,7 +43,7 @@ pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
 
 /// A trace id may be readable text, as a metric's name is; the times and the kind of a span have types that no field of
 /// a metric has.
-fn of_record(record: &[u8]) -> Option<Signal> {
+fn from_record(record: &[u8]) -> Option<Signal> {
     let (mut named, mut has_data) = (false, false);
     for field in Fields::new(record).map_while(Result::ok) {
         match (field.number, field.payload) {
@@ -69,7 +69,7 @@ pub(super) fn decode_json(text: &[u8]) -> Result<Vec<(Signal, Bytes)>, String> {
         return Ok(vec![(Signal::Traces, body)]);
     }
     let decode = |signal| Ok((signal, json::decode(signal, text).map_err(|e| e.to_string())?));
-    of_json(text)?.into_iter().map(decode).collect()
+    signals_in_json(text)?.into_iter().map(decode).collect()
 }
 
 /// The request of spans in a document that contains no other one, as most do: it need not be parsed to learn that. The
@@ -100,7 +100,7 @@ struct SignalKeys {
 ///
 /// # Errors
 /// The text is not JSON.
-fn of_json(text: &[u8]) -> Result<Vec<Signal>, String> {
+fn signals_in_json(text: &[u8]) -> Result<Vec<Signal>, String> {
     let keys: SignalKeys = serde_json::from_slice(text).map_err(|e| format!("not JSON: {e}"))?;
     let all = [(keys.spans, Signal::Traces), (keys.logs, Signal::Logs), (keys.metrics, Signal::Metrics)];
     Ok(all.into_iter().filter(|(field, _)| field.is_some()).map(|(_, signal)| signal).collect())

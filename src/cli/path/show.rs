@@ -66,10 +66,10 @@ enum DrawingFormat {
 
 pub(super) fn show(args: &Show) -> Result<(), CommandFailure> {
     let loaded = source::tasks(std::slice::from_ref(&args.file))?;
-    let task = chosen(&loaded.tasks, args.task.as_deref())?;
+    let task = select_task(&loaded.tasks, args.task.as_deref())?;
     let walk = match (&args.walk, args.trace.is_empty()) {
-        (Some(symbols), _) => Some(of_symbols(task, symbols)),
-        (None, false) => Some(of_traces(task, args)?),
+        (Some(symbols), _) => Some(symbol_steps(task, symbols)),
+        (None, false) => Some(first_matching_run(task, args)?),
         (None, true) => None,
     };
     let picture = Picture::new(task, walk.as_deref());
@@ -80,7 +80,7 @@ pub(super) fn show(args: &Show) -> Result<(), CommandFailure> {
     write_stdout(text.as_bytes())
 }
 
-fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, CommandFailure> {
+fn select_task<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, CommandFailure> {
     match (name, tasks) {
         (Some(name), _) => tasks
             .iter()
@@ -94,21 +94,21 @@ fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Command
     }
 }
 
-fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
+fn symbol_steps(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
     let symbols: Vec<String> = symbols.iter().filter(|name| !name.is_empty()).cloned().collect();
     let (_, steps) = source::walk(task, &symbols);
     symbols.into_iter().zip(steps).collect()
 }
 
 /// The run of the first agent that the task matches.
-fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, CommandFailure> {
+fn first_matching_run(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, CommandFailure> {
     let mut found = None;
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
     recording::each(&config, &args.trace, OtherFiles::Skip, &run, |evaluated| {
         if found.is_none() {
             let trace = &evaluated.trace.trace;
-            found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
+            found = (0..trace.agents.len()).find_map(|i| agent_steps(task, trace, i));
         }
     })?;
     let (steps, indeterminate) = found.ok_or_else(|| {
@@ -124,7 +124,7 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Comm
 /// Steps of a walk with the names of their calls.
 type NamedSteps = Vec<(String, Transition)>;
 
-fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(NamedSteps, Option<Unmeasured>)> {
+fn agent_steps(task: &Task, trace: &AgentTrace, i: usize) -> Option<(NamedSteps, Option<Unmeasured>)> {
     let (calls, captured) = calls_of(task, trace, i)?;
     let run_walk = RunWalk::follow(task, trace, &calls, &captured);
     let steps = run_walk.steps.iter().map(|(call, token, step)| {

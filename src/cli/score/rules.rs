@@ -69,7 +69,7 @@ fn render(table: &RuleTable) -> String {
         let by_set = names.iter().map(|name| share(row.sets.get(*name).copied().unwrap_or_default()));
         let precision = figure(row.precision.unwrap_or_default(), row.interval);
         let sums = [share(row.at_spans), share(row.in_runs), precision, format!("{:.2}", row.confidence)];
-        rows.row([(*rule).to_owned()].into_iter().chain(by_set).chain(sums));
+        rows.row([rule.clone()].into_iter().chain(by_set).chain(sums));
     }
     format!("{text}\nright/fired\n{}", rows.render())
 }

@@ -61,7 +61,9 @@ impl Api {
         body: Option<&Value>,
     ) -> Result<Value, Refusal> {
         let url = self.base.join(path).map_err(|error| {
-            Refusal::none(ExportResult::Rejected(format!("no URL can be made of {path}: {error}")).into())
+            Refusal::without_response(
+                ExportResult::Rejected(format!("no URL can be made of {path}: {error}")).into(),
+            )
         })?;
         let mut request = self.client.request(method, url).headers(self.headers.clone());
         if let Some(body) = body {

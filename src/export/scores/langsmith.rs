@@ -116,7 +116,7 @@ pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scor
                 Err(refusal) if refusal.status == Some(StatusCode::NOT_IMPLEMENTED) && session.is_none() => {
                     failed = Some(refusal.ended("`project` is required here"));
                 }
-                Err(refusal) => match refusal.of_content() {
+                Err(refusal) => match refusal.content_refusal() {
                     Ok(reason) => scores.refused(*at, reason),
                     Err(response) => failed = Some(longer(failed, response)),
                 },

@@ -55,7 +55,7 @@ pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent 
                 existing.as_array().into_iter().flatten().find(|candidate| is_same(candidate, &wanted));
             match write(api, &trace, wanted, same).await {
                 Ok(()) => scores.mark_delivered([*at]),
-                Err(refusal) => scores.refused(*at, refusal.of_content()?),
+                Err(refusal) => scores.refused(*at, refusal.content_refusal()?),
             }
         }
     }

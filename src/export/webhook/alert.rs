@@ -82,11 +82,13 @@ pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Al
             all.push(of_budget(verdict));
         }
     }
-    for of_resource in &request.resource_logs {
-        let attributes = of_resource.resource.as_ref().map(|resource| &resource.attributes[..]);
+    for resource_logs in &request.resource_logs {
+        let attributes = resource_logs.resource.as_ref().map(|resource| &resource.attributes[..]);
         let service = text(attributes.unwrap_or_default(), "service.name");
-        let ours =
-            of_resource.scope_logs.iter().filter(|s| s.scope.as_ref().is_some_and(|s| s.name == SCOPE_NAME));
+        let ours = resource_logs
+            .scope_logs
+            .iter()
+            .filter(|s| s.scope.as_ref().is_some_and(|s| s.name == SCOPE_NAME));
         let records = ours.flat_map(|scope| &scope.log_records);
         all.extend(records.filter_map(|record| of_alarm(record, service, prefix)));
     }

@@ -34,7 +34,7 @@ impl FixedValue {
         }
     }
 
-    fn is(self, other: FixedValue) -> bool {
+    fn is_identical(self, other: FixedValue) -> bool {
         match (self, other) {
             (FixedValue::Word(a), FixedValue::Word(b)) => std::ptr::eq(a, b),
             (FixedValue::Number(a), FixedValue::Number(b)) => a.to_bits() == b.to_bits(),
@@ -82,7 +82,7 @@ impl AttributeCache {
                 Some(s)
                     if std::ptr::eq(s.field, field)
                         && std::ptr::eq(s.metric, metric)
-                        && s.value.is(value) =>
+                        && s.value.is_identical(value) =>
                 {
                     return out.extend_from_slice(self.bytes.get(s.start..s.end).unwrap_or_default());
                 }

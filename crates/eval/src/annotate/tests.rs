@@ -29,6 +29,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
         origin: None,
         fact: false,
         defect: None,
+        rule: None,
         confidence: None,
     }
 }

@@ -57,8 +57,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     if text.trim().is_empty() || answer.is_none() && is_intermediate_step(view, text) {
         return Some(context.unmeasured(Unmeasured::NotApplicable));
     }
-    let read_text = read(context, text);
-    match turn::judge(context, view, &read_text) {
+    let analysed = read(context, text);
+    match turn::judge(context, view, &analysed) {
         Some(UndecidedTurn::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);
@@ -72,21 +72,21 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         true => TextRole::Answer,
         false => TextRole::Step,
     };
-    let avoided = avoided(&read_text, text, as_answer);
+    let avoidance = avoided(&analysed, text, as_answer);
     if context.memo.budget.is_exceeded() {
         return Some(context.unmeasured(Unmeasured::Limit));
     }
-    if avoided.is_none() && !read_text.is_known() {
+    if avoidance.is_none() && !analysed.is_known() {
         return Some(context.unmeasured(Unmeasured::Language));
     }
     let mut findings = Findings::new();
-    findings.examine(sentences_read(&read_text));
-    let avoided = avoided.map(|(label, sentence)| match label {
-        KNOWLEDGE if is_grounded(context, &read_text, sentence) => (POLICY, sentence),
+    findings.examine(sentences_read(&analysed));
+    let avoidance = avoidance.map(|(label, sentence)| match label {
+        KNOWLEDGE if is_grounded(context, &analysed, sentence) => (POLICY, sentence),
         _ => (label, sentence),
     });
-    let label = avoided.map_or(VALID, |(label, _)| label);
-    if let Some((label, sentence)) = avoided {
+    let label = avoidance.map_or(VALID, |(label, _)| label);
+    if let Some((label, sentence)) = avoidance {
         let (defect, rationale) = match label {
             POLICY => (Defect::Refusal, "an answer was expected; the request is refused instead"),
             KNOWLEDGE => (Defect::GiveUp, "an answer was expected; the output only says that it has none"),
@@ -94,7 +94,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         };
         findings.push(defect.finding(rationale, sentence));
     }
-    let excused = avoided.filter(|(label, _)| *label == KNOWLEDGE);
+    let excused = avoidance.filter(|(label, _)| *label == KNOWLEDGE);
     let excused = excused.and_then(|(_, sentence)| excuse(context, sentence));
     let mut measurement = findings.labelled(context, Unmeasured::NotApplicable, label);
     if let (Some((lookup, reason)), Ok(measured)) = (excused, measurement.outcome.as_mut()) {
@@ -110,9 +110,9 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// The number of sentences that were compared, at least the text as one.
-fn sentences_read(read_text: &ReadText<'_>) -> usize {
-    let language = read_text.languages().next();
-    language.map_or(1, |language| read_text.classified(language, []).take(MAX_SENTENCES).count().max(1))
+fn sentences_read(analysed: &ReadText<'_>) -> usize {
+    let language = analysed.languages().next();
+    language.map_or(1, |language| analysed.classified(language, []).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to recognise its own.
@@ -156,8 +156,8 @@ fn final_answer(context: &Context<'_>) -> Option<Text> {
     let agent = trace.agents.get(trace.owner.get(context.at).copied().flatten()?)?;
     let at = agent.answer_at?;
     let calls = CallIndex::cached(trace, context.memo);
-    let by_tool = calls.by_tool.get(&at).and_then(|&i| trace.calls.get(i));
-    let wrote = at == context.at || by_tool.is_some_and(|call| call.llm == Some(context.at));
+    let answer_call = calls.by_tool.get(&at).and_then(|&i| trace.calls.get(i));
+    let wrote = at == context.at || answer_call.is_some_and(|call| call.llm == Some(context.at));
     if wrote { agent.answer.clone() } else { None }
 }
 
@@ -171,21 +171,21 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
 }
 
 /// The kind of avoidance, with the sentence that shows it.
-fn avoided<'t>(read_text: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
-        return avoided_throughout(&read_text.part(text), role);
+        return avoided_throughout(&analysed.part(text), role);
     }
     // A long text that begins and ends so reports a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
     let (first, last) = (text.split("\n\n").find(is_text)?, text.rsplit("\n\n").find(is_text)?);
     let avoided_in =
-        |paragraph: &'t str| avoided_throughout(&read_text.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
+        |paragraph: &'t str| avoided_throughout(&analysed.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
     avoided_in(first).filter(|_| avoided_in(last).is_some())
 }
 
 /// As [`avoided`], for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(read_text: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
@@ -194,9 +194,9 @@ fn avoided_throughout<'t>(read_text: &ReadText<'t>, role: TextRole) -> Option<(&
         Statement::Error,
         Statement::Padding,
     ];
-    for language in read_text.languages() {
+    for language in analysed.languages() {
         let mut shown: Option<(&'static str, &str)> = None;
-        let mut sentences = read_text.classified(language, KINDS).filter(|(s, _)| !s.is_without_words());
+        let mut sentences = analysed.classified(language, KINDS).filter(|(s, _)| !s.is_without_words());
         let others = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
             let label = match kind {
                 None => return true,
@@ -229,34 +229,37 @@ pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
 /// the search may follow.
 pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
+    sentences_of_kinds(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo)
+        .take(ADMITTED_WITHIN)
+        .flatten()
+        .next()
 }
 
 /// The statement that nothing was found, in a result that reports no error of its call: an error in it is what was
 /// looked up, as in a log.
 pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
     let kinds = [Statement::Inability, Statement::Nothing];
-    of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
+    sentences_of_kinds(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.
 pub(crate) fn mentions_lack(text: &str, memo: &Memo) -> bool {
     let (head, tail) = (clip(text, MAX_BYTES), clip_end(text, MAX_BYTES));
     let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
-    let says = |part: &str| of_kinds(part, kinds, memo).flatten().next().is_some();
+    let says = |part: &str| sentences_of_kinds(part, kinds, memo).flatten().next().is_some();
     // Of a long answer the end reports what was not done.
     says(head) || text.len() > MAX_BYTES && says(tail)
 }
 
 /// The sentences of `text`, where they are one of `kinds`.
-fn of_kinds<'t, const N: usize>(
+fn sentences_of_kinds<'t, const N: usize>(
     text: &'t str,
     kinds: [Statement; N],
     memo: &Memo,
 ) -> impl Iterator<Item = Option<&'t str>> + use<'t, N> {
-    let read_text = ReadText::new(text, None, memo);
-    read_text.languages().flat_map(move |language| {
-        read_text.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
+    let analysed = ReadText::new(text, None, memo);
+    analysed.languages().flat_map(move |language| {
+        analysed.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
     })
 }
 

@@ -139,6 +139,21 @@ impl Finding {
         }
     }
 
+    /// Names the rule, where several report the defect. One that is named keeps its name.
+    #[must_use]
+    pub(crate) fn by_rule(mut self, name: &'static str) -> Finding {
+        self.rule.get_or_insert(name);
+        let confidence = self.defect.zip(self.rule_name()).map(|(defect, rule)| defect.confidence_of(&rule));
+        Finding { confidence, ..self }
+    }
+
+    /// The name of its rule in tables: that of its defect, and of the rule where several report it
+    /// (`ContradictsResult.counts`). `None` for a finding of a judge.
+    pub fn rule_name(&self) -> Option<String> {
+        let defect = self.defect?.name();
+        Some(self.rule.map_or_else(|| defect.to_owned(), |rule| format!("{defect}.{rule}")))
+    }
+
     /// Adds the spans of these calls (indexes into [`AgentTrace::calls`]).
     #[must_use]
     pub(crate) fn citing_calls<'c>(

@@ -7,7 +7,7 @@
 
 use crate::measure::calls::call_index::CallIndex;
 use crate::measure::calls::error_signs::{
-    cause_suffix, is_of_model, of_call, own_signs, reported, reported_by,
+    call_error, cause_suffix, is_of_model, own_signs, reported, reported_by,
 };
 use verdict_otlp::trace::Kind;
 
@@ -40,7 +40,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     };
     if let Some((found, cause)) = own_signs(view) {
         label = label_of(view.kind, cause);
-        findings.push(graded(by_author(context, view, found, cause)));
+        findings.push(graded(with_author_origin(context, view, found, cause)));
     } else if call.is_some_and(|call| empty_lookup::not_found(context, call).is_some()) {
         // Information, which `tool_completeness` notes.
     } else if let Some((found, cause)) = returned(context, view) {
@@ -51,7 +51,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         findings.push(found);
     }
     for call in virtual_calls(context).filter(|call| empty_lookup::not_found(context, call).is_none()) {
-        if let Some(error) = of_call(context.trace, context.memo, call) {
+        if let Some(error) = call_error(context.trace, context.memo, call) {
             let rationale = format!(
                 "a result of {} was expected; the call came back with an error{}",
                 call.name.trim(),
@@ -75,8 +75,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 }
 
 /// Sets the origin of a failure that the output of a model call caused.
-fn by_author(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defect) -> Finding {
-    if let Some(llm) = unexecuted::author_of_step(context).filter(|_| !of_environment(cause)) {
+fn with_author_origin(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defect) -> Finding {
+    if let Some(llm) = unexecuted::author_of_step(context).filter(|_| !is_environmental(cause)) {
         let category = unexecuted::category_of_code(cause);
         return Finding { category, ..found.from_origin(llm) };
     }
@@ -93,7 +93,7 @@ fn call_of<'a>(context: &Context<'a>, view: &SpanView) -> Option<&'a Call> {
     calls.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i))
 }
 
-fn of_environment(cause: Defect) -> bool {
+fn is_environmental(cause: Defect) -> bool {
     cause.category().is_some_and(|c| c.is_environment())
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn cause(text: &str) -> Defect {
     match best {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
         None if after_due_to.len() < text.len() && says_code_failed(text) => Defect::InvalidCode,
-        None => of_pair(clip(text, READ_BYTES)),
+        None => defect_of_word_pair(clip(text, READ_BYTES)),
     }
 }
 
@@ -64,7 +64,7 @@ fn says_code_failed(text: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric()).any(is_code) && line.contains("fail")
 }
 
-fn of_pair(text: &str) -> Defect {
+fn defect_of_word_pair(text: &str) -> Defect {
     let lower = text.to_ascii_lowercase();
     let pair = PAIRS.iter().find(|(_, one, two)| lower.contains(one) && lower.contains(two));
     pair.map_or(Defect::Errored, |(cause, ..)| *cause)

@@ -34,7 +34,7 @@ pub(crate) struct NameWords(Vec<String>);
 impl NameWords {
     /// Those of a tool, read once per trace.
     pub(crate) fn cached(tool: &Text, memo: &Memo) -> Rc<NameWords> {
-        memo.of_text(tool, |name| NameWords(identifier_words(name)))
+        memo.for_text(tool, |name| NameWords(identifier_words(name)))
     }
 }
 

@@ -75,9 +75,9 @@ fn prompt_texts<'v>(
     view: &'v SpanView,
 ) -> (Vec<Rc<SystemMessage>>, Vec<Rc<UserText>>) {
     let texts = |message: &'v Message| message.parts.iter().filter_map(plain_text);
-    let of_system = |text: &Text| context.memo.of_text(text, prompt::system_message);
+    let of_system = |text: &Text| context.memo.for_text(text, prompt::system_message);
     let of_user = |text: &Text| {
-        context.memo.of_text(text, |text| UserText {
+        context.memo.for_text(text, |text| UserText {
             instructions: prompt::user_instructions(text),
             is_english: is_english(text, None, context.memo),
         })

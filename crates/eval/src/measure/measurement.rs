@@ -196,6 +196,8 @@ pub struct Finding {
     pub fact: bool,
     /// The defect, for a finding of a rule; `None` for a finding of a judge.
     pub defect: Option<Defect>,
+    /// The rule, by the name of its file, where several report its defect.
+    pub rule: Option<&'static str>,
     /// The precision of the rule on labelled traces, from 0 to 1; `None` for a finding of a judge.
     pub confidence: Option<f64>,
 }
@@ -237,6 +239,7 @@ impl Finding {
             origin: None,
             fact: false,
             defect: None,
+            rule: None,
             confidence: None,
         }
     }

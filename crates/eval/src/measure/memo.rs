@@ -126,28 +126,28 @@ impl Memo {
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
-        let made = Arc::new(work());
-        self.send_values.borrow_mut().insert(TypeId::of::<T>(), made.clone());
-        made
+        let computed = Arc::new(work());
+        self.send_values.borrow_mut().insert(TypeId::of::<T>(), computed.clone());
+        computed
     }
 
     /// The value of type `T` for the text, computed once. Each use has its own type.
-    pub fn of_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
+    pub fn for_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
         let cached = self.of_text.borrow().get(&key).map(|(_, value)| value.clone());
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
-        let made = Rc::new(work(text));
+        let computed = Rc::new(work(text));
         let mut values = self.of_text.borrow_mut();
         grow(&mut values);
-        values.insert(key, (text.clone(), made.clone()));
-        made
+        values.insert(key, (text.clone(), computed.clone()));
+        computed
     }
 
     /// The value of type `T` for any text of this content, computed once: for texts that are not interned, such as
     /// parts of others.
-    pub(crate) fn of_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
+    pub(crate) fn for_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
         let type_id = TypeId::of::<T>();
         if let Some(Some((recent_type, text_of, value))) = self.recent_content.borrow().get(slot(text))
             && *recent_type == type_id
@@ -160,21 +160,21 @@ impl Memo {
         let key = (type_id, values.hasher().hash_one(text));
         if let Some((text_of, value)) = values.get(&key)
             && **text_of == *text
-            && let Ok(made) = value.clone().downcast::<T>()
+            && let Ok(cached) = value.clone().downcast::<T>()
         {
             self.set_recent(type_id, text_of.clone(), value.clone());
-            return made;
+            return cached;
         }
         drop(values);
-        let made = Rc::new(work());
+        let computed = Rc::new(work());
         let bytes = self.content_bytes.get() + text.len();
         if bytes <= MAX_CONTENT {
             self.content_bytes.set(bytes);
             let text_of: Rc<str> = text.into();
-            self.set_recent(type_id, text_of.clone(), made.clone());
-            self.of_content.borrow_mut().insert(key, (text_of, made.clone()));
+            self.set_recent(type_id, text_of.clone(), computed.clone());
+            self.of_content.borrow_mut().insert(key, (text_of, computed.clone()));
         }
-        made
+        computed
     }
 
     fn set_recent(&self, type_id: TypeId, text: Rc<str>, value: Rc<dyn Any>) {
@@ -208,11 +208,11 @@ impl Memo {
             }
             return value;
         }
-        let made = Rc::new(work());
+        let computed = Rc::new(work());
         let mut values = self.of_trace.borrow_mut();
         grow(&mut values);
-        values.insert(key, (made.clone(), self.budget.is_exceeded()));
-        made
+        values.insert(key, (computed.clone(), self.budget.is_exceeded()));
+        computed
     }
 
     /// The value of type `T` for the trace, empty at first, which its users fill. Each use has its own type.
@@ -235,25 +235,25 @@ mod tests {
         let text = Text::from("one two three");
         let mut reads = 0;
         for _ in 0..3 {
-            let words = memo.of_text(&text.clone(), |t| {
+            let words = memo.for_text(&text.clone(), |t| {
                 reads += 1;
                 WordCount(t.split(' ').count())
             });
             assert_eq!(words.0, 3);
         }
         assert_eq!(reads, 1);
-        assert_eq!(memo.of_text(&Text::from("one"), |t| WordCount(t.split(' ').count())).0, 1);
+        assert_eq!(memo.for_text(&Text::from("one"), |t| WordCount(t.split(' ').count())).0, 1);
         // The memo keeps the text alive, so that its address is not reused.
         let lone = Text::from("lone");
         let address = lone.as_ptr();
-        memo.of_text(&lone, |_| WordCount(1));
+        memo.for_text(&lone, |_| WordCount(1));
         drop(lone);
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
-        let part = |memo: &Memo, count| memo.of_content(&"one two"[..3], || WordCount(count)).0;
+        let part = |memo: &Memo, count| memo.for_content(&"one two"[..3], || WordCount(count)).0;
         assert_eq!((part(&memo, 1), part(&memo, 2)), (1, 1));
         let long = "x".repeat(MAX_CONTENT);
-        assert_eq!(memo.of_content(&long, || WordCount(1)).0, 1);
-        assert_eq!(memo.of_content(&long, || WordCount(2)).0, 2, "more is not kept");
+        assert_eq!(memo.for_content(&long, || WordCount(1)).0, 1);
+        assert_eq!(memo.for_content(&long, || WordCount(2)).0, 2, "more is not kept");
         assert_eq!(memo.trace(|| WordCount(7)).0, 7);
         assert_eq!(memo.trace(|| WordCount(8)).0, 7);
         assert_eq!(memo.send_value(|| WordCount(9)).0, 9);

@@ -8,7 +8,7 @@
 //! | `table`, `metric_names`, `custom_metric` | the rows of the metrics, their names, and the rows of custom metrics |
 //! | `settings`, `sections`, `gpa` | `verdict.metrics`: sections, and which metric is measured where |
 //! | `catalog`, `rule`, `evaluated_spans` | runs every rule; adapters from functions to metrics; the spans that are measured |
-//! | `measurement`, `defect`, `defects`, `confidence`, `reach` | results, findings, and how often a rule is right; the spans that a result is about |
+//! | `measurement`, `defect`, `defects`, `rule_names`, `confidence`, `reach` | results, findings, the rules that share a defect, and how often a rule is right; the spans that a result is about |
 //! | `question`, `question_context`, `question_rounds`, `inputs` | questions to judges, and their rounds |
 //! | `merge_judgements`, `locate_quotes` | results of rules and judges merged; quotes located in the trace |
 //! | `latency`, `tokens` | metrics of every span, model call or tool call: its duration, its tokens |
@@ -150,6 +150,7 @@ mod units;
 mod vocabulary;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
+mod rule_names;
 pub(crate) mod content_piece;
 pub(crate) mod currency;
 pub(crate) mod tool_index;

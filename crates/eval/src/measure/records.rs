@@ -25,7 +25,7 @@ impl Structure {
     /// The structure of a result, read once per trace; `None` if the work budget is exceeded.
     pub(crate) fn cached(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
         let read = |text: &str| Structure(read(text, &memo.shared::<KeyNames>()));
-        memo.budget.spend(text.len() / 16).then(|| memo.of_text(text, read))
+        memo.budget.spend(text.len() / 16).then(|| memo.for_text(text, read))
     }
 }
 

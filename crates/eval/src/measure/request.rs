@@ -172,7 +172,7 @@ impl TaskDemands {
 
     /// The demands of a task, computed once per trace.
     pub(crate) fn cached(task: &Text, memo: &Memo) -> Rc<TaskDemands> {
-        memo.of_text(task, TaskDemands::new)
+        memo.for_text(task, TaskDemands::new)
     }
 
     /// The words that express the demand.

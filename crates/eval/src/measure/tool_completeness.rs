@@ -18,7 +18,7 @@ use super::defects::{Defect, Findings};
 use super::{Context, Finding, Measurement, Unmeasured};
 use crate::measure::calls::attempts::{CallAttempts, quoted};
 use crate::measure::calls::call_index::CallIndex;
-use crate::measure::calls::error_signs::{is_of_model, of_call};
+use crate::measure::calls::error_signs::{call_error, is_of_model};
 use crate::measure::reasoning::recovery;
 use crate::recognise::{Call, ErrorSource};
 
@@ -106,7 +106,7 @@ fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> 
         findings.push(finding);
         return true;
     }
-    if let Some(error) = of_call(context.trace, context.memo, call) {
+    if let Some(error) = call_error(context.trace, context.memo, call) {
         let retried = call
             .tool
             .and_then(|tool| context.trace.views.get(tool))

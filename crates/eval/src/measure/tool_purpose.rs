@@ -101,7 +101,7 @@ pub(crate) fn is_verb(word: &str) -> bool {
 /// progress of something. Computed once per name.
 pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     struct Varies(bool);
-    memo.of_text(tool, |_| Varies(is_varying(&NameWords::cached(tool, memo)))).0
+    memo.for_text(tool, |_| Varies(is_varying(&NameWords::cached(tool, memo)))).0
 }
 
 /// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks`
@@ -218,7 +218,7 @@ impl ToolPurpose {
     /// The effect of the tool of a call, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
         let name = &call.name;
-        memo.of_text(name, |_| {
+        memo.for_text(name, |_| {
             ToolPurpose::named(&NameWords::cached(name, memo), description(trace, memo, call))
         })
     }
@@ -259,7 +259,7 @@ impl ToolObjects {
 
     /// Those of the tool of a call, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolObjects> {
-        memo.of_text(&call.name, |name| ToolObjects::new(name, description(trace, memo, call)))
+        memo.for_text(&call.name, |name| ToolObjects::new(name, description(trace, memo, call)))
     }
 }
 
@@ -267,7 +267,7 @@ impl ToolObjects {
 pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
     let compute_purpose =
         |_: &str| purpose_of(&NameWords::cached(&call.name, memo), description(trace, memo, call));
-    *memo.of_text(&call.name, compute_purpose)
+    *memo.for_text(&call.name, compute_purpose)
 }
 
 fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {

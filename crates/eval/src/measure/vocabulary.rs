@@ -131,7 +131,7 @@ pub(crate) fn has(text: &str, meaning: WordMeaning) -> bool {
 }
 
 /// Whether a text in lower case is a word of the meaning.
-pub(crate) fn is(word: &str, meaning: WordMeaning) -> bool {
+pub(crate) fn has_meaning(word: &str, meaning: WordMeaning) -> bool {
     let mut open = WORDS.open.get(meaning as usize).into_iter().flatten();
     let first = |text: &str| text.as_bytes().first().copied();
     open.any(|begin| first(begin) == first(word) && word.starts_with(begin))
@@ -142,7 +142,8 @@ pub(crate) fn is(word: &str, meaning: WordMeaning) -> bool {
 pub(crate) fn has_only(text: &str, meanings: &[WordMeaning]) -> bool {
     let mut words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(lowercase);
     words.all(|word| {
-        currency::code_for_word(&word).is_some() || meanings.iter().any(|meaning| is(&word, *meaning))
+        currency::code_for_word(&word).is_some()
+            || meanings.iter().any(|meaning| has_meaning(&word, *meaning))
     })
 }
 
@@ -168,9 +169,9 @@ mod tests {
             assert!(has(text, meaning), "{text} {meaning:?}");
         }
         assert!(
-            is("reembolso", WordMeaning::Refund)
-                && is("uom", WordMeaning::Unit)
-                && !is("units sold", WordMeaning::Unit)
+            has_meaning("reembolso", WordMeaning::Refund)
+                && has_meaning("uom", WordMeaning::Unit)
+                && !has_meaning("units sold", WordMeaning::Unit)
         );
         let link = |text: &str| has_only(text, &[WordMeaning::Of, WordMeaning::Copula]);
         assert!(link(" of €") && link(" è di ") && link(": ") && !link(" with tax is "));

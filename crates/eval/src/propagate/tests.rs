@@ -46,6 +46,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
         origin: None,
         fact: false,
         defect: None,
+        rule: None,
         confidence: None,
     };
     let findings = if passed { vec![] } else { vec![finding] };

@@ -61,9 +61,9 @@ impl TraceVerdict {
     /// Whether the finding touched the outcome, if judges were asked about it.
     pub fn touched_outcome(&self, at: Idx, metric: &str, index: usize) -> Option<bool> {
         let outcome = self.outcome.as_ref()?;
-        let is =
+        let is_this_finding =
             |finding: &FindingRef| finding.at == at && finding.index == index && finding.metric == metric;
-        outcome.asked.iter().any(is).then(|| outcome.decisive.iter().any(is))
+        outcome.asked.iter().any(is_this_finding).then(|| outcome.decisive.iter().any(is_this_finding))
     }
 }
 

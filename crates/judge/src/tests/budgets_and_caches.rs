@@ -86,7 +86,7 @@ async fn equal_questions_are_sent_once_and_runs_are_cached_separately() {
     assert_eq!(bench.ask("Same.").await.usage.tokens, 0);
     assert_eq!(requests(&server).await, 1);
     for run in 1..3 {
-        let answer = bench.judges.of_run(run).ask(trace(1), &ask("Same.", &["main"])).await;
+        let answer = bench.judges.for_run(run).ask(trace(1), &ask("Same.", &["main"])).await;
         assert_eq!(answer.usage.tokens, 120, "run {run} asks for itself");
     }
     bench.ask("Other.").await;

@@ -131,6 +131,8 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> 
         _ => (Defect::AnswerUnsupported, "the final answer rests on nothing that the run found"),
     };
     let finding = defect.finding(format!("{reason}: {}", found.rationale), &found.quote);
+    let rule = found.rule.or(found.defect.filter(|of_answer| *of_answer != defect).map(Defect::name));
+    let finding = rule.into_iter().fold(finding, Finding::by_rule);
     let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
     // The model call that gave the answer fails by itself: this is the same failure.
     let origin = agent.answer_at.filter(|at| *at != agent.at && is_llm(context, *at));
@@ -166,7 +168,7 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     findings.examine(1);
     let rationale =
         format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
-    findings.push(Defect::PartUnanswered.finding(rationale, answer));
+    findings.push(Defect::PartUnanswered.finding(rationale, answer).by_rule("count"));
 }
 
 /// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing
@@ -208,7 +210,7 @@ fn check_fields(task: &str, answer: &str, findings: &mut Findings) {
             let rationale = format!(
                 "the field \"{name}\" was expected, since the request lists it; the answer does not have it"
             );
-            findings.push(Defect::PartUnanswered.finding(rationale, list.as_str()));
+            findings.push(Defect::PartUnanswered.finding(rationale, list.as_str()).by_rule("field"));
         }
     }
 }
@@ -243,7 +245,7 @@ fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
                 "an answer to this part of the request was expected; the answer says nothing of {}",
                 head(&exclusive.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
             );
-            findings.push(Defect::PartUnanswered.finding(rationale, part.trim()));
+            findings.push(Defect::PartUnanswered.finding(rationale, part.trim()).by_rule("part"));
         }
     }
 }

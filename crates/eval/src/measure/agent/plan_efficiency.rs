@@ -138,7 +138,7 @@ impl PlanCheck<'_> {
                 step.tools.join(" and "),
                 n + 1
             );
-            let finding = Defect::StepSkipped.finding(rationale, step.text);
+            let finding = Defect::StepSkipped.finding(rationale, step.text).by_rule("plan");
             findings.push(note_unneeded_lookup(finding, self.supported));
         }
     }

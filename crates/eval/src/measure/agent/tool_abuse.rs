@@ -151,7 +151,7 @@ impl<'a> CallSequence<'a> {
                 self.name(first),
                 calls.len()
             );
-            let finding = Defect::RepeatedCall.finding(rationale, self.quoted(first));
+            let finding = Defect::RepeatedCall.finding(rationale, self.quoted(first)).by_rule("same_result");
             findings.push(finding.citing_calls(self.trace, &calls));
         }
     }

@@ -28,9 +28,9 @@ pub(super) enum UndecidedTurn {
 pub(super) fn judge(
     context: &Context<'_>,
     view: &SpanView,
-    read_text: &ReadText<'_>,
+    analysed: &ReadText<'_>,
 ) -> Option<UndecidedTurn> {
-    let sentences = read_text.languages().flat_map(|language| read_text.classified(language, []));
+    let sentences = analysed.languages().flat_map(|language| analysed.classified(language, []));
     let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
     let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
     if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried(context, view, s, &d)?))) {
@@ -42,16 +42,16 @@ pub(super) fn judge(
         return Some(UndecidedTurn::Untried(Defect::GiveUp.finding(rationale, sentence)));
     }
     let replied = Replies::cached(context.trace, context.memo).to(context.at).is_some();
-    let asks_back = || read_text.ends_with_question() && is_in_dialogue(view);
+    let asks_back = || analysed.ends_with_question() && is_in_dialogue(view);
     (replied || asks_back()).then_some(UndecidedTurn::NotFinal)
 }
 
 /// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to
 /// do about a lack, or what is declined was looked up.
-pub(super) fn is_grounded(context: &Context<'_>, read_text: &ReadText<'_>, sentence: &str) -> bool {
+pub(super) fn is_grounded(context: &Context<'_>, analysed: &ReadText<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
-    let declined = read_text.languages().find_map(|language| Declined::from_sentence(sentence, language));
+    let declined = analysed.languages().find_map(|language| Declined::from_sentence(sentence, language));
     let is_limited = || {
         declined
             .as_ref()

@@ -133,7 +133,7 @@ pub(crate) fn is_of_model(cause: Defect) -> bool {
 }
 
 /// The error of a call, by a sign of its span (status, exception, flag) or by its result.
-pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
+pub(crate) fn call_error(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
     let from_text = match call.failed {
         true => call.result.as_ref().and_then(|text| reported(memo, text)),
         false => reported_by(trace, memo, call),
@@ -162,5 +162,5 @@ struct Reported(Option<String>);
 
 /// [`error_text::reported`], computed once for each text.
 pub(crate) fn reported(memo: &Memo, text: &Text) -> Option<String> {
-    memo.of_text(text, |t| Reported(error_text::reported(t))).0.clone()
+    memo.for_text(text, |t| Reported(error_text::reported(t))).0.clone()
 }

@@ -14,7 +14,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::compiled::CompiledPattern;
 use super::log::{LogSource, LogText, calls_within};
 use crate::measure::Memo;
-use crate::measure::calls::error_signs::of_call;
+use crate::measure::calls::error_signs::call_error;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
 use crate::measure::path::argument::same;
@@ -219,7 +219,8 @@ impl Called {
                 given.and_then(|given| given.get(key)).is_some_and(|given| same(given, value))
             })
         };
-        let fitting = named.iter().find(|call| has_arguments(call) && of_call(trace, memo, call).is_none());
+        let fitting =
+            named.iter().find(|call| has_arguments(call) && call_error(trace, memo, call).is_none());
         if fitting.is_none() {
             let may_fit = |call: &&Call| !self.arguments.is_empty() && !is_readable(call);
             if named.iter().any(may_fit) || named.is_empty() && !shows_calls(trace, agent.at, calls().next())

@@ -13,7 +13,7 @@ use super::plan_content::PlanContent;
 use crate::measure::Memo;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::{TraceContent, WITHHELD};
-use crate::measure::calls::error_signs::of_call;
+use crate::measure::calls::error_signs::call_error;
 use crate::measure::content_piece::{ContentPiece, PieceKind};
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -124,7 +124,7 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent, asker: Optio
 /// The outcome of a call and its arguments, each member of an object on a line of its own, so that code is shown as it
 /// was run; an error as quoted, if it may be.
 fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call, is_quoted: bool) -> String {
-    let outcome = match of_call(trace, memo, call) {
+    let outcome = match call_error(trace, memo, call) {
         Some(_) if !is_quoted => format!("it failed: {WITHHELD}"),
         Some(error) => format!("it failed: {}", clip(&error.quote, QUOTE_BYTES)),
         None if call.result.is_some() => "it returned a result".to_owned(),

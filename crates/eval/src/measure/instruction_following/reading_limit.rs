@@ -152,7 +152,7 @@ fn longest_list(value: &Value) -> Option<usize> {
 fn limit(context: &Context<'_>, view: &SpanView) -> Option<ReadingLimit> {
     let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
-    texts.find_map(|text| context.memo.of_text(text, |t| CachedLimit(read_limit(t))).0.clone())
+    texts.find_map(|text| context.memo.for_text(text, |t| CachedLimit(read_limit(t))).0.clone())
 }
 
 fn read_limit(text: &str) -> Option<ReadingLimit> {

@@ -80,8 +80,8 @@ pub(crate) fn is_english_alone(text: &str) -> bool {
 /// The closed classes that a text has words of, in any language that it may be in: that of what it answers, if its
 /// own is not recognised. `None` for a text that cannot be read: what such words would excuse is no finding.
 pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
-    let read_text = ReadText::new(text, fallback, memo);
-    let classes = |language| read_text.reading.places(text, language, memo).all();
-    let all = || read_text.languages().map(classes).fold(WordClasses::default(), WordClasses::union);
-    (read_text.is_known || !read_text.languages.is_empty()).then(all)
+    let analysed = ReadText::new(text, fallback, memo);
+    let classes = |language| analysed.reading.places(text, language, memo).all();
+    let all = || analysed.languages().map(classes).fold(WordClasses::default(), WordClasses::union);
+    (analysed.is_known || !analysed.languages.is_empty()).then(all)
 }

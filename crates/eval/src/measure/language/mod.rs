@@ -186,7 +186,7 @@ impl<'t> ReadText<'t> {
     /// As [`ReadText::new`], and counts the work.
     pub(crate) fn new_counted(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> ReadText<'t> {
         for text in [Some(text), fallback].into_iter().flatten() {
-            memo.of_text(text, |text| {
+            memo.for_text(text, |text| {
                 memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16);
                 CountedLanguageWork
             });

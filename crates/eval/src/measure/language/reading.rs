@@ -46,7 +46,7 @@ pub(super) type DoneClaim = (usize, ActionClaim<'static>);
 impl Reading {
     /// The reading of a text, shared by all that read it in the trace.
     pub(super) fn cached(text: &str, memo: &Memo) -> Rc<Reading> {
-        memo.of_content(text, Reading::default)
+        memo.for_content(text, Reading::default)
     }
 
     /// The language of `text`, of which this is the reading.

@@ -42,7 +42,7 @@ impl ValuePattern {
             && self.captured.as_ref().is_none_or(|name| {
                 captured.get(name).is_some_and(|captured| match (&captured.text, value) {
                     (None, _) => true,
-                    (_, Value::String(given)) => captured.is(given),
+                    (_, Value::String(given)) => captured.matches(given),
                     (Some(text), Value::Number(n)) => {
                         text.trim().parse::<Number>().is_ok_and(|t| same_number(&t, n))
                     }

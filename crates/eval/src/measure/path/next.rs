@@ -303,7 +303,7 @@ impl AgentPosition {
 
 impl PendingCall {
     /// Whether it is the same question again. Ids of a gateway's own requests may be used again.
-    pub fn is(&self, call: &ProposedCall) -> bool {
+    pub fn repeats_call(&self, call: &ProposedCall) -> bool {
         call.id.is_some() && self.id == call.id && self.key == call.key
     }
 
@@ -352,7 +352,7 @@ impl TaskPosition<'_> {
             let time = clock(time);
             WalkedCall { index, name, arguments, failed: false, start: time, end: time }
         };
-        for waiting in pending.iter().filter(|other| !other.is(call)) {
+        for waiting in pending.iter().filter(|other| !other.repeats_call(call)) {
             let arguments = waiting.arguments.as_ref().ok_or(Unmeasured::NoContent);
             run_walk.push(task, captured, proposed(&waiting.name, arguments, waiting.time));
         }

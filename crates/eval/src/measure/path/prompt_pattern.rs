@@ -25,7 +25,7 @@ pub(crate) type PromptCaptures = HashMap<String, CapturedText>;
 
 impl CapturedText {
     /// Whether a text of an argument is the captured one.
-    pub(super) fn is(&self, given: &str) -> bool {
+    pub(super) fn matches(&self, given: &str) -> bool {
         let Some(text) = &self.text else { return true };
         given == text || self.ignores_case && given.to_lowercase() == text.to_lowercase()
     }
@@ -138,9 +138,13 @@ mod tests {
         let pattern =
             PromptRegex::new("(?i)water plant (?P<plant>[A-C])( with (?P<litres>[0-9.]+) l)?").unwrap();
         let captured = pattern.captures("Water plant c.").unwrap();
-        assert!(captured["plant"].is("C") && captured["plant"].is("c") && !captured["plant"].is("A"));
+        assert!(
+            captured["plant"].matches("C")
+                && captured["plant"].matches("c")
+                && !captured["plant"].matches("A")
+        );
         assert_eq!(captured["litres"].text, None);
-        assert!(captured["litres"].is("4"));
+        assert!(captured["litres"].matches("4"));
         assert!(pattern.captures("Feed the cat.").is_none());
     }
 }

@@ -92,7 +92,7 @@ impl RunWalk {
                     index,
                     name: &call.name,
                     arguments: arguments(call, written.as_ref()),
-                    failed: error_signs::of_call(trace, memo, call).is_some(),
+                    failed: error_signs::call_error(trace, memo, call).is_some(),
                     start: call.start,
                     end,
                 },
@@ -181,7 +181,7 @@ impl RunWalk {
 
 /// Whether a call failed: by a sign on its span or in its message, or because its result is an error report.
 pub fn has_failed(trace: &AgentTrace, call: &Call) -> bool {
-    error_signs::of_call(trace, &Memo::new(), call).is_some()
+    error_signs::call_error(trace, &Memo::new(), call).is_some()
 }
 
 /// The arguments of a call, or why they are not known. `written` is their text, which may be a bare value.

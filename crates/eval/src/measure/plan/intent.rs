@@ -75,7 +75,7 @@ impl Intents {
         self.plan_intents[i].likeness(&self.reference_intents[j], self.words)
     }
 
-    pub(crate) fn of_reference(&self, i: usize, j: usize) -> Likeness {
+    pub(crate) fn reference_likeness(&self, i: usize, j: usize) -> Likeness {
         self.reference_intents[i].likeness(&self.reference_intents[j], self.words)
     }
 
@@ -88,14 +88,14 @@ impl Intent {
     /// The intent of a step. In prose, the name of its tool is no part of the prompt.
     fn of_step(step: &PlanStep, words: Option<&RequestWords>) -> Intent {
         let tool = step.tool.as_deref().filter(|_| step.notation == StepNotation::Prose);
-        Intent::reading(&step.prompt, tool, words)
+        Intent::parse(&step.prompt, tool, words)
     }
 
     pub(crate) fn from_prompt(prompt: &str, words: Option<&RequestWords>) -> Intent {
-        Intent::reading(prompt, None, words)
+        Intent::parse(prompt, None, words)
     }
 
-    fn reading(prompt: &str, tool: Option<&str>, words: Option<&RequestWords>) -> Intent {
+    fn parse(prompt: &str, tool: Option<&str>, words: Option<&RequestWords>) -> Intent {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES)).replace('’', "'");
         let mut out = Intent { names: quotations(&prompt), ..Intent::default() };
         let of_tool: Vec<String> = tool

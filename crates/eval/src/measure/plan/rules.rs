@@ -282,7 +282,7 @@ fn one_tool_of_two(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
     for (i, one) in reference.steps.iter().enumerate() {
         for (j, other) in reference.steps.iter().enumerate().skip(i + 1) {
             let (Some(tool), Some(other_tool)) = (&one.tool, &other.tool) else { continue };
-            let is_twin = !one.has_tool_of(other) && intents.of_reference(i, j) == Likeness::Same;
+            let is_twin = !one.has_tool_of(other) && intents.reference_likeness(i, j) == Likeness::Same;
             if !is_twin || inputs(i) != inputs(j) {
                 continue;
             }

@@ -73,14 +73,14 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
-                let read_text = ReadText::new(&text, task, memo);
-                for claim in read_text.claims_of_done_action() {
+                let analysed = ReadText::new(&text, task, memo);
+                for claim in analysed.claims_of_done_action() {
                     if claim.action.is_work() {
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::new(trace, memo, attempts));
                     let offers = offers.get_or_insert_with(|| offers::offers(trace, i));
-                    let classes = read_text.classes(claim.sentence);
+                    let classes = analysed.classes(claim.sentence);
                     let verdict =
                         Claimed { trace, memo, at, turn, claim, classes, effects, offers }.examine();
                     out.extend(verdict.map(|finding| (at, finding)));
@@ -275,8 +275,9 @@ impl Claimed<'_, '_> {
         let other_day = || {
             let passed = wrong_date_time::days(of_arguments);
             let call_days = wrong_date_time::days(&call_text);
-            days.first()
-                .is_some_and(|day| !passed.is_empty() && !call_days.iter().any(|call_day| call_day.is(*day)))
+            days.first().is_some_and(|day| {
+                !passed.is_empty() && !call_days.iter().any(|call_day| call_day.may_equal(*day))
+            })
         };
         let other_time = || {
             let passed = wrong_date_time::times(of_arguments);
@@ -311,10 +312,11 @@ impl Claimed<'_, '_> {
             .flat_map(|criterion| criterion.split(|c: char| !c.is_alphanumeric()))
             .filter(|w| w.len() > 2);
         let mut words = words.take(MAX_FIELD);
-        let made = || self.trace.calls.iter().rev().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
-        let bytes: usize = made().map(|text| text.len()).sum();
+        let results =
+            || self.trace.calls.iter().rev().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
+        let bytes: usize = results().map(|text| text.len()).sum();
         self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
-            && words.any(|word| made().any(|text| contains_ignoring_case(text, &word.to_lowercase())))
+            && words.any(|word| results().any(|text| contains_ignoring_case(text, &word.to_lowercase())))
     }
 
     /// The tool that is named for the claimed action and its thing, if neither it nor a call about that thing was
@@ -466,7 +468,7 @@ impl Claimed<'_, '_> {
         let words = head(self.claim.sentence, 100);
         let rationale =
             format!("a successful call that does what \"{words}\" claims was expected, but {reason}");
-        Defect::FalseClaim.finding(rationale, self.claim.sentence)
+        Defect::FalseClaim.finding(rationale, self.claim.sentence).by_rule("claimed_actions")
     }
 }
 

@@ -26,19 +26,20 @@ pub(super) type ConductRule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
 
 /// Findings of one rule, by model span.
 pub(super) fn apply_rule(
-    rule: ConductRule,
+    (name, rule): (&'static str, ConductRule),
     trace: &AgentTrace,
     memo: &Memo,
     attempts: &CallAttempts,
 ) -> Vec<(Idx, Finding)> {
-    Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct)).collect()
+    let found = Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct));
+    found.map(|(at, finding)| (at, finding.by_rule(name))).collect()
 }
 
 /// Findings of one rule on a trace.
 #[cfg(test)]
 pub(super) fn found(rule: ConductRule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
     let memo = Memo::new();
-    apply_rule(rule, trace, &memo, &CallAttempts::get(trace, &memo))
+    apply_rule(("tested", rule), trace, &memo, &CallAttempts::get(trace, &memo))
 }
 
 impl<'a> Conduct<'a> {

@@ -7,20 +7,21 @@ use super::{
     wrong_date_time,
 };
 
-/// Rules on the conduct of an agent, in the order in which findings on one span are reported.
-pub(super) const ON_CONDUCT: [ConductRule; 14] = [
-    wrong_date_time::check,
-    wrong_code::check,
-    less_fitting_choice::check,
-    repeated_action::check,
-    invented_contact::check,
-    invented_address::check,
-    wrong_amount::check,
-    redundant_question::check,
-    skipped_step::check,
-    omitted_action::check,
-    omitted_list_item::check,
-    omitted_item::check,
-    undone_action::check,
-    reported_day::check,
+/// Rules on the conduct of an agent with their names, those of their files, in the order in which findings on one span
+/// are reported.
+pub(super) const ON_CONDUCT: [(&str, ConductRule); 14] = [
+    ("wrong_date_time", wrong_date_time::check),
+    ("wrong_code", wrong_code::check),
+    ("less_fitting_choice", less_fitting_choice::check),
+    ("repeated_action", repeated_action::check),
+    ("invented_contact", invented_contact::check),
+    ("invented_address", invented_address::check),
+    ("wrong_amount", wrong_amount::check),
+    ("redundant_question", redundant_question::check),
+    ("skipped_step", skipped_step::check),
+    ("omitted_action", omitted_action::check),
+    ("omitted_list_item", omitted_list_item::check),
+    ("omitted_item", omitted_item::check),
+    ("undone_action", undone_action::check),
+    ("reported_day", reported_day::check),
 ];

@@ -39,7 +39,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         for &call in latest {
             let Some(made) = trace.calls.get(call) else { continue };
             let Some(llm) = made.llm.filter(|_| attempts.has_succeeded(call)) else { continue };
-            for (name, finding) in of_call(trace, memo, llm, made).unwrap_or_default() {
+            for (name, finding) in check_call(trace, memo, llm, made).unwrap_or_default() {
                 let is_repeated =
                     corrected.iter().any(|(tool, argument)| *tool == &*made.name && *argument == name);
                 corrected.push((&made.name, name));
@@ -51,7 +51,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 }
 
 /// The arguments that correspond to a number of the user, each with a finding if they differ.
-fn of_call(
+fn check_call(
     trace: &AgentTrace,
     memo: &Memo,
     llm: Idx,
@@ -112,7 +112,9 @@ fn of_call(
                 "the number that the user gave was expected, \"{quote}\"; {} was called with {key}: {passed}",
                 call.name.trim()
             );
-            Defect::ContradictsRequest.finding(rationale, crate::measure::calls::attempts::quoted(call))
+            Defect::ContradictsRequest
+                .finding(rationale, crate::measure::calls::attempts::quoted(call))
+                .by_rule("contradicted_number")
         });
         out.push((name, finding));
     }
@@ -138,10 +140,10 @@ fn derived_from(memo: &Memo, given_numbers: &[f64], rules: &[&Text]) -> Vec<f64>
 
 /// Whether the user leaves a number to the agent: "about 10 % more".
 fn is_rough(memo: &Memo, texts: &[&Text]) -> bool {
-    let is = |text: &&Text| {
+    let is_approximate = |text: &&Text| {
         classes_in(text, None, memo).is_some_and(|classes| classes.has(WordClass::Approximation))
     };
-    texts.iter().any(is)
+    texts.iter().any(is_approximate)
 }
 
 /// Whether an amount follows from the numbers of messages and results: a share of one, a sum, a rate of one on top.
@@ -206,7 +208,7 @@ fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Tex
         let before = text.get(..n.start).unwrap_or_default().trim_end();
         before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()))
     };
-    let all = memo.of_text(text, |text| Numbers(numbers::all(text)));
+    let all = memo.for_text(text, |text| Numbers(numbers::all(text)));
     let found = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
     found.map(|n| (n.value, text, *n)).collect()
 }

@@ -113,7 +113,8 @@ impl Date {
     }
 }
 
-const MONTHS: [&str; 12] = [
+/// The English names, in lower case.
+pub(super) const MONTHS: [&str; 12] = [
     "january",
     "february",
     "march",

@@ -56,7 +56,7 @@ pub(super) struct Day {
 
 impl Day {
     /// Whether both may be the same day.
-    pub(super) fn is(self, other: Day) -> bool {
+    pub(super) fn may_equal(self, other: Day) -> bool {
         let same_year = self.year.zip(other.year).is_none_or(|(a, b)| a == b);
         (self.month, self.day) == (other.month, other.day) && same_year
     }
@@ -153,7 +153,7 @@ pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -
     }
     let mut unique_days: Vec<Placed<Day>> = Vec::new();
     for (day, at) in out {
-        if !unique_days.iter().any(|(other, _)| other.is(day)) {
+        if !unique_days.iter().any(|(other, _)| other.may_equal(day)) {
             unique_days.push((day, at));
         }
     }

@@ -368,9 +368,9 @@ impl<'a> Evidence<'a> {
         let totals = self.aggregates.iter().take(MAX_AGGREGATES);
         // An amount per month as an amount per year.
         let by_year = |total: &f64| near(total * MONTHS, value, tolerance);
-        let is =
+        let gives_value =
             |total: &f64| by_year(total) || UNITS.iter().any(|unit| near(total / unit, value, tolerance));
-        value > 0.0 && totals.into_iter().any(is)
+        value > 0.0 && totals.into_iter().any(gives_value)
     }
 
     /// Whether a text has the number as it is.

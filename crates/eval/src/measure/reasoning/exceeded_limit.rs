@@ -187,14 +187,14 @@ fn is_money(word: &str) -> bool {
 
 /// Findings by agent and by the model span that requested the call.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
-    Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| of_agent(&conduct)).flatten().collect()
+    Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| check_agent(&conduct)).flatten().collect()
 }
 
-fn of_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
+fn check_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
     let Conduct { trace, memo, i, .. } = *conduct;
     let instructions = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     memo.budget.spend(instructions.len() / 16).then_some(())?;
-    let limits = memo.of_text(instructions, |text| StatedLimits(limits(text, memo).unwrap_or_default()));
+    let limits = memo.for_text(instructions, |text| StatedLimits(limits(text, memo).unwrap_or_default()));
     (!limits.0.is_empty()).then_some(())?;
     // What follows a request for approval may have been approved.
     let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
@@ -212,8 +212,9 @@ fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option
         return None;
     }
     let matching_limits = limits.iter().filter(|limit| is_about(&words, limit) && !is_lifted(call, limit));
-    let highest = matching_limits.filter_map(|limit| Some((limit, amount(conduct, call, &limit.unit)?)));
-    let (limit, (shown, amount)) = highest.max_by(|(a, _), (b, _)| a.maximum.total_cmp(&b.maximum))?;
+    let limit_amounts =
+        matching_limits.filter_map(|limit| Some((limit, amount(conduct, call, &limit.unit)?)));
+    let (limit, (shown, amount)) = limit_amounts.max_by(|(a, _), (b, _)| a.maximum.total_cmp(&b.maximum))?;
     (amount > limit.maximum * (1.0 + 1e-9)).then_some(())?;
     let rationale = format!(
         "a call within the limit of the instructions was expected, \"{}\"; {} was called with {shown}",

@@ -31,10 +31,10 @@ const SMALL: f64 = 20.0;
 /// Findings by agent and model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
     let outermost = trace.agents.iter().enumerate().filter(|(_, agent)| agent.parent.is_none());
-    outermost.filter_map(|(i, _)| of_run(trace, memo, i)).collect()
+    outermost.filter_map(|(i, _)| check_run(trace, memo, i)).collect()
 }
 
-fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Finding)> {
+fn check_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Finding)> {
     let agent = trace.agents.get(i)?;
     let task = agent_index::task(trace, i)?;
     let demands = TaskDemands::cached(task, memo);

@@ -137,7 +137,7 @@ impl PromptHistory<'_> {
         let from = self.shown.len();
         for text in prompt_texts(view) {
             if self.read.insert((text.as_ptr() as usize, text.len())) {
-                self.shown.push(self.memo.of_text(text, |t| LettersOnly(letters_only(t))));
+                self.shown.push(self.memo.for_text(text, |t| LettersOnly(letters_only(t))));
             }
         }
         self.shown.iter().skip(from).map(|s| s.0.as_str()).collect()

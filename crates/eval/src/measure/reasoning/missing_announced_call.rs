@@ -147,15 +147,15 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
     {
         return None;
     }
-    let read_text = ReadText::new(text, task.map(|task| &**task), memo);
+    let analysed = ReadText::new(text, task.map(|task| &**task), memo);
     let promises: Vec<ActionClaim<'_>> =
-        read_text.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
-    let language = read_text.languages().next().filter(|_| read_text.is_known() && !promises.is_empty())?;
+        analysed.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
+    let language = analysed.languages().next().filter(|_| analysed.is_known() && !promises.is_empty())?;
     let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
     let is_filler = |sentence: &str| sentence.split_whitespace().count() <= FILLER;
-    let mut sentences = read_text.classified(language, [SentenceKind::Padding]);
+    let mut sentences = analysed.classified(language, [SentenceKind::Padding]);
     // A request to the reader comes first.
-    let asks = |sentence: &str| read_text.part(sentence).ends_with_question();
+    let asks = |sentence: &str| analysed.part(sentence).ends_with_question();
     let only_promises = sentences.all(|(sentence, padding)| {
         !asks(sentence.text) && (padding.is_some() || is_promise(sentence.text) || is_filler(sentence.text))
     });

@@ -99,16 +99,16 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if parts.len() < 2 {
         return None;
     }
-    let read_answer = ReadText::new(answer, Some(task), memo);
+    let analysed_answer = ReadText::new(answer, Some(task), memo);
     let mentions =
         Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect(), memo, language };
-    let missing = of_tool(trace, i, &parts, &mentions).filter(|_| language == Language::English);
+    let missing = uncalled_tool_part(trace, i, &parts, &mentions).filter(|_| language == Language::English);
     let missing = missing.map(|(part, tool)| (part, format!("of {tool}")));
     let missing = missing.or_else(|| {
-        let (part, action) = of_action(trace, i, &parts, &mentions)?;
+        let (part, action) = omitted_part(trace, i, &parts, &mentions)?;
         Some((part, format!("to {}", action.as_str())))
     });
-    let (part, call) = missing.filter(|_| !explains(answer, &read_answer))?;
+    let (part, call) = missing.filter(|_| !explains(answer, &analysed_answer))?;
     let rationale = format!(
         "a call {call}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
          mentions it",
@@ -119,7 +119,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 
 /// A part that asks for an action of an offered tool, if no call was one of it, and neither a call, a result nor an
 /// answer mentions the action or the own words of the part.
-fn of_action<'p>(
+fn omitted_part<'p>(
     trace: &AgentTrace,
     agent: usize,
     parts: &'p [String],
@@ -203,10 +203,10 @@ fn speaks_of_amount(text: &str, language: Language) -> bool {
 }
 
 /// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
-fn explains(answer: &str, read_answer: &ReadText<'_>) -> bool {
+fn explains(answer: &str, analysed_answer: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
-    let asks = read_answer.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
-    !read_answer.refusals().is_empty() || !read_answer.inability().is_empty() || asks
+    let asks = analysed_answer.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
+    !analysed_answer.refusals().is_empty() || !analysed_answer.inability().is_empty() || asks
 }
 
 /// Whether a text has a form of a verb of the action.
@@ -229,7 +229,7 @@ struct Mentions<'t> {
 
 /// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
 /// result and no answer names what is its own of the thing.
-fn of_tool<'p, 't>(
+fn uncalled_tool_part<'p, 't>(
     trace: &'t AgentTrace,
     agent: usize,
     parts: &'p [String],

@@ -159,9 +159,9 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     if !memo.budget.spend((answer.len() + result.len() + arguments.len() + compared) / 4) {
         return false;
     }
-    let read_answer = ReadText::new(answer, None, memo);
-    let claims = || read_answer.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
-    let asks = read_answer.ends_with_question() || is_dialogue() && !claims();
+    let analysed_answer = ReadText::new(answer, None, memo);
+    let claims = || analysed_answer.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
+    let asks = analysed_answer.ends_with_question() || is_dialogue() && !claims();
     if !asks {
         return false;
     }

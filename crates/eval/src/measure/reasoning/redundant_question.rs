@@ -50,7 +50,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let read = ReadText::new(answer, user_texts.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
-        && let Some(finding) = of_values(conduct, &read, &user_texts)
+        && let Some(finding) = given_value_question(conduct, &read, &user_texts)
     {
         return Some((agent.answer_at?, finding));
     }
@@ -92,7 +92,7 @@ fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str
 
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
 /// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
-fn of_values(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
+fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
     offered(conduct.trace, conduct.i).next()?;
     let all: String = user_texts.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();

@@ -221,9 +221,9 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
 
 /// Whether words of a text of the user may ask for more than one.
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
-    let read_text = ReadText::new(text, Some(task), memo);
-    let is_unread = !read_text.is_known() && read_text.languages().next().is_none();
-    let mut places = read_text.languages().map(|language| language.places(text, memo));
+    let analysed = ReadText::new(text, Some(task), memo);
+    let is_unread = !analysed.is_known() && analysed.languages().next().is_none();
+    let mut places = analysed.languages().map(|language| language.places(text, memo));
     let names = |place: &ClassifiedWord| {
         place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
     };
@@ -486,7 +486,7 @@ mod tests {
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
         let attempts = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty());
+        assert!(apply_rule(("tested", check), &trace, &memo, &attempts).is_empty());
         work::counted() - before
     }
 

@@ -41,7 +41,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let asked = days(task);
     let [requested] = asked.as_slice() else { return None };
     let answer_days = days(answer);
-    if answer_days.is_empty() || !answer_days.iter().all(|day| day.is(*requested)) {
+    if answer_days.is_empty() || !answer_days.iter().all(|day| day.may_equal(*requested)) {
         return None;
     }
     Language::detected(task, None, memo).filter(|language| *language == Language::English)?;
@@ -50,7 +50,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let texts = || [&call.arguments, &call.result].into_iter().flatten();
         let bytes: usize = texts().map(|text| text.len()).sum();
         (bytes <= MAX_BYTES && memo.budget.spend(1 + bytes / 4)).then_some(())?;
-        if texts().flat_map(|text| days(text)).any(|day| day.is(*requested)) {
+        if texts().flat_map(|text| days(text)).any(|day| day.may_equal(*requested)) {
             return None;
         }
         let passed = days(call.arguments.as_deref().unwrap_or_default());

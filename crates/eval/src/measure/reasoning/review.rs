@@ -91,11 +91,12 @@ impl Review {
             review
                 .unread
                 .extend(other_rows.iter().filter(|(_, finding)| finding.is_none()).map(|(at, _)| *at));
+            let rows_with_finding = other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?)));
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
-                .chain(contradicted_flag::find(trace, memo))
-                .chain(wrong_identifier::find(trace, memo))
-                .chain(other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?))))
+                .chain(by_rule("contradicted_flag", contradicted_flag::find(trace, memo)))
+                .chain(by_rule("wrong_identifier", wrong_identifier::find(trace, memo)))
+                .chain(by_rule("wrong_row", rows_with_finding))
                 .chain(ON_CONDUCT.iter().flat_map(|rule| apply_rule(*rule, trace, memo, &attempts)))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
@@ -180,6 +181,14 @@ impl Review {
             }
         }
     }
+}
+
+/// Findings of one rule with its name.
+fn by_rule(
+    name: &'static str,
+    found: impl IntoIterator<Item = (Idx, Finding)>,
+) -> impl Iterator<Item = (Idx, Finding)> {
+    found.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
 }
 
 struct Reviewer<'a> {

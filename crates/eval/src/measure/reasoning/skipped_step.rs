@@ -216,8 +216,8 @@ impl<'t> AgentCalls<'t> {
     fn has_spoken(&self, prompt: &ModelPrompt) -> bool {
         prompt.of_user != 1
             || self.user_texts.first().is_none_or(|task| {
-                let read_task = ReadText::new(task, None, self.conduct.memo);
-                read_task.agrees() || read_task.classes(task).has_any(AGREES)
+                let analysed_task = ReadText::new(task, None, self.conduct.memo);
+                analysed_task.agrees() || analysed_task.classes(task).has_any(AGREES)
             })
     }
 
@@ -600,7 +600,7 @@ mod tests {
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
         let attempts = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty());
+        assert!(apply_rule(("tested", check), &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 4 * request.len() as u64, "{work} of {} bytes", request.len());
     }

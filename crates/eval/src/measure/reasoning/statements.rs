@@ -85,11 +85,11 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     let begins = any.iter().fold(0, |bits, words| bits | begin(words.as_bytes()));
     let is_at = |at: usize| {
         let rest = text.get(at..).unwrap_or_default();
-        let is = |words: &[u8]| {
+        let starts_with_words = |words: &[u8]| {
             let is_end = || rest.get(words.len()).is_none_or(|next| *next == b' ');
             !words.is_empty() && rest.starts_with(words) && is_end()
         };
-        begins & begin(rest) != 0 && any.iter().any(|words| is(words.as_bytes()))
+        begins & begin(rest) != 0 && any.iter().any(|words| starts_with_words(words.as_bytes()))
     };
     is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
 }
@@ -198,7 +198,7 @@ pub(super) struct LowercaseWords(String);
 
 impl LowercaseWords {
     pub(super) fn cached(text: &str, memo: &Memo) -> Rc<LowercaseWords> {
-        memo.of_content(text, || LowercaseWords(words_of(text)))
+        memo.for_content(text, || LowercaseWords(words_of(text)))
     }
 }
 
@@ -215,7 +215,7 @@ pub(super) struct Prose(String);
 impl Prose {
     /// The prose of an answer, computed once per trace.
     pub(super) fn cached(answer: &str, memo: &Memo) -> Rc<Prose> {
-        memo.of_content(answer, || Prose(without_wording(answer).into_owned()))
+        memo.for_content(answer, || Prose(without_wording(answer).into_owned()))
     }
 }
 

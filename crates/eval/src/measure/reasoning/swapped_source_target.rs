@@ -22,8 +22,8 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
         calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
     (!made.is_empty()).then_some(())?;
     let asked = words_of(task);
-    let read_task = ReadText::new(task, None, memo);
-    read_task.languages().find_map(|language| {
+    let analysed_task = ReadText::new(task, None, memo);
+    analysed_task.languages().find_map(|language| {
         // The prepositions among the words of ends have the value 1.
         let from = language.table().first(&asked, WordClass::Origin, 1)?;
         let (ahead, rest) = (asked.get(..from.start)?, asked.get(from.end..)?);
@@ -34,7 +34,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
             Language::Japanese => (behind, ahead, between),
             _ => (ahead, between, behind),
         };
-        let is_back = read_task.classes(request).has(WordClass::Reversal);
+        let is_back = analysed_task.classes(request).has(WordClass::Reversal);
         if is_back { None } else { swapped(&made, from, to, language.is_spaced()) }
     })
 }
@@ -45,7 +45,7 @@ fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
     let end = |class: WordClass, fact: KeyFact| {
         // Shorter words are parts of names: "fecha_de_inicio".
         let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
-        let is_named = |key: &str| names.name_for(key).is(fact, |words| words.iter().any(is_end));
+        let is_named = |key: &str| names.name_for(key).has_fact(fact, |words| words.iter().any(is_end));
         let mut found = map.iter().filter(|(key, _)| is_named(key));
         let (_, value) = found.next().filter(|_| found.next().is_none())?;
         value.as_str().filter(|value| value.len() > 2)

@@ -58,35 +58,37 @@ impl Dialogue<'_> {
             if !self.memo.budget.spend(1 + text.len() / 4) {
                 return None;
             }
-            let read_turn = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
+            let analysed_turn = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
                 // The run ends with a question, or with the reason why it does not act.
-                if self.explains(&read_turn)
-                    || self.agent.llms.last() == Some(&at) && read_turn.ends_with_question()
+                if self.explains(&analysed_turn)
+                    || self.agent.llms.last() == Some(&at) && analysed_turn.ends_with_question()
                 {
                     return None;
                 }
                 continue;
             };
-            let replied = read_turn.answered_by(clip(reply, 2 * REPLY_BYTES), self.memo);
+            let replied = analysed_turn.answered_by(clip(reply, 2 * REPLY_BYTES), self.memo);
             if replied.withdraws() {
                 return None;
             }
             let agrees = reply.len() <= REPLY_BYTES && replied.agrees();
-            let action = read_turn.ends_with_question().then(|| asked(&read_turn, tools)).flatten();
+            let action = analysed_turn.ends_with_question().then(|| asked(&analysed_turn, tools)).flatten();
             if let Some(action) = action.filter(|_| agrees) {
                 let next = Turns::cached(self.trace, self.memo).after(at)?;
                 return (!self.acted_after(at, action)).then(|| (next, self.finding(at, action, reply)));
             }
-            if self.explains(&read_turn) {
+            if self.explains(&analysed_turn) {
                 return None;
             }
         }
         None
     }
 
-    fn explains(&self, read_turn: &ReadText<'_>) -> bool {
-        !read_turn.is_known() || !read_turn.refusals().is_empty() || !read_turn.inability().is_empty()
+    fn explains(&self, analysed_turn: &ReadText<'_>) -> bool {
+        !analysed_turn.is_known()
+            || !analysed_turn.refusals().is_empty()
+            || !analysed_turn.inability().is_empty()
     }
 
     /// Whether a call after the model span may be the action, or hands over.
@@ -113,10 +115,11 @@ impl Dialogue<'_> {
 }
 
 /// The action that the last sentence of a turn asks about, if a tool does it.
-fn asked(read_turn: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
+fn asked(analysed_turn: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
     let does = |action: &Action| tools.iter().any(|tool| tool.actions.first() == Some(action));
-    let question = read_turn.languages().find_map(|language| read_turn.classified(language, []).last())?.0;
-    let part = read_turn.part(question.text);
+    let question =
+        analysed_turn.languages().find_map(|language| analysed_turn.classified(language, []).last())?.0;
+    let part = analysed_turn.part(question.text);
     let claims = part.claims_of_action();
     let mut offered =
         claims.iter().filter(|c| matches!(c.tense, Tense::Offered | Tense::Promised)).map(|c| c.action);

@@ -6,6 +6,7 @@
 
 use super::answer::sentences;
 use super::dates;
+use super::dates_and_times::WEEKDAYS;
 use super::evidence::{Evidence, Support};
 use super::links_and_quotations::{PhraseFact, links, quotations};
 use super::statements::{Prose, is_idle};
@@ -99,7 +100,7 @@ pub(crate) fn check(
         );
         let finding = Defect::UnsupportedFact.finding(rationale, checker.sentence_at(words.start()));
         checker.out.examined += 1;
-        checker.out.findings.push(finding);
+        checker.out.findings.push(finding.by_rule("memory"));
     }
     checker.out
 }
@@ -248,7 +249,8 @@ impl FactChecker<'_, '_> {
                 let common = COMMON.contains(&number.value);
                 let is_day = number.value <= 31.0 && dates::begins_with_month(sentence.get(number.end..));
                 let label = LABEL.is_match(before) && is_label(sentence, &number, before);
-                if !number.in_identifier && !small && !common && !label && !is_day && out.len() < MAX_FACTS {
+                let is_quantity = !number.in_identifier && !is_numbered_by_year(sentence, &number);
+                if is_quantity && !small && !common && !label && !is_day && out.len() < MAX_FACTS {
                     let hedged = HEDGE.is_match(before);
                     out.push(NumberFact { number, hedged, sentence: index, support: Support::None });
                 }
@@ -292,7 +294,7 @@ impl FactChecker<'_, '_> {
                 head(result.trim(), 60)
             );
             let finding = Defect::UnsupportedFact.finding(rationale, sentence.trim());
-            return Some(finding.under(Category::ToolOutputMisinterpretation));
+            return Some(finding.by_rule("misread_number").under(Category::ToolOutputMisinterpretation));
         }
         let circumstances = match (self.memory, self.calls.attempted, self.calls.succeeded) {
             (Some(words), ..) => format!("; the answer itself says that it is \"{words}\""),
@@ -304,7 +306,7 @@ impl FactChecker<'_, '_> {
             "a figure from an earlier message or tool result was expected; the answer states {shown}, which none of \
              them contains and which does not follow from their values by simple arithmetic{circumstances}"
         );
-        Some(Defect::UnsupportedFact.finding(rationale, sentence.trim()))
+        Some(Defect::UnsupportedFact.finding(rationale, sentence.trim()).by_rule("number"))
     }
 
     fn check_phrases(&mut self) {
@@ -353,7 +355,11 @@ impl FactChecker<'_, '_> {
                     fact.kind,
                     head(&fact.shown, 120)
                 );
-                self.out.findings.push(defect.finding(rationale, &fact.quote));
+                let finding = defect.finding(rationale, &fact.quote);
+                self.out.findings.push(match defect {
+                    Defect::UnsupportedFact => finding.by_rule(fact.kind),
+                    _ => finding,
+                });
             }
         }
     }
@@ -382,11 +388,15 @@ impl FactChecker<'_, '_> {
                 continue;
             }
             for name in request::names(sentence) {
-                let tokens: Vec<String> = name
-                    .split([' ', '-', '’', '\''])
-                    .filter(|t| t.chars().count() >= 4)
-                    .map(str::to_ascii_lowercase)
-                    .collect();
+                let words = || name.split([' ', '-', '’', '\'']).filter(|word| !is_calendar_name(word));
+                // The first word of a sentence has its capital from there: "Avoid Tuesday's dish".
+                if sentence.trim_start().starts_with(&name)
+                    && words().filter(|word| word.len() > 1).count() < 2
+                {
+                    continue;
+                }
+                let tokens: Vec<String> =
+                    words().filter(|t| t.chars().count() >= 4).map(str::to_ascii_lowercase).collect();
                 // Other alphabets and accents have more than one spelling.
                 if tokens.iter().all(|t| t.is_ascii()) {
                     facts.push(PhraseFact {
@@ -403,6 +413,25 @@ impl FactChecker<'_, '_> {
         }
         facts
     }
+}
+
+/// Whether a word is the English name of a weekday or a month, which is a date and no name of a thing.
+fn is_calendar_name(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let is_weekday = word.strip_suffix("day").is_some_and(|name| WEEKDAYS.contains(&name));
+    is_weekday || dates::MONTHS.contains(&word.as_str())
+}
+
+/// Whether the number is one of the two of a document that is numbered by years, such as a law: "Regulation (EC)
+/// 261/2004". It is the name of the document and no quantity.
+fn is_numbered_by_year(sentence: &str, n: &Number) -> bool {
+    let (before, after) = (sentence.get(..n.start), sentence.get(n.end..));
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_year = |value: f64| value.fract() == 0.0 && (1900.0..2100.0).contains(&value);
+    let year_after = after.and_then(|text| text.strip_prefix('/')).filter(|rest| digits(rest) == 4);
+    let number_before = before.and_then(|text| text.strip_suffix('/'));
+    year_after.and_then(|rest| rest.get(..4)?.parse().ok()).is_some_and(is_year)
+        || is_year(n.value) && number_before.is_some_and(|text| text.ends_with(|c: char| c.is_ascii_digit()))
 }
 
 /// At the start of a line only "12.", "12)" and "2024:" are labels; after a word such as "page" any number is.

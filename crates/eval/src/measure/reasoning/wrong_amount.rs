@@ -125,7 +125,7 @@ fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyNa
     let numbers = nested.filter_map(|(key, value)| {
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let name = keys.name_for(key);
-        let is_code = name.is(KeyFact::Code, |words| {
+        let is_code = name.has_fact(KeyFact::Code, |words| {
             let counts = matches!(words, [a, b, ..] if a == "number" && b == "of");
             names::has(words, WordClass::Identifier) && !counts
                 || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()))
@@ -563,14 +563,16 @@ mod tests {
         let attempts = CallAttempts::get(&trace, &memo);
         let bytes: usize = trace.calls.iter().filter_map(|call| call.result.as_ref()).map(|t| t.len()).sum();
         let before = work::counted();
-        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty());
+        assert!(apply_rule(("tested", check), &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
         // Beyond the budget nothing is found, and the rest is not read.
         let memo = Memo::within(WorkBudget::new(700, None));
         memo.budget.begin();
         let before = work::counted();
-        assert!(apply_rule(check, &trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
+        assert!(
+            apply_rule(("tested", check), &trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded()
+        );
         assert!(work::counted() - before <= bytes as u64 / 2);
     }
 

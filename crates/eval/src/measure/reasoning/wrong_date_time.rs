@@ -109,9 +109,9 @@ enum RequestedDay {
 }
 
 impl RequestedDay {
-    fn is(&self, passed: Day) -> bool {
+    fn matches(&self, passed: Day) -> bool {
         match self {
-            RequestedDay::Day(day) => passed.is(*day),
+            RequestedDay::Day(day) => passed.may_equal(*day),
             RequestedDay::Weekday(weekday) => passed.weekday().is_none_or(|other| other == *weekday),
         }
     }
@@ -185,16 +185,16 @@ impl<'a> DateRequest<'a> {
     /// to Monday" as the 23rd, a Friday, and the 25th.
     fn other_weekday(&self, requested: [usize; 2]) -> Option<SwappedEnds<'a>> {
         let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
-        let is = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
+        let falls_on = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
         self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
             let of_call = days_in(call);
             let [one, two] = of_call.as_slice() else { return None };
-            let has = |weekday: &usize| is(one, *weekday) || is(two, *weekday);
+            let has = |weekday: &usize| falls_on(one, *weekday) || falls_on(two, *weekday);
             let missing = *requested.iter().find(|weekday| !has(weekday))?;
             let met = *requested.iter().find(|weekday| has(weekday))?;
-            let other = [one, two].into_iter().find(|day| !is(day, met) && day.weekday().is_some())?;
-            let in_another = |call: &&Call| days_in(call).iter().any(|day| is(day, missing));
-            let is_told = self.is_told(call, |text| days(text).into_iter().any(|day| day.is(*other)));
+            let other = [one, two].into_iter().find(|day| !falls_on(day, met) && day.weekday().is_some())?;
+            let in_another = |call: &&Call| days_in(call).iter().any(|day| falls_on(day, missing));
+            let is_told = self.is_told(call, |text| days(text).into_iter().any(|day| day.may_equal(*other)));
             if is_told || self.calls.iter().any(in_another) {
                 return None;
             }
@@ -217,17 +217,18 @@ impl<'a> DateRequest<'a> {
         lengths: &[i64],
     ) -> Option<SwappedEnds<'a>> {
         let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
-        if self.calls.iter().any(|call| days_in(call).into_iter().any(|day| requested.is(day))) {
+        if self.calls.iter().any(|call| days_in(call).into_iter().any(|day| requested.matches(day))) {
             return None;
         }
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
             let of_call = days_in(call);
             let [day] = of_call.as_slice() else { return None };
-            let is_told = self.is_told(call, |text| days(text).into_iter().any(|other| other.is(*day)));
+            let is_told =
+                self.is_told(call, |text| days(text).into_iter().any(|other| other.may_equal(*day)));
             if is_told
                 || requested.allows(*day, lengths)
                 || self.may_contain(call, requested, *day)
-                || self.has_result(call, |text| days(text).into_iter().any(|day| requested.is(day)))
+                || self.has_result(call, |text| days(text).into_iter().any(|day| requested.matches(day)))
             {
                 return None;
             }

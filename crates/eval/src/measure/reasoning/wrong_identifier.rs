@@ -33,10 +33,10 @@ const MIN_DIGITS: usize = 4;
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, i, agent)).collect()
+    agents.filter_map(|(i, agent)| check_agent(trace, memo, i, agent)).collect()
 }
 
-fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
     let task = agent_index::task(trace, i).filter(|t| !agent.calls.is_empty() && t.len() <= MAX_TASK)?;
     let named: Vec<String> = identifiers(task).collect();
     let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call));

@@ -61,10 +61,13 @@ const OTHERS: WordClasses = classes!(
 /// Findings by model span; without one if the request is in a language whose words are not read.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
     let agents = Conduct::of_agents(trace, memo, attempts);
-    agents.filter(|conduct| conduct.agent.calls.len() > 1).filter_map(|conduct| of_agent(&conduct)).collect()
+    agents
+        .filter(|conduct| conduct.agent.calls.len() > 1)
+        .filter_map(|conduct| check_agent(&conduct))
+        .collect()
 }
 
-fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
+fn check_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     let memo = conduct.memo;
     let task = conduct.task(MAX_TASK)?;
     let calls: Vec<&Call> = conduct.calls(MAX_CALLS).map(|(_, call)| call).collect();
@@ -139,7 +142,7 @@ fn other_row<'r>(
             }
             let found = passed.iter().find_map(|value| {
                 let other = only_row(&rows, value)?;
-                request()?.of_other(&rows, other, value, (call, lookup))
+                request()?.row_after_lookup(&rows, other, value, (call, lookup))
             });
             if found.is_some() {
                 return found;
@@ -184,7 +187,7 @@ impl<'a> RowRequest<'a> {
     }
 
     /// The same of a row that has the value, which the call passes after a lookup.
-    fn of_other(
+    fn row_after_lookup(
         &self,
         rows: &[&Record],
         other: &Record,

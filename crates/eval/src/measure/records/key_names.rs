@@ -51,13 +51,13 @@ impl KeyWords {
     }
 
     /// Whether a fact holds, which depends on the words alone and is computed once.
-    pub(crate) fn is(&self, fact: KeyFact, holds: impl FnOnce(&[String]) -> bool) -> bool {
-        let (asked, is) = (1 << (2 * fact as u32), 2 << (2 * fact as u32));
-        if self.facts.get() & asked == 0 {
-            let found = if holds(&self.words) { is } else { 0 };
-            self.facts.set(self.facts.get() | asked | found);
+    pub(crate) fn has_fact(&self, fact: KeyFact, holds: impl FnOnce(&[String]) -> bool) -> bool {
+        let (computed_bit, holds_bit) = (1 << (2 * fact as u32), 2 << (2 * fact as u32));
+        if self.facts.get() & computed_bit == 0 {
+            let found = if holds(&self.words) { holds_bit } else { 0 };
+            self.facts.set(self.facts.get() | computed_bit | found);
         }
-        self.facts.get() & is != 0
+        self.facts.get() & holds_bit != 0
     }
 }
 

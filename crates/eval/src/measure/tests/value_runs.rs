@@ -5,12 +5,15 @@
 //! retrieved, turns of the dialogue) and the answer. With the path of another file in `RUNS`, its runs are read
 //! instead.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::measure::Settings;
 use crate::measure::catalog;
+use crate::measure::defect::Defect;
 use crate::measure::testing::Script;
+use crate::measure::{Finding, Settings};
 use crate::propagate::{Policies, Policy, propagate};
 use crate::recognise::AgentTrace;
 
@@ -98,4 +101,64 @@ fn runs_have_the_verdicts_of_their_users() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
+}
+
+/// Runs that one rule finds, and runs next to them that it does not.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleRuns {
+    rule: String,
+    finds: Vec<ValueRun>,
+    passes: Vec<ValueRun>,
+}
+
+/// The rules with a failing finding on a run.
+fn rules_on(run: &ValueRun) -> BTreeSet<String> {
+    let measurements = catalog::run(&trace(run), &Settings::default());
+    let failing = measurements.iter().filter_map(|m| m.outcome.as_ref().ok()).filter(|m| !m.passed);
+    failing.flat_map(|m| &m.findings).filter(|f| !f.is_note()).filter_map(Finding::rule_name).collect()
+}
+
+/// A rule that shares its defect has a name, so that it can be told from the others. Each finds at least two runs, and
+/// there are two next to them that it does not find.
+#[test]
+fn each_rule_finds_its_own_runs() {
+    let runs: Vec<ValueRun> = serde_json::from_str(include_str!("value_runs.json")).unwrap();
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.fails) {
+        rules_on(run).into_iter().for_each(|rule| *found.entry(rule).or_default() += 1);
+    }
+    let file = std::env::var("RULE_RUNS").ok().map(|f| std::fs::read_to_string(f).unwrap());
+    let by_rule: Vec<RuleRuns> =
+        serde_json::from_str(file.as_deref().unwrap_or(include_str!("rule_runs.json"))).unwrap();
+    let mut differences = Vec::new();
+    for RuleRuns { rule, finds, passes } in &by_rule {
+        for (run, expected) in
+            finds.iter().map(|run| (run, true)).chain(passes.iter().map(|run| (run, false)))
+        {
+            let rules = rules_on(run);
+            if rules.contains(rule) != expected {
+                differences.push(format!("{rule}: {} has {rules:?}", run.name));
+            }
+        }
+        if passes.len() < 2 {
+            differences.push(format!("{rule}: {} runs that it does not find", passes.len()));
+        }
+        *found.entry(rule.clone()).or_default() += finds.len();
+    }
+    for (defect, name) in found.keys().filter_map(|rule| rule.split_once('.')) {
+        let defect = Defect::ALL.iter().find(|known| known.name() == defect).unwrap();
+        assert!(defect.rules().contains(&name), "{name} is no rule of {defect:?}");
+    }
+    // Defects of an answer are those of its statements.
+    for defect in Defect::ALL.iter().filter(|defect| **defect != Defect::AnswerUnsupported) {
+        for rule in defect.rules().iter().map(|name| format!("{}.{name}", defect.name())) {
+            let count = found.get(&rule).copied().unwrap_or_default();
+            // The runs have no plans; its tests do.
+            if count < 2 && rule != "StepSkipped.plan" {
+                differences.push(format!("{rule} finds {count} runs"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use serde_json::Value;
 
 use crate::measure::calls::attempts::quoted;
-use crate::measure::calls::error_signs::of_call;
+use crate::measure::calls::error_signs::call_error;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::excerpt::around;
 use crate::measure::tool_index::OfferedTo;
@@ -42,7 +42,7 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
 }
 
 fn find_defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
-    let error = of_call(context.trace, context.memo, call);
+    let error = call_error(context.trace, context.memo, call);
     let succeeded = call.result.is_some() && error.is_none();
     let unusable = malformed(call, succeeded).or_else(|| unknown_tool(context, call, succeeded));
     if let Some(finding) = unusable {
@@ -145,7 +145,7 @@ fn unknown_tool(context: &Context<'_>, call: &Call, succeeded: bool) -> Option<F
     if succeeded || partial || name.is_empty() || offered.has_like(context.trace, context.memo, name) {
         return None;
     }
-    let refused = of_call(context.trace, context.memo, call).is_some();
+    let refused = call_error(context.trace, context.memo, call).is_some();
     if !refused && !is_unanswered(context.trace, call, llm) {
         return None;
     }

@@ -6,7 +6,7 @@
 //! its lookups found anything fails where it answers (`reasoning::skipped_lookups`).
 
 use crate::measure::calls::empty_result::is_nothing;
-use crate::measure::calls::error_signs::of_call;
+use crate::measure::calls::error_signs::call_error;
 use crate::measure::defects::Defect;
 use crate::measure::provenance::Provenance;
 use crate::measure::reasoning::recovery;
@@ -19,7 +19,7 @@ pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
     if call.failed {
         return None;
     }
-    let error = of_call(context.trace, context.memo, call)?;
+    let error = call_error(context.trace, context.memo, call)?;
     let none_such = matches!(error.cause, Defect::NotFound | Defect::EmptyResult);
     (none_such && purpose(context.trace, context.memo, call) == Purpose::Query && !writes_statement(call))
         .then(|| {

@@ -99,7 +99,7 @@ impl Effects {
                         effects.whole = false;
                         effects.add_tool(
                             &call.name,
-                            || memo.of_text(&call.name, |name| ToolPurpose::new(name, None)),
+                            || memo.for_text(&call.name, |name| ToolPurpose::new(name, None)),
                             0,
                         );
                     }

@@ -68,7 +68,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             continue;
         }
         outcome.examined = true;
-        if let Some((field, sentence)) = of_another(exchange, table, row, &figures) {
+        if let Some((field, sentence)) = other_row_figure(exchange, table, row, &figures) {
             let returned = format!("{}: {} for what the request names", field.name.join(" "), field.shown());
             outcome.contradicts(&returned, row.source.call, sentence);
             return;
@@ -107,7 +107,7 @@ fn has_number(field: &RecordField, n: &Number) -> bool {
 }
 
 /// A field of the row asked for, in the column of a figure of another row, and the sentence with this figure.
-fn of_another<'t, 'a>(
+fn other_row_figure<'t, 'a>(
     exchange: &Exchange<'a>,
     table: &[NamedRow<'t>],
     row: &NamedRow<'t>,

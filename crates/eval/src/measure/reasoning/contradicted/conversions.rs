@@ -48,11 +48,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         .take(MAX_FIELDS)
         .collect();
     for (n, unit, power) in stated {
-        let is = |value: f64| value > 0.0 && n.possible_values().any(|v| (v - value).abs() <= value * EXACT);
+        let is_stated_value =
+            |value: f64| value > 0.0 && n.possible_values().any(|v| (v - value).abs() <= value * EXACT);
         // By what power of ten the conversion of a value is wrong.
         let wrong_by = |value: f64, field_power: i32| {
             let right = value * 10f64.powi(field_power - power);
-            (-MAX_POWER..=MAX_POWER).find(|k| is(right * 10f64.powi(*k)))
+            (-MAX_POWER..=MAX_POWER).find(|k| is_stated_value(right * 10f64.powi(*k)))
         };
         // Units are looked up only for values with the same digits.
         let same_digits = fields.iter().filter(|(.., value)| wrong_by(*value, power).is_some());
@@ -65,12 +66,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             .collect();
         let Some((source, field, field_unit, _)) = conversions.first() else { continue };
         outcome.examined = true;
-        let is_right =
-            conversions.iter().any(|(.., shift)| *shift == 0) || fields.iter().any(|(.., value)| is(*value));
+        let is_right = conversions.iter().any(|(.., shift)| *shift == 0)
+            || fields.iter().any(|(.., value)| is_stated_value(*value));
         if is_right || !exchange.spends_numbers() {
             continue;
         }
-        let has = |text: &str| numbers::all(text).iter().any(|number| number.possible_values().any(is));
+        let has = |text: &str| {
+            numbers::all(text).iter().any(|number| number.possible_values().any(is_stated_value))
+        };
         let is_ten = |n: &Number| !n.in_identifier && n.possible_values().any(|v| TENS.contains(&v));
         let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
         let by_tens = || texts().any(|text| numbers::all(text).iter().any(is_ten));
@@ -78,7 +81,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         // A sum of several values may be converted.
         let is_sum = || {
             let mut sums = parsed().flat_map(|parsed| parsed.aggregates());
-            sums.any(|sum| (-MAX_POWER..=MAX_POWER).any(|k| is(sum.abs() * 10f64.powi(k))))
+            sums.any(|sum| (-MAX_POWER..=MAX_POWER).any(|k| is_stated_value(sum.abs() * 10f64.powi(k))))
         };
         if !unstructured(&exchange.sources).any(has) && !is_sum() && !by_tens() {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), field_unit.symbol);

@@ -254,8 +254,9 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 
 /// Whether "how many" asks for an amount of a unit, such as minutes or kilometres, and not for items.
 fn asks_for_units(asked: &str) -> bool {
-    let unit = asked.split_once(" how many ").and_then(|(_, rest)| rest.split(' ').next());
-    unit.is_some_and(is_unit)
+    // "How many hours", and "how many vacation days".
+    let mut nouns = asked.split_once(" how many ").into_iter().flat_map(|(_, rest)| rest.split(' ').take(2));
+    nouns.any(is_unit)
 }
 
 /// Whether a value is one of some sums, two of them together, or one less the other: what is on hand less what is

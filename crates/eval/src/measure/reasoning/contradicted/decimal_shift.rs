@@ -44,13 +44,15 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         .take(MAX_FIELDS)
         .collect();
     for n in stated {
-        let is = |value: f64, factor: f64| {
+        let has_scaled_value = |value: f64, factor: f64| {
             n.possible_values().any(|v| (v * factor - value).abs() <= value.abs() * EXACT)
         };
         // The number itself, or in another unit.
-        let is_read = |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && is(value, 10f64.powi(k)));
-        let shifted =
-            |field: &RecordField, value: f64| is_quantity(field) && (is(value, 10.0) || is(value, 0.1));
+        let is_read =
+            |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && has_scaled_value(value, 10f64.powi(k)));
+        let shifted = |field: &RecordField, value: f64| {
+            is_quantity(field) && (has_scaled_value(value, 10.0) || has_scaled_value(value, 0.1))
+        };
         let Some((field, _, source)) = fields.iter().find(|(field, value, _)| shifted(field, *value)) else {
             continue;
         };

@@ -232,11 +232,12 @@ fn is_stale(field: &UniqueFieldValue<'_>, number: &Number, is_frame: bool, claus
 
 /// Whether a text or another field has the number.
 fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
-    let is = |n: &Number| n.possible_values().any(|v| number.possible_values().any(|reading| reading == v));
+    let is_same_number =
+        |n: &Number| n.possible_values().any(|v| number.possible_values().any(|reading| reading == v));
     let spelled = numbers::spelled(number.value);
     let in_text = |text: &str| {
         let mut found = false;
-        numbers::scan(text, |n| found |= is(&n));
+        numbers::scan(text, |n| found |= is_same_number(&n));
         found || spelled.as_ref().is_some_and(|word| contains_words(&words_of(text), word))
     };
     let has = |field: &RecordField| match field.number() {

@@ -75,7 +75,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 /// The only moment of an end among the fields of all results.
 fn end<'e, 'a>(exchange: &'e Exchange<'a>, meaning: WordMeaning) -> Option<JourneyEnd<'e, 'a>> {
     let fields = exchange.sources.records().flat_map(|(s, _, r)| r.fields.iter().map(move |f| (s, r, f)));
-    let is_end = |(.., f): &JourneyEnd<'_, '_>| f.name.iter().any(|word| vocabulary::is(word, meaning));
+    let is_end =
+        |(.., f): &JourneyEnd<'_, '_>| f.name.iter().any(|word| vocabulary::has_meaning(word, meaning));
     let is_moment =
         |(.., f): &JourneyEnd<'_, '_>| f.text().is_some() && dates::all(f.shown()).next().is_some();
     let mut ends = fields.filter(is_end).filter(is_moment);

@@ -63,7 +63,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if !exchange.spends(table.len() * 2) {
                 return;
             }
-            if let Some((own_field, call)) = comparison.of_another(nth, clause, *row) {
+            if let Some((own_field, call)) = comparison.other_row_value(nth, clause, *row) {
                 let returned = format!("{}: {} for it", own_field.name.join(" "), own_field.shown());
                 outcome.contradicts(&returned, call.call, clause.sentence);
                 return;
@@ -83,7 +83,7 @@ struct Comparison<'e, 'a> {
 
 impl<'e> Comparison<'e, '_> {
     /// The value of the named row in the column of which the clause gives a value of another row.
-    fn of_another(
+    fn other_row_value(
         &self,
         nth: usize,
         clause: &Clause<'_>,

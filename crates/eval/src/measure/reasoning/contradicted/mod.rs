@@ -98,47 +98,79 @@ const MAX_FINDINGS: usize = 4;
 const OF_THEIR_OWN: usize = 27;
 /// Compares an answer with its results in one respect.
 type ExchangeCheck = fn(&Exchange<'_>, &mut ExchangeFindings);
-/// Each with whether its words are English, so that it compares no answer in another language, and whether it compares
-/// only what has a digit.
-const CHECKS: [(ExchangeCheck, bool, bool); 36] = [
-    (states::check, true, false),
-    (labels::check, true, false),
-    (identifier_owner::check, true, true),
-    (counts::check, false, false),
-    (totals::check, false, false),
-    (extremes::check, true, false),
-    (extreme_field::check, true, true),
-    (denied_flags::check, false, false),
-    (nothing_found::check, true, false),
-    (identifiers::check, false, true),
-    (last_digits::check, false, true),
-    (altered_names::check, true, false),
-    (weekdays::check, false, true),
-    (time_zones::check, false, true),
-    (equations::check, false, true),
-    (changes::check, false, true),
-    (conversions::check, false, true),
-    (table_columns::check, false, true),
-    (siblings::check, false, false),
-    (journeys::check, false, true),
-    (refunds::check, false, false),
-    (ranking::check, true, false),
-    (test_runs::check, true, false),
-    (partial_totals::check, false, true),
-    (other_unit::check, false, true),
-    (sums::check, false, true),
-    (subset_counts::check, true, false),
+
+/// A rule of this module.
+struct Comparison {
+    /// The name of the rule: that of its file.
+    name: &'static str,
+    check: ExchangeCheck,
+    /// Its words are English: it compares no answer in another language.
+    is_english: bool,
+    /// It compares only what has a digit.
+    needs_digit: bool,
+}
+
+const fn comparison(name: &'static str, check: ExchangeCheck) -> Comparison {
+    Comparison { name, check, is_english: false, needs_digit: false }
+}
+
+impl Comparison {
+    const fn english(self) -> Comparison {
+        Comparison { is_english: true, ..self }
+    }
+
+    const fn of_digits(self) -> Comparison {
+        Comparison { needs_digit: true, ..self }
+    }
+}
+
+const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english();
+
+const COMPARISONS: [Comparison; 36] = [
+    comparison("states", states::check).english(),
+    comparison("labels", labels::check).english(),
+    comparison("identifier_owner", identifier_owner::check).english().of_digits(),
+    comparison("counts", counts::check),
+    comparison("totals", totals::check),
+    comparison("extremes", extremes::check).english(),
+    comparison("extreme_field", extreme_field::check).english().of_digits(),
+    comparison("denied_flags", denied_flags::check),
+    comparison("nothing_found", nothing_found::check).english(),
+    comparison("identifiers", identifiers::check).of_digits(),
+    comparison("last_digits", last_digits::check).of_digits(),
+    comparison("altered_names", altered_names::check).english(),
+    comparison("weekdays", weekdays::check).of_digits(),
+    comparison("time_zones", time_zones::check).of_digits(),
+    comparison("equations", equations::check).of_digits(),
+    comparison("changes", changes::check).of_digits(),
+    comparison("conversions", conversions::check).of_digits(),
+    comparison("table_columns", table_columns::check).of_digits(),
+    comparison("siblings", siblings::check),
+    comparison("journeys", journeys::check).of_digits(),
+    comparison("refunds", refunds::check),
+    comparison("ranking", ranking::check).english(),
+    TEST_RUNS,
+    comparison("partial_totals", partial_totals::check).of_digits(),
+    comparison("other_unit", other_unit::check).of_digits(),
+    comparison("sums", sums::check).of_digits(),
+    comparison("subset_counts", subset_counts::check).english(),
     // What these find may be found above as well.
-    (totals::check_sentences, false, true),
-    (universal_claims::check, true, false),
-    (misattributed_values::check, false, false),
-    (asked_row::check, true, true),
-    (field_numbers::check, false, true),
-    (request_bound::check, true, true),
-    (series_bound::check, true, false),
-    (times_of_day::check, false, true),
-    (decimal_shift::check, false, true),
+    comparison("sentence_totals", totals::check_sentences).of_digits(),
+    comparison("universal_claims", universal_claims::check).english(),
+    comparison("misattributed_values", misattributed_values::check),
+    comparison("asked_row", asked_row::check).english().of_digits(),
+    comparison("field_numbers", field_numbers::check).of_digits(),
+    comparison("request_bound", request_bound::check).english().of_digits(),
+    comparison("series_bound", series_bound::check).english(),
+    comparison("times_of_day", times_of_day::check).of_digits(),
+    comparison("decimal_shift", decimal_shift::check).of_digits(),
 ];
+
+/// The names of the rules, whose findings have [`Defect::ContradictsResult`].
+pub(crate) fn rule_names() -> impl Iterator<Item = &'static str> {
+    COMPARISONS.iter().map(|comparison| comparison.name)
+}
+
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;
 /// Most turns of one dialogue that are compared, the latest ones.
@@ -248,22 +280,26 @@ fn compare(
         budget: &memo.budget,
     };
     let mut compared = ComparedAnswer { agent: i, at, is_answer, findings: Vec::new() };
-    let checks = if is_made { &[(test_runs::check as ExchangeCheck, true, false)][..] } else { &CHECKS };
+    let comparisons = if is_made { &[TEST_RUNS][..] } else { &COMPARISONS };
     let mut examined = false;
-    let may_find = |(_, (_, is_english, of_digits)): &(usize, &(ExchangeCheck, bool, bool))| {
-        (!is_english || language == Language::English) && (!of_digits || has_digits)
+    let may_find = |(_, comparison): &(usize, &Comparison)| {
+        (!comparison.is_english || language == Language::English) && (!comparison.needs_digit || has_digits)
     };
-    for (nth, (check, ..)) in checks.iter().enumerate().filter(may_find) {
+    for (nth, comparison) in comparisons.iter().enumerate().filter(may_find) {
         if memo.budget.is_exceeded() {
             return None;
         }
         let mut outcome = ExchangeFindings::default();
-        check(&exchange, &mut outcome);
+        (comparison.check)(&exchange, &mut outcome);
         examined |= outcome.examined;
         for (finding, source) in outcome.findings {
             let is_known = |other: &Finding| other.quote == finding.quote;
             if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
-                compared.findings.push(source.map_or(finding.clone(), |call| finding.citing_at(trace, call)));
+                let finding = finding.by_rule(comparison.name);
+                compared.findings.push(match source {
+                    Some(call) => finding.citing_at(trace, call),
+                    None => finding,
+                });
             }
         }
     }

@@ -120,7 +120,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, words: &str) -> Option<Vec<
         name(rows, words, is_named_by_place);
         name_by_children(rows, words);
     }
-    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, words)));
+    tables.extend(by_tool.into_values().filter_map(|results| tool_result_rows(&results, words)));
     tables.iter_mut().flatten().for_each(|row| row.accept_asked(exchange.asked()));
     tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
     tables.truncate(MAX_TABLES);
@@ -176,7 +176,7 @@ fn lists<'e>(
 }
 
 /// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
-fn of_tool<'e>(
+fn tool_result_rows<'e>(
     results: &[(&'e ResultSource<'_>, &'e Records)],
     words: &WordSet<'_>,
 ) -> Option<Vec<NamedRow<'e>>> {
@@ -303,8 +303,9 @@ fn is_child_name(field: &RecordField) -> bool {
 }
 
 fn names_child(name: &KeyName) -> bool {
-    let is = |words: &[String]| matches!(words.last().map(String::as_str), Some("name" | "title" | "label"));
-    name.is(KeyFact::ChildName, is)
+    let ends_in_name =
+        |words: &[String]| matches!(words.last().map(String::as_str), Some("name" | "title" | "label"));
+    name.has_fact(KeyFact::ChildName, ends_in_name)
 }
 
 /// Gives rows the names of what they contain.
@@ -330,7 +331,7 @@ fn name_by_children(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
 }
 
 fn is_named_by_key(_: usize, field: &RecordField) -> bool {
-    field.name.is(KeyFact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
+    field.name.has_fact(KeyFact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
 }
 
 /// Whether a field names its row: by its key, or because it is the first column of texts.

@@ -45,10 +45,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             .take(MAX_FIELDS)
     };
     for (n, unit) in stated {
-        let is = |field: &RecordField| {
+        let has_stated_number = |field: &RecordField| {
             field.number().is_some_and(|value| n.possible_values().any(|v| v == value.abs()))
         };
-        let matching_fields: Vec<_> = fields().filter(|(_, _, field)| is(field)).collect();
+        let matching_fields: Vec<_> = fields().filter(|(_, _, field)| has_stated_number(field)).collect();
         let units: Vec<Option<Unit>> =
             matching_fields.iter().map(|(_, record, field)| unit_of(record, field)).collect();
         let (Some((source, _, field)), Some(Some(field_unit))) = (matching_fields.first(), units.first())
@@ -106,7 +106,8 @@ pub(super) fn unit_of(record: &Record, field: &RecordField) -> Option<Unit> {
         let joined = units::unit_for_word(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
         joined.or_else(|| units::unit_for_word(field.name.last()?))
     };
-    let is_unit = |name: &str| vocabulary::is(name, WordMeaning::Unit) || UNIT_FIELDS.contains(&name);
+    let is_unit =
+        |name: &str| vocabulary::has_meaning(name, WordMeaning::Unit) || UNIT_FIELDS.contains(&name);
     let stated = |other: &&RecordField| is_unit(&other.name.join(" "));
     let of_record = || units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim());
     of_name().or_else(of_record)

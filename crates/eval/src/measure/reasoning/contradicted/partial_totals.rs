@@ -116,7 +116,8 @@ fn part<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e Recor
     let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
     let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
     let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));
-    let is_of_page = |name: &[String]| name.iter().any(|word| vocabulary::is(word, WordMeaning::Page));
+    let is_of_page =
+        |name: &[String]| name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Page));
     let is_flag =
         |field: &&RecordField| is_flag_of_more(&field.name) && matches!(field.value, FieldValue::Bool(_));
     let flag = envelope().find(is_flag);

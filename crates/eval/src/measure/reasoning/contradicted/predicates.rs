@@ -115,7 +115,7 @@ pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assert
 
 /// Whether a word of a key says that the values are states.
 pub(super) fn has_state_key(name: &KeyName) -> bool {
-    name.is(KeyFact::State, |words| words.iter().any(|word| is_state_key(word)))
+    name.has_fact(KeyFact::State, |words| words.iter().any(|word| is_state_key(word)))
 }
 
 /// Whether the values of such a key are states.

@@ -46,9 +46,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 /// Whether a key has a word for a refund or for an amount.
 fn may_be_of_refund(name: &KeyName) -> bool {
     let is_of = |word: &String| {
-        [WordMeaning::Refund, WordMeaning::Amount].iter().any(|meaning| vocabulary::is(word, *meaning))
+        [WordMeaning::Refund, WordMeaning::Amount]
+            .iter()
+            .any(|meaning| vocabulary::has_meaning(word, *meaning))
     };
-    name.is(KeyFact::Refund, |words| words.iter().any(is_of))
+    name.has_fact(KeyFact::Refund, |words| words.iter().any(is_of))
 }
 
 /// The fields of records that are no rows of lists, with such keys. Most results have none of them.
@@ -65,14 +67,14 @@ fn singles<'e>(
 
 /// Whether a tool pays back or looks up what was paid back.
 fn is_of_refund(source: &ResultSource<'_>) -> bool {
-    identifier_words(&source.call.name).iter().any(|word| vocabulary::is(word, WordMeaning::Refund))
+    identifier_words(&source.call.name).iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Refund))
 }
 
 /// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor
 /// `refundable`.
 fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
-    let is_refund = |word: &str| vocabulary::is(word, WordMeaning::Refund) && word != "refundable";
-    let is_amount = |word: &str| vocabulary::is(word, WordMeaning::Amount);
+    let is_refund = |word: &str| vocabulary::has_meaning(word, WordMeaning::Refund) && word != "refundable";
+    let is_amount = |word: &str| vocabulary::has_meaning(word, WordMeaning::Amount);
     let is_unit = |word: &str| MINOR.contains(&word) || currency::is_code(word);
     let has_main = field.name.iter().any(|word| is_refund(word))
         || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
@@ -103,12 +105,13 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         return;
     }
     let prose = &*exchange.grouped();
-    let is = |n: &Number, value: f64| {
+    let has_amount = |n: &Number, value: f64| {
         n.possible_values()
             .any(|v| (v - value).abs() <= n.tolerance * 1.01 || (v * HUNDRED - value).abs() < 0.5)
     };
     let right_values = [*value, *value / HUNDRED, sum];
-    let gives_own = numbers::all(prose).iter().any(|n| right_values.iter().any(|value| is(n, *value)));
+    let gives_own =
+        numbers::all(prose).iter().any(|n| right_values.iter().any(|value| has_amount(n, *value)));
     if gives_own {
         outcome.examined = true;
         return;
@@ -124,7 +127,7 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             record
                 .fields
                 .iter()
-                .find(|f| vocabulary::is(&f.name.join(" "), WordMeaning::Unit))
+                .find(|f| vocabulary::has_meaning(&f.name.join(" "), WordMeaning::Unit))
                 .and_then(RecordField::text),
         );
         let stated_symbol = unit_of_number(sentence, &stated).map(|unit| unit.symbol);
@@ -195,7 +198,7 @@ fn check_count(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
     };
-    let is_count = |field: &RecordField| matches!(&**field.name, [word] if word.ends_with("ed") && vocabulary::is(word, WordMeaning::Refund));
+    let is_count = |field: &RecordField| matches!(&**field.name, [word] if word.ends_with("ed") && vocabulary::has_meaning(word, WordMeaning::Refund));
     let mut counts = singles(exchange).filter_map(|(source, _, field)| {
         let is_small = |n: &f64| n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n);
         let n = field.number().filter(is_small).filter(|_| is_count(field) && is_of_refund(source))?;

@@ -63,12 +63,12 @@ impl<'w> RowStatement<'w> {
     pub(super) fn gives(&self, field: &RecordField) -> bool {
         match &field.value {
             FieldValue::Bool(_) => false,
-            FieldValue::Number(value) => self.numbers.iter().any(|n| self.is(n, *value, field)),
+            FieldValue::Number(value) => self.numbers.iter().any(|n| self.states_value(n, *value, field)),
             FieldValue::Text(text) => self.gives_text(field.shown(), text, field),
         }
     }
 
-    fn is(&self, number: &Number, value: f64, field: &RecordField) -> bool {
+    fn states_value(&self, number: &Number, value: f64, field: &RecordField) -> bool {
         let is_day = || dates::begins_with_month(self.words.get(number.end..));
         let is_common = value <= SMALL && value.fract() == 0.0;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));

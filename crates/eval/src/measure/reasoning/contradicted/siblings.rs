@@ -63,8 +63,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let words = words_of(exchange.answer);
     let answer_words: HashSet<&str> = words.split(' ').collect();
     for source in sources {
-        let found = of_objects(exchange, source, (&sentences, &answer_words), outcome)
-            .or_else(|| of_years(exchange, source, &sentences, outcome));
+        let found = sibling_value(exchange, source, (&sentences, &answer_words), outcome)
+            .or_else(|| other_year_value(exchange, source, &sentences, outcome));
         if let Some((returned, sentence)) = found {
             outcome.contradicts(&returned, source.call, sentence);
             return;
@@ -78,7 +78,7 @@ fn has_siblings(source: &ResultSource<'_>) -> bool {
 }
 
 fn has_year(name: &KeyName) -> bool {
-    name.is(KeyFact::Year, |words| year_in(words).is_some())
+    name.has_fact(KeyFact::Year, |words| year_in(words).is_some())
 }
 
 fn is_object(record: &Record) -> bool {
@@ -86,7 +86,7 @@ fn is_object(record: &Record) -> bool {
 }
 
 /// What is linked to the key of one object and is the value of another one.
-fn of_objects<'a>(
+fn sibling_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
     (sentences, answer_words): (&[AnswerSentence<'a>], &HashSet<&str>),
@@ -104,7 +104,8 @@ fn of_objects<'a>(
             .collect();
         let key = object.key.join(" ");
         // Of an old and a new one, an action may have changed which is which.
-        let follows = |name: &KeyName| name.iter().any(|word| vocabulary::is(word, WordMeaning::Succession));
+        let follows =
+            |name: &KeyName| name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Succession));
         if siblings.is_empty()
             || follows(&object.key)
             || siblings.iter().any(|sibling| follows(&sibling.key))
@@ -192,7 +193,7 @@ fn year_in(name: &[String]) -> Option<(u32, Vec<&String>)> {
 }
 
 /// What is said of a year and is the value of the column of another one.
-fn of_years<'a>(
+fn other_year_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
     sentences: &[AnswerSentence<'a>],

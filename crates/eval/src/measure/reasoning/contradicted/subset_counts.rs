@@ -28,9 +28,9 @@ const STEM: usize = 5;
 const COLUMN_STEM: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    of_them(exchange, outcome);
+    check_clause_pairs(exchange, outcome);
     if exchange.has_digits && !exchange.clauses.is_empty() && outcome.findings.is_empty() {
-        of_table(exchange, outcome);
+        check_table_total(exchange, outcome);
     }
 }
 
@@ -44,7 +44,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
     counts.next().filter(|_| counts.next().is_none())
 }
 
-fn of_them(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let is_of_them = |clause: &Clause<'_>| {
         OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &THEM)
     };
@@ -80,8 +80,8 @@ fn of_them(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 fn counted(
     whole: &Clause<'_>,
     part: &Clause<'_>,
-    all: usize,
-    some: usize,
+    whole_count: usize,
+    part_count: usize,
     rows: &[&Record],
 ) -> Option<(String, usize)> {
     let value = |row: &Record, column: &RecordField| -> Option<String> {
@@ -106,13 +106,13 @@ fn counted(
             |word: &str| word == value || value.get(..STEM).is_some_and(|stem| word.starts_with(stem));
         value.len() > 2 && !value.contains(' ') && part.words.split(' ').any(is_it)
     };
-    let (_, wholes) = named(&is_whole, all)?;
-    let (kind, parts) = named(&is_part, some)?;
+    let (_, wholes) = named(&is_whole, whole_count)?;
+    let (kind, parts) = named(&is_part, part_count)?;
     Some((kind, wholes.iter().zip(&parts).filter(|(whole, part)| **whole && **part).count()))
 }
 
 /// "14 failed attempts for 6 names", above a table of 6 names whose numbers add up to another total.
-fn of_table(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_table_total(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let lines: Vec<&str> = exchange
         .prose
         .lines()

@@ -47,8 +47,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if rows.len() != table.len {
                 continue;
             }
-            let wrong = by_group(exchange, &lines, &rows, outcome)
-                .or_else(|| of_all(exchange, source, &rows, outcome));
+            let wrong = wrong_group_sum(exchange, &lines, &rows, outcome)
+                .or_else(|| wrong_column_sum(exchange, source, &rows, outcome));
             if let Some((returned, sentence)) = wrong {
                 outcome.contradicts(&returned, source.call, sentence);
                 return;
@@ -98,7 +98,7 @@ fn sum_of<'r>(rows: impl Iterator<Item = &'r Record>, column: &RecordField) -> f
 }
 
 /// A group whose amount is not its sum, where those of other groups are.
-fn by_group<'a>(
+fn wrong_group_sum<'a>(
     exchange: &Exchange<'a>,
     lines: &[LabelledAmount<'a>],
     rows: &[&Record],
@@ -187,7 +187,7 @@ fn is_state(field: &RecordField) -> bool {
 }
 
 /// An amount next to the number of all rows that is not the sum of the column that it names or of its unit.
-fn of_all<'a>(
+fn wrong_column_sum<'a>(
     exchange: &Exchange<'a>,
     source: &ResultSource<'_>,
     rows: &[&Record],

@@ -23,6 +23,8 @@ regex!(
 regex!(DURATION, r"(?i)\d\s?(?:min|mins|minut\w+|h|hrs?|hours?|stunden?|std|heures?|ore|horas?)\b|\bPT\d");
 // A time of day as it is written in other languages: "17h25", "17.25 Uhr".
 regex!(WRITTEN, r"(?i)\b(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b");
+// A time that is needed for each of something: "5:30 per km", "4:50/mile", "6:05 min each".
+regex!(PACE, r"(?i)\d:\d{2}(?: ?min(?:utes)?)? ?(?:/ ?[a-z]|per\b|each\b)");
 /// Words of clauses that give no time of a row itself, and of those that give a limit or a difference.
 const RELATIVE: WordClasses = classes!(
     Sequence Bound Approximation Alternative Exception Increment Comparison Condition Probability Advice
@@ -74,7 +76,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     }
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     let is_free = |clause: &Clause<'_>| match is_english {
-        true => !is_relative(clause.sentence),
+        true => !is_relative(clause.sentence) && !PACE.is_match(clause.sentence),
         false => !clause.classes.has_any(RELATIVE),
     };
     let stated = stated.filter_map(|clause| match clocks_in(&clause.words, language).as_slice() {

@@ -130,7 +130,7 @@ struct TextDates(Vec<(i64, usize, usize)>);
 
 impl TextDates {
     fn cached(text: &Text, memo: &Memo) -> Rc<TextDates> {
-        memo.of_text(text, |text| {
+        memo.for_text(text, |text| {
             let dates = dates::all(text).map(|date| (date.year, date.month, date.day_of_month));
             TextDates(dates.take(MAX_DATES).collect())
         })

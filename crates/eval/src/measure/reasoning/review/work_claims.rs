@@ -79,7 +79,7 @@ impl<'a> Reviewer<'a> {
                 let written = as_written(&prose, output, claim.sentence).unwrap_or(claim.sentence);
                 let words = head(written, 100);
                 let rationale = format!("a call that supports the claim \"{words}\" was expected, {reason}");
-                Defect::FalseClaim.finding(rationale, written)
+                Defect::FalseClaim.finding(rationale, written).by_rule("work_claims")
             }));
         }
         examined
