@@ -133,14 +133,14 @@ impl Compressed {
     fn fill(&self, spans: &mut [Span]) -> Result<(), Damaged> {
         let mut rest = spans;
         for block in &self.blocks {
-            let (of_block, after) = rest.split_at_mut_checked(block.spans).ok_or(Damaged)?;
+            let (block_spans, after) = rest.split_at_mut_checked(block.spans).ok_or(Damaged)?;
             rest = after;
             if block.compressed.is_none() {
                 continue;
             }
             let raw = Bytes::from(block.read()?);
             let mut at = block.spans * LENGTH;
-            for (span, length) in of_block.iter_mut().zip(raw.chunks_exact(LENGTH)) {
+            for (span, length) in block_spans.iter_mut().zip(raw.chunks_exact(LENGTH)) {
                 let length: [u8; LENGTH] = length.try_into().map_err(|_| Damaged)?;
                 let end = at.saturating_add(u32::from_le_bytes(length) as usize);
                 if end > raw.len() {

@@ -155,9 +155,11 @@ impl BufferedTrace {
                     if self.compressed.has(first as usize) {
                         self.compressed.expand(&mut self.spans);
                     }
-                    let same = |s: &Span| s.bytes == span.bytes && s.envelope == span.envelope;
+                    let is_duplicate = |s: &Span| s.bytes == span.bytes && s.envelope == span.envelope;
                     let entry = || (span.bytes.clone(), Arc::clone(&span.envelope));
-                    if self.spans.get(first as usize).is_some_and(same) || !self.same_id.insert(entry()) {
+                    if self.spans.get(first as usize).is_some_and(is_duplicate)
+                        || !self.same_id.insert(entry())
+                    {
                         return Added::Duplicate;
                     }
                 }

@@ -319,11 +319,11 @@ fn large_resource_of_many_scopes_is_charged_once_and_not_compared_by_content() {
         .collect();
     // The same again, from a request with a copy of the resource.
     let copy = EnvelopeFields::from(vec![1; 1 << 20]);
-    let again = spans.iter().map(|span| {
+    let copies = spans.iter().map(|span| {
         let scope = span.envelope.scope.clone();
         Span { envelope: Arc::new(Envelope { resource: copy.clone(), scope }), ..span.clone() }
     });
-    let sent: Vec<Span> = spans.iter().cloned().chain(again).collect();
+    let sent: Vec<Span> = spans.iter().cloned().chain(copies).collect();
     assert_eq!(
         bench.add(0, sent),
         SpanTally { accepted: SCOPES as usize, duplicates: SCOPES as usize, late: 0 }

@@ -112,8 +112,8 @@ pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
     let run = JudgeRun::start(&args.judges, &config, true)?;
     let judge = JudgeSession::new(&run, &config, &args.judge)?;
     let mut compared = Vec::new();
-    for some in tasks.chunks(AT_ONCE) {
-        compared.extend(ask(some, &judge, args.one_order));
+    for chunk in tasks.chunks(AT_ONCE) {
+        compared.extend(ask(chunk, &judge, args.one_order));
     }
     if run.is_dry() {
         return run.finish();
@@ -133,11 +133,11 @@ pub(super) fn compare(args: &Compare) -> Result<(), CommandFailure> {
     }
     match compared.pop() {
         Some(Ok(compared)) => run.print(args.output, &compared, || {
-            let same = compared
+            let note = compared
                 .consistent
-                .filter(|same| !same)
+                .filter(|is_consistent| !is_consistent)
                 .map_or("", |_| "the orders lead to different decisions\n");
-            table(&compared.comparison) + same
+            table(&compared.comparison) + note
         }),
         Some(Err(reason)) => {
             run.finish()?;
@@ -188,11 +188,11 @@ fn ask(
 
 /// The comparison of one query from the answers in each order.
 fn combined(count: usize, answers: &[Answer]) -> Result<QueryComparison, Unmeasured> {
-    let of_order = |answer: &Answer| -> Vec<ResponseComparison> {
+    let comparisons_of_answer = |answer: &Answer| -> Vec<ResponseComparison> {
         let opinions = answer.opinions.as_deref().unwrap_or_default();
         opinions.iter().filter_map(|o| comparison::read_keyed(&answer.key, count, &o.value)).collect()
     };
-    let orders: Vec<Vec<ResponseComparison>> = answers.iter().map(of_order).collect();
+    let orders: Vec<Vec<ResponseComparison>> = answers.iter().map(comparisons_of_answer).collect();
     let decisions: Vec<String> =
         orders.iter().filter_map(|all| Some(comparison::combine(all.clone())?.decision)).collect();
     let consistent = (decisions.len() > 1).then(|| decisions.iter().all(|one| *one == decisions[0]));

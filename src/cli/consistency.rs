@@ -130,8 +130,8 @@ fn embedding_judge(
     config: &Config,
     named: Option<&str>,
 ) -> Result<Option<JudgeSession>, CommandFailure> {
-    let of_dialect = config.judges.iter().filter(|(_, judge)| judge.dialect == EMBEDDINGS);
-    let judge_names: Vec<&str> = of_dialect.map(|(name, _)| name.as_str()).collect();
+    let embedding_judges = config.judges.iter().filter(|(_, judge)| judge.dialect == EMBEDDINGS);
+    let judge_names: Vec<&str> = embedding_judges.map(|(name, _)| name.as_str()).collect();
     let chosen = match (named, judge_names.as_slice()) {
         (Some(name), _) if config.judges.get(name).is_some_and(|judge| judge.dialect != EMBEDDINGS) => {
             let message = format!("--embeddings: judge '{name}' is not of dialect '{EMBEDDINGS}'");

@@ -44,7 +44,7 @@ impl Watch {
 
     /// A file that can be read only once, such as a pipe.
     pub(super) fn unreadable(&self) -> Option<&PathBuf> {
-        self.files.iter().find(|file| std::fs::metadata(file).is_ok_and(|about| !about.is_file()))
+        self.files.iter().find(|file| std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()))
     }
 
     /// Takes the current content as the content in use.
@@ -77,7 +77,7 @@ impl Watch {
             while let Some((file, is_config)) = files.pop() {
                 let mut content = Vec::new();
                 // Opening a pipe could block, and its content was consumed by the first read.
-                if std::fs::metadata(&file).is_ok_and(|about| !about.is_file()) {
+                if std::fs::metadata(&file).is_ok_and(|metadata| !metadata.is_file()) {
                     continue;
                 }
                 let read = std::fs::File::open(file).and_then(|f| f.take(MAX_FILE).read_to_end(&mut content));

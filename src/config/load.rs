@@ -102,12 +102,12 @@ fn from_texts(sources: &[Source], outside: &Outside<'_>, extensions: &Extensions
         let unknown = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
         missing.contains(&issue.at) || unopened.iter().any(unknown)
     };
-    let of_texts = issues.len();
+    let text_issue_count = issues.len();
     let mut sections = Sections::new(root, issues);
     let config = read_sections(&mut sections, extensions);
     let mut issues = sections.finish();
-    let of_sections = issues.split_off(of_texts);
-    issues.extend(of_sections.into_iter().filter(|issue| !silent(issue)));
+    let section_issues = issues.split_off(text_issue_count);
+    issues.extend(section_issues.into_iter().filter(|issue| !silent(issue)));
     if issues.is_empty() {
         return Ok(config);
     }
@@ -153,10 +153,10 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     sections.problems("storage", config.storage.problems());
     sections.problems("service", config.service.problems());
     sections.problems("exporters", config.exporters.problems());
-    let (of_judges, of_judging) =
+    let (judge_problems, judging_problems) =
         verdict_judge::problems(&config.judges, &config.judging, &extensions.judges);
-    sections.problems("judges", of_judges);
-    sections.problems("judging", of_judging);
+    sections.problems("judges", judge_problems);
+    sections.problems("judging", judging_problems);
     secrets_come_from_outside(&config, sections);
     exporters_are_defined(&config, sections);
     scores_have_events_and_spans(&config, sections);
@@ -192,27 +192,27 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
         }
     }
     for (name, judge) in &config.judges {
-        let of_judge = [key("judges"), key(name)];
-        sections.must_come_from_outside(&[&of_judge[..], &[key("api_key")]].concat());
-        sections.headers_come_from_outside(&of_judge, judge.headers.keys());
+        let judge_path = [key("judges"), key(name)];
+        sections.must_come_from_outside(&[&judge_path[..], &[key("api_key")]].concat());
+        sections.headers_come_from_outside(&judge_path, judge.headers.keys());
     }
     if let Some(telemetry) = &config.service.telemetry {
         sections.headers_come_from_outside(&[key("service"), key("telemetry")], telemetry.headers.keys());
     }
     for (id, exporter) in &config.exporters.0 {
-        let of_exporter = [key("exporters"), key(id)];
-        sections.headers_come_from_outside(&of_exporter, exporter.headers());
+        let exporter_path = [key("exporters"), key(id)];
+        sections.headers_come_from_outside(&exporter_path, exporter.headers());
         if let ExporterConfig::Scores(_) = exporter {
-            sections.must_come_from_outside(&[&of_exporter[..], &[key("api_key")]].concat());
+            sections.must_come_from_outside(&[&exporter_path[..], &[key("api_key")]].concat());
         }
         if let ExporterConfig::Webhook(webhook) = exporter {
-            sections.must_come_from_outside(&[&of_exporter[..], &[key("secret")]].concat());
+            sections.must_come_from_outside(&[&exporter_path[..], &[key("secret")]].concat());
             if webhook.template == Template::Slack {
-                sections.must_come_from_outside(&[&of_exporter[..], &[key("endpoint")]].concat());
+                sections.must_come_from_outside(&[&exporter_path[..], &[key("endpoint")]].concat());
             }
         }
         if let ExporterConfig::Kafka(_) = exporter {
-            sections.must_come_from_outside(&[&of_exporter[..], &undotted(SASL_PASSWORD)].concat());
+            sections.must_come_from_outside(&[&exporter_path[..], &undotted(SASL_PASSWORD)].concat());
         }
     }
     if config.receivers.kafka.is_some() {

@@ -69,8 +69,8 @@ impl VerdictConfig {
         if self.mode == Mode::Shadow && !self.evaluation.emit.contains(&Emit::LogEvents) {
             found.push(Problem::new("emit", "mode shadow writes log events only; add log_events"));
         }
-        let of_api = self.paths_api.iter().flat_map(PathsApi::problems);
-        found.extend(of_api.map(|problem| problem.below("paths_api")));
+        let api_problems = self.paths_api.iter().flat_map(PathsApi::problems);
+        found.extend(api_problems.map(|problem| problem.below("paths_api")));
         found
     }
 }

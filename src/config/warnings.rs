@@ -59,8 +59,10 @@ impl Config {
             }
         }
         for (_, cascade) in self.verdict.evaluation.named_judges() {
-            let of_both = self.judging.members(cascade).into_iter().filter_map(|name| self.judges.get(name));
-            let attempts = of_both.map(|judge| judge.timeout.saturating_mul(judge.retries.saturating_add(1)));
+            let cascade_judges =
+                self.judging.members(cascade).into_iter().filter_map(|name| self.judges.get(name));
+            let attempts =
+                cascade_judges.map(|judge| judge.timeout.saturating_mul(judge.retries.saturating_add(1)));
             let sum = attempts.fold(Duration::ZERO, Duration::saturating_add);
             let message = format!(
                 "verdict.max_wait ({}) is shorter than the attempts of all judges of judging.cascades.{cascade} ({}), \
@@ -176,10 +178,10 @@ mod tests {
         };
         let found = warnings("price: { input: 1, output: 4 }", "");
         assert!(found.len() == 1 && found[0].contains("judges.main.budget has a limit"), "{found:?}");
-        let of_trace = "price: { input: 1, output: 4 }, budget: { per_trace: { usd: 1 } }";
-        assert_eq!(warnings(of_trace, "").len(), 1, "the number of traces has no limit");
-        let of_day = "price: { input: 1, output: 4 }, budget: { per_day: { tokens: 9000000 } }";
-        assert!(warnings(of_day, "").is_empty());
+        let per_trace = "price: { input: 1, output: 4 }, budget: { per_trace: { usd: 1 } }";
+        assert_eq!(warnings(per_trace, "").len(), 1, "the number of traces has no limit");
+        let per_day = "price: { input: 1, output: 4 }, budget: { per_day: { tokens: 9000000 } }";
+        assert!(warnings(per_day, "").is_empty());
         assert!(warnings("price: { input: 1, output: 4 }", "budget: { per_hour: { usd: 2 } }").is_empty());
         assert!(warnings("", "").is_empty(), "without a price it may be a model of one's own");
     }

@@ -70,11 +70,11 @@ impl ExporterConfig {
 
     /// The files of certificates and keys.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let of_kafka = match self {
+        let kafka_tls = match self {
             ExporterConfig::Kafka(config) => config.tls.as_ref(),
             _ => None,
         };
-        let tls = self.connection().map(|(tls, ..)| tls).or(of_kafka);
+        let tls = self.connection().map(|(tls, ..)| tls).or(kafka_tls);
         let files = tls.map(|tls| [&tls.ca_file, &tls.cert_file, &tls.key_file]);
         files.into_iter().flatten().flatten()
     }

@@ -229,7 +229,7 @@ impl Consumer {
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
         let message = match self.requests {
             RequestGrouping::PerBatch | RequestGrouping::PiecesUpTo(_) => {
-                ExportRequest::of_pieces(signal, pieces)
+                ExportRequest::from_pieces(signal, pieces)
             }
             RequestGrouping::UpTo(_) => self.packing.pack(signal, pieces).await,
         };

@@ -85,11 +85,11 @@ impl KafkaClient {
     async fn produce(&self, request: &ExportRequest) -> ExportResult {
         let signal = request.signal();
         let topic = self.topic(signal);
-        let of_chunk = |(chunk, bytes): (usize, &Bytes)| {
+        let pieces_of_chunk = |(chunk, bytes): (usize, &Bytes)| {
             let pieces = split_by_trace(signal, bytes, self.max_message).into_iter();
             pieces.map(move |(trace, piece)| (chunk, trace, piece))
         };
-        let messages: Vec<_> = request.chunks().iter().enumerate().flat_map(of_chunk).collect();
+        let messages: Vec<_> = request.chunks().iter().enumerate().flat_map(pieces_of_chunk).collect();
         // Before any of them is sent, since they are sent again when the request is split.
         let largest = messages.iter().map(|(.., piece)| piece.bytes.len()).max();
         if let Some(bytes) = largest.filter(|bytes| *bytes > self.max_message && messages.len() > 1) {

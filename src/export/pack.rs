@@ -123,7 +123,7 @@ fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
 
 impl ExportRequest {
     /// The pieces as they are, each a buffer of its own.
-    pub(super) fn of_pieces<'a>(signal: Signal, pieces: impl Iterator<Item = &'a Bytes>) -> ExportRequest {
+    pub(super) fn from_pieces<'a>(signal: Signal, pieces: impl Iterator<Item = &'a Bytes>) -> ExportRequest {
         ExportRequest::new(signal, pieces.cloned().collect(), Compression::None)
     }
 

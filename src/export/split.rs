@@ -56,9 +56,9 @@ pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec
     let mut by_trace: BTreeMap<Option<TraceId>, Vec<EncodedItem<'_>>> = BTreeMap::new();
     let mut copied = 0;
     for item in whole.items.iter() {
-        let of_trace = by_trace.entry(trace_of(item)).or_default();
-        copied += whole.added(of_trace.last(), item);
-        of_trace.push(*item);
+        let trace_items = by_trace.entry(trace_of(item)).or_default();
+        copied += whole.added(trace_items.last(), item);
+        trace_items.push(*item);
     }
     if copied > MAX_BY_TRACE.max(request.len()) {
         return whole.pieces(&whole.items, max).into_iter().map(|piece| (None, piece)).collect();
@@ -174,7 +174,8 @@ impl<'a> ParsedRequest<'a> {
 
     /// The most bytes that `item` adds to a piece after `previous`.
     fn added(&self, previous: Option<&EncodedItem<'_>>, item: &EncodedItem<'_>) -> usize {
-        let repeated = |fields: &[&[u8]], again: bool| if again { 0 } else { len(fields) + NESTING };
+        let repeated =
+            |fields: &[&[u8]], is_repeated: bool| if is_repeated { 0 } else { len(fields) + NESTING };
         repeated(&self.groups[item.group], previous.is_some_and(|p| p.group == item.group))
             + repeated(&self.scopes[item.scope], previous.is_some_and(|p| p.scope == item.scope))
             + item.whole.len()

@@ -95,7 +95,7 @@ impl<'a> TraceView<'a> {
 
     fn row(&self, texts: &mut ShownTexts<'_>) -> TraceRow {
         let EvaluatedTrace { measurements, verdicts, summary, .. } = self.evaluated;
-        let of_trace = &verdicts.trace;
+        let trace_verdict = &verdicts.trace;
         let root = self.trace.tree.root();
         let root = root.and_then(|root| self.trace.views.get(root));
         let first = |field: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(field);
@@ -103,8 +103,8 @@ impl<'a> TraceView<'a> {
         let task = agent.and_then(|agent| agent.task.as_deref());
         let failing = failing_findings(measurements);
         let severity = failing.clone().map(|finding| finding.severity).max();
-        let worst = of_trace.failure_chain.last().and_then(|&at| self.span_measurements.get(at));
-        let metrics: BTreeSet<&str> = of_trace.failed_metrics.iter().copied().collect();
+        let worst = trace_verdict.failure_chain.last().and_then(|&at| self.span_measurements.get(at));
+        let metrics: BTreeSet<&str> = trace_verdict.failed_metrics.iter().copied().collect();
         let models: BTreeSet<&str> =
             self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
         let counted = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
@@ -128,7 +128,7 @@ impl<'a> TraceView<'a> {
             user: texts.named(first(|view| view.user.as_deref())),
             task: texts.content(task, MAX_TASK),
             spans: self.trace.tree.len(),
-            failed_spans: of_trace.failed_spans.len(),
+            failed_spans: trace_verdict.failed_spans.len(),
             failed_metrics: metrics.into_iter().take(MAX_ITEMS).map(str::to_owned).collect(),
             categories: categories(measurements),
             severity: severity.map(|severity| severity.as_str()),
@@ -162,10 +162,10 @@ impl<'a> TraceView<'a> {
     }
 
     fn detail(&self, texts: &mut ShownTexts<'_>, max_spans: usize) -> TraceDetail {
-        let of_trace = &self.evaluated.verdicts.trace;
+        let trace_verdict = &self.evaluated.verdicts.trace;
         let answer = self.trace.agents.first().and_then(|agent| agent.answer.as_deref());
         let ids = |spans: &[Idx]| spans.iter().take(MAX_ITEMS).filter_map(|&at| self.id(at)).collect();
-        let outcome = of_trace.outcome.as_ref().map(|outcome| OutcomeNote {
+        let outcome = trace_verdict.outcome.as_ref().map(|outcome| OutcomeNote {
             score: outcome.score,
             judge: texts.name(&outcome.judge),
             rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE),
@@ -175,12 +175,12 @@ impl<'a> TraceView<'a> {
         TraceDetail {
             closed: !texts.opens,
             answer,
-            root_cause: of_trace.root_cause.and_then(|at| self.id(at)),
-            failure_chain: ids(&of_trace.failure_chain),
-            failed_spans: ids(&of_trace.failed_spans),
-            measured: of_trace.measured,
-            unmeasured: of_trace.unmeasured,
-            failure_probability: of_trace.failure.as_ref().map(|failure| failure.probability),
+            root_cause: trace_verdict.root_cause.and_then(|at| self.id(at)),
+            failure_chain: ids(&trace_verdict.failure_chain),
+            failed_spans: ids(&trace_verdict.failed_spans),
+            measured: trace_verdict.measured,
+            unmeasured: trace_verdict.unmeasured,
+            failure_probability: trace_verdict.failure.as_ref().map(|failure| failure.probability),
             outcome,
             omitted: self.trace.tree.len() - spans.len(),
             spans,
@@ -193,9 +193,9 @@ impl<'a> TraceView<'a> {
 
     /// The spans that failures are about or rest on.
     fn evidence(&self) -> BTreeSet<Idx> {
-        let of_trace = &self.evaluated.verdicts.trace;
-        let mut out: BTreeSet<Idx> = of_trace.failed_spans.iter().copied().collect();
-        out.extend(of_trace.root_cause);
+        let trace_verdict = &self.evaluated.verdicts.trace;
+        let mut out: BTreeSet<Idx> = trace_verdict.failed_spans.iter().copied().collect();
+        out.extend(trace_verdict.root_cause);
         let mut named: BTreeSet<SpanId> = BTreeSet::new();
         for m in self.evaluated.measurements.iter().filter(|m| failed(m)) {
             out.insert(m.at);

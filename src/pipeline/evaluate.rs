@@ -76,10 +76,10 @@ pub(super) fn evaluate(
     let id = trace.closed.trace;
     let is_judged = matches!(input, EvaluationInput::Assessed(_));
     // Of an attempt that needs more steps the span has no result.
-    let about = tracing::info_span!(
+    let evaluate_span = tracing::info_span!(
         target: SELF_TARGET, "evaluate", trace = %id, spans = trace.closed.spans.len(), judged = is_judged, result = Empty
     );
-    let _entered = about.enter();
+    let _entered = evaluate_span.enter();
     let quarantined = shared.markers.is_quarantined(id);
     let mut encoded = None;
     if !quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
@@ -103,7 +103,7 @@ pub(super) fn evaluate(
         })
     });
     encoded.verdict.requests = std::mem::take(&mut trace.records);
-    about.record("result", ResultLabel::from(encoded.verdict.passed).as_str());
+    evaluate_span.record("result", ResultLabel::from(encoded.verdict.passed).as_str());
     Some(encoded)
 }
 

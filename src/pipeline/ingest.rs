@@ -184,7 +184,7 @@ impl Pipeline {
             meter.telemetry.traces.passed_through.inc_by(count(&unselected));
         }
         // A span about a request of spans about ourselves would never end.
-        let about = match groups.is_empty() && unselected.iter().all(is_own) {
+        let receive_span = match groups.is_empty() && unselected.iter().all(is_own) {
             true => Span::none(),
             false => {
                 tracing::info_span!(target: SELF_TARGET, "receive", spans, bytes = body.len(), accepted = Empty)
@@ -205,8 +205,8 @@ impl Pipeline {
         let (signal, for_shards) = (Signal::Traces, groups);
         let request =
             IngestRequest { signal, received, body, for_shards, forward, forwarded, pieces, encode };
-        let result = self.accept(request).instrument(about.clone()).await;
-        about.record("accepted", result.is_ok());
+        let result = self.accept(request).instrument(receive_span.clone()).await;
+        receive_span.record("accepted", result.is_ok());
         meter.answered(spans, &result);
         result.map(|()| accepted)
     }

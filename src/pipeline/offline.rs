@@ -311,9 +311,9 @@ fn unlimited(close: Close) -> Close {
 /// The origin of a measurement for which judges were asked.
 fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
     let measurement = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
-    let of_run = metric == OUTCOME_QUESTION && evaluated.verdicts.trace.outcome.is_some();
+    let is_judged_outcome = metric == OUTCOME_QUESTION && evaluated.verdicts.trace.outcome.is_some();
     let outcome = match measurement.map(|m| (&m.outcome, &*m.judge == RULES)) {
-        _ if of_run => AskOutcome::Judge,
+        _ if is_judged_outcome => AskOutcome::Judge,
         Some((Ok(_), false)) => AskOutcome::Judge,
         Some((Ok(_), true)) => AskOutcome::Rules,
         // An evaluator answered that its metric does not apply.

@@ -48,12 +48,12 @@ impl Pipeline {
         };
         let PathQuestion { hints, call, .. } = question;
         positions.settle(&hints, &mut run.pending);
-        let again = run.pending.iter().any(|other| other.repeats_call(&call));
-        if !again && !run.has_room() {
+        let is_repeated = run.pending.iter().any(|other| other.repeats_call(&call));
+        if !is_repeated && !run.has_room() {
             return Ok(PathReply::unknown("too_many_pending", trace));
         }
         let answer = config.evaluator.path_decision(positions, &hints, &run.pending, &call);
-        if answer.decision == PathDecision::Allowed && !again {
+        if answer.decision == PathDecision::Allowed && !is_repeated {
             let allowed = config.evaluator.pending_call(positions, &hints, &run.pending, call);
             run.push(allowed);
         }

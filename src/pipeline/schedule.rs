@@ -234,9 +234,9 @@ async fn judge_and_deliver(
             }
         };
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
-        let about = tracing::info_span!(target: SELF_TARGET, "ask_judges", trace = %id, tokens = Empty);
-        let mut asked = shared.markers.watch(id, asking).instrument(about.clone()).await;
-        about.record("tokens", asked.usage.tokens);
+        let ask_span = tracing::info_span!(target: SELF_TARGET, "ask_judges", trace = %id, tokens = Empty);
+        let mut asked = shared.markers.watch(id, asking).instrument(ask_span.clone()).await;
+        ask_span.record("tokens", asked.usage.tokens);
         asked.usage += spent;
         let is_left = shared.leave_unfinished.load(Ordering::Relaxed);
         if asked.timed_out && (is_left || revoked.is_some_and(|revoked| revoked.is_cancelled())) {

@@ -153,8 +153,8 @@ impl Shard {
                 timer.as_mut().reset(due.into());
             }
             tokio::select! {
-                got = inbox.recv_many(burst, BURST) => {
-                    if got == 0 {
+                received = inbox.recv_many(burst, BURST) => {
+                    if received == 0 {
                         return;
                     }
                     self.refresh_config();

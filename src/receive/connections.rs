@@ -162,16 +162,19 @@ impl Connections {
         let mut closed: Vec<_> =
             open.iter().filter(|connection| connection.requests().0 == 0).take(max_closed).collect();
         if closed.is_empty() {
-            let mut of_peers: HashMap<*const ByteLimit, usize> = HashMap::new();
-            open.iter()
-                .for_each(|connection| *of_peers.entry(Arc::as_ptr(&connection.bytes)).or_default() += 1);
-            let waiting_count = of_peers.get(&Arc::as_ptr(waiting)).copied().unwrap_or(0);
-            let largest =
-                of_peers.into_iter().filter(|(_, count)| *count > waiting_count + 1).max_by_key(|(_, n)| *n);
-            let of_largest = |connection: &&Arc<OpenConnection>| {
+            let mut counts_by_peer: HashMap<*const ByteLimit, usize> = HashMap::new();
+            open.iter().for_each(|connection| {
+                *counts_by_peer.entry(Arc::as_ptr(&connection.bytes)).or_default() += 1
+            });
+            let waiting_count = counts_by_peer.get(&Arc::as_ptr(waiting)).copied().unwrap_or(0);
+            let largest = counts_by_peer
+                .into_iter()
+                .filter(|(_, count)| *count > waiting_count + 1)
+                .max_by_key(|(_, n)| *n);
+            let belongs_to_largest = |connection: &&Arc<OpenConnection>| {
                 largest.is_some_and(|(peer, _)| std::ptr::eq(Arc::as_ptr(&connection.bytes), peer))
             };
-            closed = open.iter().filter(of_largest).take(max_closed.min(1)).collect();
+            closed = open.iter().filter(belongs_to_largest).take(max_closed.min(1)).collect();
         }
         closed.iter().for_each(|connection| connection.close.cancel());
     }

@@ -48,8 +48,8 @@ impl Agreement {
         if pairs.is_empty() || !range.is_finite() || range <= 0.0 {
             return None;
         }
-        let count = |same: &dyn Fn(f64, f64) -> bool| {
-            share(pairs.iter().filter(|(a, b)| same(*a, *b)).count(), pairs.len())
+        let count = |agrees: &dyn Fn(f64, f64) -> bool| {
+            share(pairs.iter().filter(|(a, b)| agrees(*a, *b)).count(), pairs.len())
         };
         let error = pairs.iter().map(|(a, b)| (a - b).abs()).sum::<f64>() / pairs.len() as f64;
         let points: Vec<(i64, i64)> = pairs.iter().map(|(a, b)| (point(*a), point(*b))).collect();
@@ -117,8 +117,8 @@ mod tests {
         for (cells, expected) in
             [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
         {
-            let got = kappa(&table(cells)).unwrap();
-            assert!((got - expected).abs() < 5e-5, "{cells:?}: {got}");
+            let actual = kappa(&table(cells)).unwrap();
+            assert!((actual - expected).abs() < 5e-5, "{cells:?}: {actual}");
         }
     }
 

@@ -53,7 +53,8 @@ fn unequal(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len() as f64;
-    n * n - sorted.chunk_by(|a, b| a == b).map(|same| (same.len() as f64).powi(2)).sum::<f64>()
+    n * n
+        - sorted.chunk_by(|a, b| a == b).map(|equal_values| (equal_values.len() as f64).powi(2)).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -77,8 +78,8 @@ mod tests {
     fn krippendorffs_example_with_four_observers() {
         for (level, expected) in [(Level::Nominal, 0.743), (Level::Ordinal, 0.815), (Level::Interval, 0.849)]
         {
-            let got = alpha(&observers(), level).unwrap();
-            assert!((got - expected).abs() < 5e-4, "{level:?}: {got}");
+            let actual = alpha(&observers(), level).unwrap();
+            assert!((actual - expected).abs() < 5e-4, "{level:?}: {actual}");
         }
     }
 
@@ -89,8 +90,8 @@ mod tests {
         let two = [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4];
         let units: Vec<Vec<f64>> =
             one.into_iter().zip(two).map(|(a, b)| vec![f64::from(a), f64::from(b)]).collect();
-        let got = alpha(&units, Level::Nominal).unwrap();
-        assert!((got - 0.692).abs() < 5e-4, "{got}");
+        let actual = alpha(&units, Level::Nominal).unwrap();
+        assert!((actual - 0.692).abs() < 5e-4, "{actual}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct CompletionAgreement {
 }
 
 impl CompletionAgreement {
-    /// `said` whether the task of each labelled trace was completed; `None` if it said nothing.
+    /// `answer` returns whether a rater takes the task of a labelled trace as completed; `None` without a statement.
     pub fn from_answers(
         rater: &'static str,
         pairs: &[(&ScoredTrace, &TraceLabels)],

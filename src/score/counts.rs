@@ -161,8 +161,8 @@ mod tests {
         for ([tp, fp, fn_, tn], expected) in
             [([20, 5, 10, 15], 0.4), ([45, 15, 25, 15], 0.1304), ([25, 35, 5, 35], 0.2593)]
         {
-            let got = Confusion { tp, fp, fn_, tn }.kappa();
-            assert!(got.is_some_and(|k| close(k, expected)), "{got:?}");
+            let kappa = Confusion { tp, fp, fn_, tn }.kappa();
+            assert!(kappa.is_some_and(|k| close(k, expected)), "{kappa:?}");
         }
         assert_eq!(Confusion { tp: 3, ..Confusion::default() }.kappa(), None);
         assert_eq!(Confusion { tp: 3, fp: 2, ..Confusion::default() }.kappa(), Some(0.0));
@@ -180,8 +180,9 @@ mod tests {
     #[test]
     fn count_increments_the_cell_of_the_case() {
         let mut c = Confusion::default();
-        for (predicted, is) in [(true, true), (true, false), (false, true), (false, false), (true, true)] {
-            c.count(predicted, is);
+        for (predicted, actual) in [(true, true), (true, false), (false, true), (false, false), (true, true)]
+        {
+            c.count(predicted, actual);
         }
         assert_eq!(c, Confusion { tp: 2, fp: 1, fn_: 1, tn: 1 });
     }

@@ -94,7 +94,7 @@ impl SpanLabel {
 
 impl TraceLabels {
     /// Labels of an annotated trace of the TRAIL benchmark.
-    pub fn of_trail(trace_id: &str, annotations: &Annotations) -> TraceLabels {
+    pub fn from_trail(trace_id: &str, annotations: &Annotations) -> TraceLabels {
         let expected = |overall| if overall >= PASSES { Expected::Pass } else { Expected::Fail };
         let spans = annotations.errors.iter().map(|error| SpanLabel {
             span_id: error.location.clone(),

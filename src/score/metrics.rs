@@ -129,8 +129,8 @@ impl<'a> Reach<'a> {
 
     fn span_ids(&self, m: &Measurement) -> Vec<String> {
         let kind = self.trace.views.get(m.at).map(|view| view.kind);
-        let of_a_run = [About::Agent, About::Run, About::Plans, About::Segments];
-        let about_run = metrics::spec(m.metric).is_some_and(|row| of_a_run.contains(&row.about));
+        let run_subjects = [About::Agent, About::Run, About::Plans, About::Segments];
+        let about_run = metrics::spec(m.metric).is_some_and(|row| run_subjects.contains(&row.about));
         let is_in = |other: Idx| match kind {
             Some(Kind::Llm) if !about_run => other == m.at,
             Some(Kind::Tool) if !about_run => other == m.at || self.requester.get(&m.at) == Some(&other),
@@ -205,10 +205,10 @@ pub fn intervals(points: &[LabelledMeasurement]) -> ShareIntervals {
 pub fn agreements<'a>(pairs: &[(&'a ScoredTrace, &'a TraceLabels)]) -> BTreeMap<String, Agreement> {
     let mut scored: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for (judged, labels) in pairs {
-        let of_trace = labels.scores.iter().map(|(metric, theirs)| (metric, None, *theirs));
-        let of_span =
+        let trace_scores = labels.scores.iter().map(|(metric, theirs)| (metric, None, *theirs));
+        let span_score =
             |label: &'a SpanLabel| Some((label.metric.as_ref()?, Some(&label.span_id), label.score?));
-        for (metric, span, theirs) in of_trace.chain(labels.spans.iter().filter_map(of_span)) {
+        for (metric, span, theirs) in trace_scores.chain(labels.spans.iter().filter_map(span_score)) {
             let is_match = |s: &&MetricResult| s.metric == metric && span.is_none_or(|id| s.span == *id);
             let ours = judged.results.iter().find(is_match).and_then(|s| s.score);
             scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, theirs)));

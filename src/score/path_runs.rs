@@ -288,8 +288,13 @@ mod tests {
     const BY_AGENT: [Dimension; 1] = [Dimension::Agent];
 
     fn key(model: &str, version: &str) -> RunKey {
-        let some = |text: &str| Some(text.to_owned());
-        RunKey { task: "refund".to_owned(), agent: some("shop"), model: some(model), version: some(version) }
+        let some_string = |text: &str| Some(text.to_owned());
+        RunKey {
+            task: "refund".to_owned(),
+            agent: some_string("shop"),
+            model: some_string(model),
+            version: some_string(version),
+        }
     }
 
     fn report(runs: &[(&str, &str, f64, f64)]) -> PathReport {

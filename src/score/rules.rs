@@ -113,11 +113,12 @@ struct FaultPlaces {
     anywhere_beneath: bool,
 }
 
-/// Each rule's failing findings by span, with the places at which the fault may be labelled.
-fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, FaultPlaces)> {
+/// Each rule's failing findings by span, with the places at which the fault may be labelled. Of a rule that shares its
+/// defect with others, also those of the defect.
+fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(String, FaultPlaces)> {
     let mut requested_by: BTreeMap<Idx, Idx> = BTreeMap::new();
     requested_by.extend(trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))));
-    let mut out: BTreeMap<(&'static str, Idx), (Defect, FaultPlaces)> = BTreeMap::new();
+    let mut out: BTreeMap<(String, Idx), FaultPlaces> = BTreeMap::new();
     let index = |id: &SpanId| trace.tree.spans.iter().position(|span| span.id == *id);
     for m in measurements {
         let Some(failing) = m.outcome.as_ref().ok().filter(|measured| !measured.passed) else { continue };

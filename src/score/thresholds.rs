@@ -61,14 +61,14 @@ fn curve(points: &[LabelledMeasurement]) -> Vec<Cut> {
     let mut counts = Confusion { fn_: failing, tn: sorted.len() - failing, ..Confusion::default() };
     let mut cuts = Vec::new();
     let mut below: Option<f64> = None;
-    for same in sorted.chunk_by(|a, b| a.score == b.score) {
-        let score = score(&same[0]);
+    for group in sorted.chunk_by(|a, b| a.score == b.score) {
+        let score = score(&group[0]);
         cuts.push(Cut { tau: below.map_or(score, |low| low + (score - low) / 2.0), counts });
-        let failing = same.iter().filter(|point| point.fails).count();
+        let failing = group.iter().filter(|point| point.fails).count();
         counts.tp += failing;
         counts.fn_ -= failing;
-        counts.fp += same.len() - failing;
-        counts.tn -= same.len() - failing;
+        counts.fp += group.len() - failing;
+        counts.tn -= group.len() - failing;
         below = Some(score);
     }
     cuts

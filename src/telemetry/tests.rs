@@ -29,7 +29,7 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     telemetry.agents.tool("shop", "clerk", "search", ResultLabel::Pass);
     telemetry.agents.version("shop", "clerk", "1.0", ResultLabel::Pass);
     telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
-    let _cascade = telemetry.judge.of_cascade("both");
+    let _cascade = telemetry.judge.cascade_cells("both");
     let judge = telemetry.judge.cells_for("main");
     judge.request("ok", Duration::from_millis(200));
     judge.unusable("cut");
@@ -148,9 +148,9 @@ fn closed_traces_are_counted_by_close_reason() {
 fn metric_cells_are_shared_by_name() {
     let telemetry = Telemetry::new();
     telemetry.verdicts.metric("tool_abuse").count(ResultLabel::Fail);
-    let again = telemetry.verdicts.metric("tool_abuse");
-    again.count(ResultLabel::Fail);
-    again.took(Duration::from_micros(30));
+    let cells = telemetry.verdicts.metric("tool_abuse");
+    cells.count(ResultLabel::Fail);
+    cells.took(Duration::from_micros(30));
     let page = telemetry.render(TextFormat::OpenMetrics);
     let fails = "otel_verdict_measurements_total{metric=\"tool_abuse\",result=\"fail\"}";
     assert_eq!(line(&page, fails), format!("{fails} 2"));

@@ -236,12 +236,12 @@ const ABOUT_ALL: &str = "Meals: 112.50\nTravel: 119.50\nHotel: 141.70\n\nThere a
     In total they come to 512.40. W-3 is due on 4 March 2025. It is open and comes to 13.50.";
 
 fn sentences_about_one_list(n: u64) -> Vec<Span> {
-    let about = |i: u64| match i % 3 {
+    let sentence = |i: u64| match i % 3 {
         0 => format!("W-{} is due on {} March 2025 and open.", i % 20, 1 + i % 28),
         1 => format!("{} of them are meals.", i % 9),
         _ => format!("The {} travel items come to {}.50.", i % 7, 100 + i),
     };
-    listed(&[rows(20)], &format!("{ABOUT_ALL}\n{}", sentences(n, about)))
+    listed(&[rows(20)], &format!("{ABOUT_ALL}\n{}", sentences(n, sentence)))
 }
 
 fn rows_of_one_list(n: u64) -> Vec<Span> {

@@ -41,16 +41,16 @@ pub fn wire_split(data: &[u8]) {
             .map(|span| TelemetryItem { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
             .collect();
         let written: Vec<u8> = requests(&items, 4096).iter().flat_map(|piece| piece.bytes.to_vec()).collect();
-        let again = split(&written, "verdict.", &interner).expect("a written request is valid");
-        assert_eq!(again.rejected.count, 0);
-        let [again] = &again.groups[..] else { panic!("one trace became several") };
+        let reread = split(&written, "verdict.", &interner).expect("a written request is valid");
+        assert_eq!(reread.rejected.count, 0);
+        let [reread_group] = &reread.groups[..] else { panic!("one trace became several") };
         let sorted = |spans: &[Span]| {
             let place = |s: &Span| (s.envelope.resource.clone(), s.envelope.scope.clone(), s.bytes.clone());
             let mut all: Vec<_> = spans.iter().map(place).collect();
             all.sort();
             all
         };
-        assert_eq!(sorted(&again.spans), sorted(&group.spans));
+        assert_eq!(sorted(&reread_group.spans), sorted(&group.spans));
     }
 }
 
@@ -60,8 +60,8 @@ pub fn json(data: &[u8]) {
     for signal in [Signal::Traces, Signal::Logs, Signal::Metrics] {
         if let Ok(bytes) = json::decode(signal, data) {
             let text = json::encode(signal, &bytes).expect("a written request is valid");
-            let again = json::decode(signal, &text).expect("written JSON is valid");
-            assert_eq!(json::encode(signal, &again).as_ref(), Ok(&text));
+            let decoded = json::decode(signal, &text).expect("written JSON is valid");
+            assert_eq!(json::encode(signal, &decoded).as_ref(), Ok(&text));
         }
         let _ = json::encode(signal, data);
     }
@@ -81,8 +81,8 @@ pub fn config(data: &[u8]) {
     let shown = config.to_yaml().expect("what was read can be shown");
     // A secret is not shown, and a value that looks like a variable would be read as one.
     if !shown.contains("[redacted]") && !shown.contains('$') {
-        let again = load(&shown).unwrap_or_else(|faults| panic!("{faults}\n{shown}"));
-        assert_eq!(config.differences(&again), [""; 0], "{shown}");
+        let reloaded = load(&shown).unwrap_or_else(|faults| panic!("{faults}\n{shown}"));
+        assert_eq!(config.differences(&reloaded), [""; 0], "{shown}");
     }
 }
 
@@ -204,8 +204,8 @@ pub fn evaluation(data: &[u8]) {
         spans.sort_by(|a, b| a.0.cmp(&b.0));
         spans
     };
-    let again = self::annotated(evaluator, &reversed.encode_to_vec());
-    assert_eq!(whole(&annotated), whole(&again), "the order of spans in the request changes nothing");
+    let reordered = self::annotated(evaluator, &reversed.encode_to_vec());
+    assert_eq!(whole(&annotated), whole(&reordered), "the order of spans in the request changes nothing");
     alarms(evaluator, &request.encode_to_vec());
 }
 
@@ -308,9 +308,9 @@ pub fn journal(data: &[u8]) {
     let segment = if first % 2 == 1 { rest.to_vec() } else { framed(rest) };
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("0000000000000001.log"), segment).expect("a file");
-    let (found, again) = (start(folder.path()), start(folder.path()));
-    assert_eq!((&found.open, &found.verdicts), (&again.open, &again.verdicts));
-    assert_eq!((&found.forwarded, &found.closed), (&again.forwarded, &again.closed));
+    let (found, restarted) = (start(folder.path()), start(folder.path()));
+    assert_eq!((&found.open, &found.verdicts), (&restarted.open, &restarted.verdicts));
+    assert_eq!((&found.forwarded, &found.closed), (&restarted.forwarded, &restarted.closed));
 }
 
 fn start(folder: &Path) -> Recovered {

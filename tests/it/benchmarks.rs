@@ -64,7 +64,7 @@ fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
             let output_text = format!("Step {step}: item {step} of shelf {run} comes next.");
             let arguments = format!(r#"{{"shelf":{run},"item":{step}}}"#);
             let found = format!("Shelf {run}, item {step}: a box of {} screws.", 7 * step + run);
-            let of_model = [
+            let model_attributes = [
                 ("llm.input_messages.0.message.role", "user"),
                 ("llm.input_messages.0.message.content", task.as_str()),
                 ("llm.output_messages.0.message.role", "assistant"),
@@ -75,14 +75,14 @@ fn write_runs(folder: &Path, runs: usize, steps: usize) -> Gold {
                     arguments.as_str(),
                 ),
             ];
-            let of_tool = [
+            let tool_attributes = [
                 ("tool.name", "look"),
                 ("input.value", arguments.as_str()),
                 ("output.value", found.as_str()),
             ];
             let at = 4 * step + 1;
-            spans.push(span(&trace, &model, &id(0), [at, at + 1], "LLM", &of_model));
-            spans.push(span(&trace, &tool, &id(0), [at + 2, at + 3], "TOOL", &of_tool));
+            spans.push(span(&trace, &model, &id(0), [at, at + 1], "LLM", &model_attributes));
+            spans.push(span(&trace, &tool, &id(0), [at + 2, at + 3], "TOOL", &tool_attributes));
             for (id, categories) in [(model, &OF_MODELS[..]), (tool, &OF_TOOLS[..])] {
                 if share_of(&id) < 1.0 / 3.0 {
                     let category = categories[hash(&format!("category {id}")) as usize % categories.len()];
@@ -104,7 +104,7 @@ fn write_gold<'g>(
     errors: impl Iterator<Item = (&'g String, &'g Vec<(String, String)>)>,
 ) {
     let errors: Vec<Value> = errors
-        .flat_map(|(span, of_span)| of_span.iter().map(move |error| (span, error)))
+        .flat_map(|(span, span_errors)| span_errors.iter().map(move |error| (span, error)))
         .map(|(span, (category, impact))| {
             object!({ "category": category, "location": span, "evidence": "", "description": "", "impact": impact })
         })
@@ -199,14 +199,16 @@ fn by_annotations(gold: Gold, proved: Arc<Mutex<BTreeSet<(String, String)>>>) ->
             return filed(asked);
         }
         let page = asked["messages"][1]["content"].as_str().unwrap();
-        let about = page.lines().next().unwrap();
-        let about_one = about.contains("What stands beside it is context");
-        let of_agent = !about_one && !form.starts_with("gpa");
-        let spans = shown(asked).into_iter().filter(|id| !of_agent && (!about_one || about.contains(&**id)));
+        let first_line = page.lines().next().unwrap();
+        let about_one = first_line.contains("What stands beside it is context");
+        let is_about_agent = !about_one && !form.starts_with("gpa");
+        let spans = shown(asked)
+            .into_iter()
+            .filter(|id| !is_about_agent && (!about_one || first_line.contains(&**id)));
         let errors: Vec<(String, String, String)> = spans
             .flat_map(|id| {
-                let of_span = gold.get(&id).cloned().unwrap_or_default();
-                of_span
+                let span_errors = gold.get(&id).cloned().unwrap_or_default();
+                span_errors
                     .into_iter()
                     .map(move |(category, impact)| (id.clone(), category, impact.to_lowercase()))
             })
@@ -277,9 +279,9 @@ fn judge_that_answers_noise_is_at_chance() {
             let names = schema["properties"]["category"]["enum"].as_array().unwrap();
             return object!({ "rationale": "noise", "category": names[noise("category") as usize % ALL] });
         }
-        let about = page.lines().next().unwrap();
-        let about_one = about.contains("What stands beside it is context");
-        let spans: Vec<String> = shown(asked).into_iter().filter(|id| about.contains(&**id)).collect();
+        let first_line = page.lines().next().unwrap();
+        let about_one = first_line.contains("What stands beside it is context");
+        let spans: Vec<String> = shown(asked).into_iter().filter(|id| first_line.contains(&**id)).collect();
         let fails = about_one && noise("score").is_multiple_of(4);
         let errors: Vec<(String, String, String)> =
             spans.into_iter().map(|id| (id, "noise".to_owned(), "medium".to_owned())).collect();

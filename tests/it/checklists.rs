@@ -197,7 +197,10 @@ async fn the_checklist_of_a_task_is_asked_for_while_its_trace_is_open() {
     process.client().send(&Offer { signal: Signal::Traces, body }).await;
     // Its questions are made, and reviewed.
     let next = move || [(); 2].map(|()| prompts.recv_timeout(crate::support::PATIENCE));
-    let made = |reviewed| Ok(("checklist".to_owned(), true, reviewed));
-    assert_eq!(tokio::task::spawn_blocking(next).await.unwrap(), [made(false), made(true)]);
+    let expected_prompt = |reviewed| Ok(("checklist".to_owned(), true, reviewed));
+    assert_eq!(
+        tokio::task::spawn_blocking(next).await.unwrap(),
+        [expected_prompt(false), expected_prompt(true)]
+    );
     process.stop().await;
 }

@@ -164,8 +164,8 @@ fn print_config_redacts_secrets_and_its_output_is_a_configuration() {
     let text = out(&output);
     assert!(text.contains("quiet: 3s") && text.contains("[redacted]"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("sesame"), "{text}");
-    let again = file(&folder, "again.yaml", text);
-    let output = run(&["print-config", "-c", again.to_str().unwrap()]);
+    let printed_config = file(&folder, "again.yaml", text);
+    let output = run(&["print-config", "-c", printed_config.to_str().unwrap()]);
     assert_eq!(out(&output), text, "{}", err(&output));
 }
 

@@ -178,11 +178,11 @@ fn attributes_shown_are_written_by_the_program() {
             let value: Value = serde_json::from_str(value.trim()).unwrap();
             let found = written.get(key.trim()).map(|(value, _)| value.clone()).unwrap_or_default();
             // A text that ends in `...` is compared by its beginning.
-            let same = match value.as_str().and_then(|value| value.strip_suffix("...")) {
+            let is_equal = match value.as_str().and_then(|value| value.strip_suffix("...")) {
                 Some(start) => found.as_str().is_some_and(|found| found.starts_with(start)),
                 None => found == value,
             };
-            assert!(same, "{place}: {line}\nthe program writes {found}");
+            assert!(is_equal, "{place}: {line}\nthe program writes {found}");
         }
     }
 }

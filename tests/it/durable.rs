@@ -546,9 +546,9 @@ async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     process.until("the late span", |d| d.spans().len() == 1).await;
     let late = process.stop().await;
     assert!(verdict_attributes(&late.spans()[0]).iter().any(|a| a.contains("verdict.late")));
-    let of_trace = |r: &&LogRecord| has(r, "verdict.trace.revision", "2");
+    let is_second_revision = |r: &&LogRecord| has(r, "verdict.trace.revision", "2");
     let records = late.records();
-    let verdict = records.iter().find(of_trace).unwrap_or_else(|| panic!("{records:#?}"));
+    let verdict = records.iter().find(is_second_revision).unwrap_or_else(|| panic!("{records:#?}"));
     assert!(
         has(verdict, "verdict.trace.result", "fail") && has(verdict, "verdict.trace.close_reason", "late")
     );

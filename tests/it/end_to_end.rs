@@ -214,18 +214,18 @@ async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
     assert_eq!(destination.spans().len(), spans, "no span is lost or duplicated");
 
     let out = verdicts(&destination.requests());
-    let mut got: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-    out.into_values().for_each(|trace| *got.entry(trace).or_default() += 1);
+    let mut actual: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+    out.into_values().for_each(|trace| *actual.entry(trace).or_default() += 1);
     for (n, traces) in whole.iter().enumerate() {
         for trace in traces {
             assert!(
-                got.contains_key(trace),
+                actual.contains_key(trace),
                 "{}: another verdict when interleaved: {trace:#?}",
                 captures[n].name
             );
         }
     }
-    assert_eq!(got.len(), whole.concat().iter().collect::<std::collections::BTreeSet<_>>().len());
+    assert_eq!(actual.len(), whole.concat().iter().collect::<std::collections::BTreeSet<_>>().len());
 }
 
 /// Spans of a trace that waits for some seconds are compressed.

@@ -260,9 +260,9 @@ async fn requests_are_planned_cached_and_within_budgets() {
     let asked = received(&server).await.len();
     assert_eq!(json!(asked), planned["judges"][0]["planned"]["questions"]);
     assert!(asked >= 3, "{asked}");
-    let again = setup.eval(&["--resume", &answers]);
+    let resumed = setup.eval(&["--resume", &answers]);
     assert_eq!(received(&server).await.len(), asked);
-    assert!(text(&again.stderr).contains(&format!("{asked} from cache")), "{}", text(&again.stderr));
+    assert!(text(&resumed.stderr).contains(&format!("{asked} from cache")), "{}", text(&resumed.stderr));
     let poor = Setup::new(&server.uri(), "", ", budget: { per_trace: { tokens: 10 } }", "").eval(&[]);
     assert_eq!(received(&server).await.len(), asked);
     assert!(values(&poor, "verdict.style.tone.reason").iter().all(|reason| reason == "budget"));

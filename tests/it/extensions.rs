@@ -282,8 +282,8 @@ async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_relo
     let letters = files.filter(|name| name.to_string_lossy().contains("dead")).count();
     assert_eq!(letters, 1, "the rejected request is a dead letter");
 
-    let again = Process::start_with(&text, extensions()).await;
-    again.stop().await;
+    let restarted = Process::start_with(&text, extensions()).await;
+    restarted.stop().await;
     assert_eq!(destination.count(), 3, "the journal does not retain what was delivered or dead-lettered");
 }
 

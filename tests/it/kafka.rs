@@ -75,7 +75,7 @@ fn on_span(span: &Span) -> (Judged, Verdict) {
 }
 
 /// The verdict of an evaluation event; `None` for a log record that was received.
-fn of_event(record: &LogRecord) -> Option<(Judged, Verdict)> {
+fn event_verdict(record: &LogRecord) -> Option<(Judged, Verdict)> {
     if record.event_name != "gen_ai.evaluation.result" {
         return None;
     }
@@ -104,8 +104,9 @@ impl Captures {
 
     fn evaluate() -> Captures {
         let offers = one_by_one();
-        let of_traces = |offer: &&Offer| offer.signal == Signal::Traces;
-        let bodies: Vec<Bytes> = offers.iter().filter(of_traces).map(|offer| offer.body.clone()).collect();
+        let is_trace_offer = |offer: &&Offer| offer.signal == Signal::Traces;
+        let bodies: Vec<Bytes> =
+            offers.iter().filter(is_trace_offer).map(|offer| offer.body.clone()).collect();
         let spans = spans_of(&bodies);
         let traces: BTreeSet<[u8; 16]> =
             spans.iter().map(|span| span.trace_id[..].try_into().unwrap()).collect();
@@ -124,7 +125,7 @@ impl Captures {
                 verdicts.extend(spans_of(&[piece.bytes]).iter().map(on_span));
             }
             let records = done.annotated.events.iter().flat_map(|piece| records_of(&piece.bytes));
-            for (judged, verdict) in records.filter_map(|record| of_event(&record)) {
+            for (judged, verdict) in records.filter_map(|record| event_verdict(&record)) {
                 assert!(events.insert(judged.clone(), verdict).is_none(), "two events about {judged:?}");
             }
         });
@@ -441,7 +442,7 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
     destination.for_each_span(|span| spans.add(on_span(span)));
     let mut events = Comparison::new(&captures.events, &originals);
     let (mut forwarded, mut repeated_records) = (BTreeSet::new(), 0);
-    destination.for_each_record(|record| match of_event(record) {
+    destination.for_each_record(|record| match event_verdict(record) {
         Some(event) => events.add(event),
         None => repeated_records += usize::from(!forwarded.insert(hash(record))),
     });

@@ -165,9 +165,9 @@ impl Drop for Broker {
 async fn a_group_that_changes_loses_no_span_with_a_broker() {
     let broker = Broker::start(Security::None);
     broker.create_topics(&[SPANS, LOGS], 2 * PARTITIONS, &[]).await;
-    let of_run = Captures::read().spans;
+    let spans_per_run = Captures::read().spans;
     let trial = Trial {
-        runs: u32::try_from(100_000 / of_run + 1).unwrap(),
+        runs: u32::try_from(100_000 / spans_per_run + 1).unwrap(),
         rate: 2_000.0,
         kills: 10,
         additions: 20,
@@ -309,8 +309,11 @@ fn partitions(brokers: &str, topic: &str, traces: &BTreeSet<String>) -> BTreeMap
         let key = std::str::from_utf8(key).unwrap().to_owned();
         let body = Bytes::copy_from_slice(message.payload().unwrap());
         let signal = if [SPANS, OWN_SPANS].contains(&topic) { Signal::Traces } else { Signal::Logs };
-        let about = traces_of(&Offer { signal, body });
-        assert!(about.iter().all(|trace| *trace == key), "{topic}: {about:?} with the key {key}");
+        let message_traces = traces_of(&Offer { signal, body });
+        assert!(
+            message_traces.iter().all(|trace| *trace == key),
+            "{topic}: {message_traces:?} with the key {key}"
+        );
         assert_eq!(*found.entry(key).or_insert(message.partition()), message.partition());
     }
     found

@@ -120,7 +120,7 @@ fn written(destination: &Destination) -> Verdicts {
         let Some(metric) = text(&record, "gen_ai.evaluation.name") else { continue };
         let trace = TraceId(record.trace_id[..].try_into().unwrap()).to_string();
         let span = SpanId(record.span_id[..].try_into().unwrap()).to_string();
-        let of_trace = metric == "trace";
+        let is_trace_verdict = metric == "trace";
         let score = match attribute(&record, "gen_ai.evaluation.score.value") {
             Some(Attribute::DoubleValue(score)) => Some(*score),
             _ => None,
@@ -132,7 +132,7 @@ fn written(destination: &Destination) -> Verdicts {
             _ => "pass",
         };
         let rationale = text(&record, "gen_ai.evaluation.explanation");
-        let key = match of_trace {
+        let key = match is_trace_verdict {
             true => (trace, None, "verdict".to_owned()),
             false => (trace, Some(span), metric),
         };
@@ -215,8 +215,8 @@ async fn phoenix_shows_every_verdict_and_a_repeat_is_an_update() {
     );
     // The second time, spans and verdicts are there already.
     for _ in 0..2 {
-        let (written, of_sessions) = process(&exporters).await;
-        assert!(!of_sessions.is_empty(), "no run has a session");
+        let (written, trace_sessions) = process(&exporters).await;
+        assert!(!trace_sessions.is_empty(), "no run has a session");
         let mut shown = Verdicts::new();
         // Phoenix stores annotations later than it accepts them.
         let started = Instant::now();
@@ -226,11 +226,11 @@ async fn phoenix_shows_every_verdict_and_a_repeat_is_an_update() {
         }
         assert_shown(&written, &shown);
         let mut sessions = BTreeMap::new();
-        while sessions.len() < of_sessions.len() && started.elapsed() < Duration::from_secs(90) {
-            sessions = session_annotations(&server, &of_sessions).await;
+        while sessions.len() < trace_sessions.len() && started.elapsed() < Duration::from_secs(90) {
+            sessions = session_annotations(&server, &trace_sessions).await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        for (trace, session) in &of_sessions {
+        for (trace, session) in &trace_sessions {
             let verdict = &written[&(trace.clone(), None, "verdict".to_owned())].result;
             assert_eq!(sessions.get(trace), Some(&(session.clone(), verdict.clone())), "{trace}");
         }

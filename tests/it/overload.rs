@@ -344,12 +344,12 @@ async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_block
     }
     process.until("every span", |d| d.spans().len() as u64 == 40 * SPANS).await;
     let page = process.service.telemetry().render(otel_verdict::telemetry::TextFormat::OpenMetrics);
-    let of_dead = |name: &str| -> u64 {
+    let dead_exporter_value = |name: &str| -> u64 {
         let start = format!("otel_verdict_exporter_{name}{{exporter=\"otlp_grpc/dead\"}} ");
         page.lines().find_map(|line| line.strip_prefix(&start)).unwrap().parse().unwrap()
     };
-    assert_eq!(of_dead("queue_capacity_bytes"), MIB / 8);
-    assert!((1..=MIB / 8).contains(&of_dead("queue_bytes")), "{page}");
+    assert_eq!(dead_exporter_value("queue_capacity_bytes"), MIB / 8);
+    assert!((1..=MIB / 8).contains(&dead_exporter_value("queue_bytes")), "{page}");
     Box::pin(process.service.stop(Duration::from_secs(1))).await;
 }
 

@@ -57,9 +57,9 @@ async fn spans_and_metrics_are_sent_as_otlp_without_content() {
         bytes.extend_from_slice(&request.body);
         if request.url.path() == "/v1/traces" {
             let decoded = ExportTraceServiceRequest::decode(&request.body[..]).unwrap();
-            for of_scope in decoded.resource_spans.into_iter().flat_map(|r| r.scope_spans) {
-                assert_eq!(of_scope.scope.unwrap().name, "otel-verdict.self");
-                spans.extend(of_scope.spans);
+            for scope_spans in decoded.resource_spans.into_iter().flat_map(|r| r.scope_spans) {
+                assert_eq!(scope_spans.scope.unwrap().name, "otel-verdict.self");
+                spans.extend(scope_spans.spans);
             }
         } else {
             assert_eq!(request.url.path(), "/v1/metrics");

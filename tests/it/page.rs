@@ -51,8 +51,8 @@ pub fn hostile_captures() -> Vec<ExportTraceServiceRequest> {
     });
     shaped(202, &|spans| spans[0].parent_span_id = vec![2; 8]);
     shaped(203, &|spans| {
-        let again = Span { name: "again".to_owned(), ..spans[1].clone() };
-        spans.push(again);
+        let duplicate = Span { name: "again".to_owned(), ..spans[1].clone() };
+        spans.push(duplicate);
     });
     shaped(204, &|spans| spans[0].name = "é".repeat(1 << 19));
     all

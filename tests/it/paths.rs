@@ -61,11 +61,11 @@ fn the_scores_of_the_authors_vectors_agree_to_1e_9() {
         assert_eq!(scored["prompt_id"], expected["prompt_id"]);
         for (theirs, ours) in KEYS {
             let (found, wanted) = (&scored["metrics"][ours], &expected["expected"][theirs]);
-            let same = match (found.as_f64(), wanted.as_f64()) {
+            let is_equal = match (found.as_f64(), wanted.as_f64()) {
                 (Some(found), Some(wanted)) => (found - wanted).abs() < 1e-9,
                 _ => found == wanted,
             };
-            assert!(same, "{} {}: {ours} is {found}, not {wanted}", scored["prompt_id"], scored["name"]);
+            assert!(is_equal, "{} {}: {ours} is {found}, not {wanted}", scored["prompt_id"], scored["name"]);
         }
         assert_eq!(scored["metrics"].as_object().unwrap().len(), 11, "these keys, pc_hlr, and no other");
     }
@@ -624,9 +624,9 @@ fn a_report_has_distributions_and_is_a_gate() {
     assert!(page.starts_with("<!doctype html>") && page.contains("water-plant"), "{page}");
     // The same runs do not regress against themselves; against a better past they do.
     let baseline = written(&folder, "baseline.json", &String::from_utf8(output.stdout).unwrap());
-    let same = report(&["--against", &baseline]);
-    assert!(same.status.success(), "{}", err(&same));
-    assert!(String::from_utf8(same.stdout).unwrap().ends_with("no score regressed\n"));
+    let unchanged = report(&["--against", &baseline]);
+    assert!(unchanged.status.success(), "{}", err(&unchanged));
+    assert!(String::from_utf8(unchanged.stdout).unwrap().ends_with("no score regressed\n"));
     let mut better = found.clone();
     for group in better["groups"].as_array_mut().unwrap() {
         group["scores"]["correctness"]["mean"] = json!(1.0);

@@ -92,8 +92,8 @@ fn eval_reads_its_own_otlp_output_and_standard_input() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(&output.stdout).unwrap();
-    let again = child.wait_with_output().unwrap();
-    let (first, second) = (lines(&run(&["eval", FAILS, "--output", "json"])), lines(&again));
+    let reevaluated = child.wait_with_output().unwrap();
+    let (first, second) = (lines(&run(&["eval", FAILS, "--output", "json"])), lines(&reevaluated));
     assert_eq!(first, second, "annotated spans are judged as they were before");
 }
 

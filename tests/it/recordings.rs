@@ -144,12 +144,12 @@ fn late_spans_from_a_pipe_revise_the_verdict_and_count_once() {
     input += &line(1, 2, 5_000, true);
     let input = input.as_bytes();
     let json = piped(&["eval", "-", "--output", "json"], input);
-    let of_first: Vec<Value> = String::from_utf8_lossy(&json.stdout)
+    let evaluations: Vec<Value> = String::from_utf8_lossy(&json.stdout)
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|trace| trace["trace_id"] == "00000000000000000000000000000001")
         .collect();
-    let facts: Vec<_> = of_first
+    let facts: Vec<_> = evaluations
         .iter()
         .map(|trace| [&trace["close_reason"], &trace["result"], &trace["revision"]].map(Value::to_string))
         .collect();

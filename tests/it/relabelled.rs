@@ -131,7 +131,7 @@ fn differences(config: &Config, name: &str, run: &[Offer]) -> (usize, Vec<String
         if outcome != expected {
             let metrics: BTreeSet<_> = expected.run.keys().chain(outcome.run.keys()).collect();
             let differs = |metric: &&&String| expected.run.get(**metric) != outcome.run.get(**metric);
-            let of_run: Vec<String> = metrics
+            let run_differences: Vec<String> = metrics
                 .iter()
                 .filter(differs)
                 .map(|metric| {
@@ -140,7 +140,7 @@ fn differences(config: &Config, name: &str, run: &[Offer]) -> (usize, Vec<String
                 .collect();
             let leaves: Vec<_> = expected.leaves.symmetric_difference(&outcome.leaves).collect();
             out.push(format!(
-                "{name}, root {root}, {} agents beneath {agents}: {:?} -> {:?}; {of_run:?}, leaves {leaves:?}",
+                "{name}, root {root}, {} agents beneath {agents}: {:?} -> {:?}; {run_differences:?}, leaves {leaves:?}",
                 frames.agents.len(),
                 expected.passed,
                 outcome.passed,

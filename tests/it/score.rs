@@ -43,9 +43,10 @@ fn written_predictions_have_the_benchmarks_shape_and_the_same_scores() {
     assert!(judged["joint"]["hits"].as_u64() >= Some(1), "{judged}");
     assert_eq!(judged["trace_scores"]["security_score"]["pearson"], serde_json::Value::Null);
 
-    let again = json(&["trail", "--from", text(folder.path()), "--gold", text(&gold), "--output", "json"]);
+    let recomputed =
+        json(&["trail", "--from", text(folder.path()), "--gold", text(&gold), "--output", "json"]);
     for figure in ["location", "joint", "category_f1_weighted", "impacts"] {
-        assert_eq!(again[figure], judged[figure], "{figure}");
+        assert_eq!(recomputed[figure], judged[figure], "{figure}");
     }
     let table = score(&["trail", "--from", text(folder.path()), "--gold", text(&gold)]);
     let table = String::from_utf8(table.stdout).unwrap();
@@ -84,8 +85,8 @@ fn labels_of_whole_traces_are_compared_with_verdicts_alone() {
     let folder = tempfile::tempdir().unwrap();
     let labels = folder.path().join("labels.json");
     for partial in [true, false] {
-        let of_trace = serde_json::json!({ "trace_id": TRACE, "expected": "fail", "partial": partial });
-        std::fs::write(&labels, serde_json::json!({ "traces": [of_trace] }).to_string()).unwrap();
+        let trace_label = serde_json::json!({ "trace_id": TRACE, "expected": "fail", "partial": partial });
+        std::fs::write(&labels, serde_json::json!({ "traces": [trace_label] }).to_string()).unwrap();
         let traces = data("traces");
         let args = ["--traces", text(&traces), "--labels", text(&labels)];
         let printed = String::from_utf8(score(&[&["labels"][..], &args].concat()).stdout).unwrap();

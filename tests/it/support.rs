@@ -42,9 +42,9 @@ pub fn unused_port() -> u16 {
     const FIRST: u16 = 12_000;
     const PORTS: u16 = 16_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let of_process = (std::process::id() % 100) as u16 * (PORTS / 100);
+    let process_offset = (std::process::id() % 100) as u16 * (PORTS / 100);
     loop {
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(of_process);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(process_offset);
         let port = FIRST + nth % PORTS;
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;

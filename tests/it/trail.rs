@@ -280,8 +280,8 @@ fn metrics_of_agents_and_traces_are_held_against_the_labels_of_what_they_read() 
     let [traces, labels] = ["traces.json", "labels.json"].map(|name| folder.path().join(name));
     std::fs::write(&traces, nested().to_string()).unwrap();
     let label = object!({ "span_id": "0000000000000005", "category": "Language-only" });
-    let of_trace = object!({ "trace_id": TRACE, "expected": "fail", "spans": [label] });
-    std::fs::write(&labels, object!({ "traces": [of_trace] }).to_string()).unwrap();
+    let trace_label = object!({ "trace_id": TRACE, "expected": "fail", "spans": [label] });
+    std::fs::write(&labels, object!({ "traces": [trace_label] }).to_string()).unwrap();
     let (traces, labels) = (text(&traces), text(&labels));
     let args = ["--traces", traces, "--labels", labels, "--config", text(&config), "--output", "json"];
     let report = json(&[&["labels"][..], &args].concat());

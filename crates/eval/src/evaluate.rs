@@ -387,7 +387,7 @@ impl Evaluator {
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
         let asked = question.question.clone();
-        let (metric, context) = (OUTCOME_QUESTION, QuestionContext::of_outcome());
+        let (metric, context) = (OUTCOME_QUESTION, QuestionContext::for_outcome());
         let ask = Ask { id: 0, at, metric, question: asked, judges, services, context };
         Some(OutcomeAsk { ask, question })
     }
@@ -402,13 +402,13 @@ impl Evaluator {
         };
         let basis = Basis { policies: &self.policies, custom: &self.emission.custom, outcome };
         let verdicts = propagate::propagate_with(&trace, &measurements, basis);
-        let of_trace = summary(&prior, reason, trace.incomplete, verdicts.trace.passed, now);
-        let unmeasured = verdicts.trace.reason.filter(|_| of_trace.passed.is_none());
+        let trace_summary = summary(&prior, reason, trace.incomplete, verdicts.trace.passed, now);
+        let unmeasured = verdicts.trace.reason.filter(|_| trace_summary.passed.is_none());
         EvaluatedTrace {
             trace,
             measurements,
             verdicts,
-            summary: TraceSummary { usage, unmeasured, ..of_trace },
+            summary: TraceSummary { usage, unmeasured, ..trace_summary },
             alarms: Vec::new(),
         }
     }

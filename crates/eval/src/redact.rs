@@ -245,8 +245,11 @@ pub struct Redactor {
 /// By configuration: compiled patterns are compared by their source.
 impl PartialEq for Redactor {
     fn eq(&self, other: &Redactor) -> bool {
-        let same = |a: &[Regex], b: &[Regex]| a.iter().map(Regex::as_str).eq(b.iter().map(Regex::as_str));
-        self.mode == other.mode && same(&self.patterns, &other.patterns) && same(&self.allow, &other.allow)
+        let equal_sources =
+            |a: &[Regex], b: &[Regex]| a.iter().map(Regex::as_str).eq(b.iter().map(Regex::as_str));
+        self.mode == other.mode
+            && equal_sources(&self.patterns, &other.patterns)
+            && equal_sources(&self.allow, &other.allow)
     }
 }
 

@@ -175,9 +175,9 @@ impl Frame {
             Bytes::copy_from_slice(&(verdict.events.len() as u32).to_le_bytes()),
         ];
         for (items, bytes) in &verdict.events {
-            let mut of_event = items.to_le_bytes().to_vec();
-            put_len(&mut of_event, bytes.len());
-            body.extend([of_event.into(), bytes.clone()]);
+            let mut event_head = items.to_le_bytes().to_vec();
+            put_len(&mut event_head, bytes.len());
+            body.extend([event_head.into(), bytes.clone()]);
         }
         Frame::new(if copy { VERDICT_COPY } else { VERDICT }, seq, head, body)
     }

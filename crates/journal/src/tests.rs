@@ -162,21 +162,21 @@ impl Driven {
                 if open.is_empty() {
                     return;
                 }
-                let of_trace = open[pick.index(open.len())].1;
+                let picked_trace = open[pick.index(open.len())].1;
                 let requests: Vec<Seq> =
-                    open.iter().filter(|(_, t)| *t == of_trace).map(|(seq, _)| *seq).collect();
+                    open.iter().filter(|(_, t)| *t == picked_trace).map(|(seq, _)| *seq).collect();
                 let seq = self.name();
                 let revision = seq as u32;
                 let verdict = VerdictRecord {
-                    trace: of_trace,
+                    trace: picked_trace,
                     requests: requests.clone(),
                     revision,
                     ..VerdictRecord::default()
                 };
-                self.verdicts.insert(seq, (of_trace, requests));
+                self.verdicts.insert(seq, (picked_trace, requests));
                 self.write(&Frame::verdict(seq, &verdict, false), Some(vec![RetainReason::Verdict]));
-                self.log.as_mut().unwrap().remember(of_trace, verdict.prior_verdict());
-                self.closed.push((of_trace, verdict.prior_verdict()));
+                self.log.as_mut().unwrap().remember(picked_trace, verdict.prior_verdict());
+                self.closed.push((picked_trace, verdict.prior_verdict()));
             }
             Op::Acked(pick) => {
                 let waiting = |(_, (reasons, _)): &(&Seq, &(Vec<RetainReason>, _))| {
@@ -332,8 +332,8 @@ proptest! {
             prop_assert_eq!(&Recovered { torn, ..expected.1.clone() }, &recovered, "cut at {}", cut);
             drop(log);
             // The partial record was truncated, so another start finds the same.
-            let (_, again, _) = open(folder.path());
-            prop_assert_eq!(again, expected.1.clone());
+            let (_, reopened, _) = open(folder.path());
+            prop_assert_eq!(reopened, expected.1.clone());
         }
     }
 }

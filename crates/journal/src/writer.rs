@@ -197,8 +197,8 @@ impl<D: Disk> JournalWriter<D> {
         let WriteBatch { frames, mut waiters, closed, mut acked, .. } = batch;
         // Releases free space whether or not they can be written.
         for releases in self.state.take_released() {
-            for of_record in releases.chunk_by(|(a, _), (b, _)| a == b) {
-                self.log.release(of_record, &mut self.unwritten);
+            for record_releases in releases.chunk_by(|(a, _), (b, _)| a == b) {
+                self.log.release(record_releases, &mut self.unwritten);
             }
         }
         // A record that is released by now needs no acknowledgement.

@@ -476,17 +476,17 @@ mod tests {
         let spent = tracker.spending();
         assert_eq!(spent.len(), 2, "of all judges, and of this one");
 
-        let again = BudgetTracker::default();
-        again.set_limits("a", limits(None, Some(100)));
-        again.set_limits("b", limits(None, Some(100)));
-        again.restore(spent.clone());
-        assert_eq!(again.spending(), spent, "restarts do not extend it");
-        assert!(!spend(&again, "a", TRACE, 1).await);
-        assert!(spend(&again, "b", TRACE, 100).await);
+        let restarted = BudgetTracker::default();
+        restarted.set_limits("a", limits(None, Some(100)));
+        restarted.set_limits("b", limits(None, Some(100)));
+        restarted.restore(spent.clone());
+        assert_eq!(restarted.spending(), spent, "restarts do not extend it");
+        assert!(!spend(&restarted, "a", TRACE, 1).await);
+        assert!(spend(&restarted, "b", TRACE, 100).await);
         tokio::time::advance(Duration::from_secs(59 * 60)).await;
-        assert!(!spend(&again, "a", TRACE, 1).await);
+        assert!(!spend(&restarted, "a", TRACE, 1).await);
         tokio::time::advance(Duration::from_secs(3 * 60)).await;
-        assert!(spend(&again, "a", TRACE, 100).await);
+        assert!(spend(&restarted, "a", TRACE, 100).await);
 
         // Slots of long ago have expired, and those of the future count as the current one.
         let Spent(hour, day, _) = &spent["a"];
@@ -510,13 +510,13 @@ mod tests {
         assert_eq!(spent[ALL].2, [(OTHER.to_string(), 10, 0), (TRACE.to_string(), 90, 0)]);
         assert!(spent["a"].2.is_empty(), "no limit, nothing to compare it with");
 
-        let again = BudgetTracker::default();
-        again.set_limits(ALL, limits(Some(100), None));
-        again.restore(spent.clone());
-        assert_eq!(again.spending(), spent, "also after a further restart");
-        assert!(!spend(&again, "a", TRACE, 11).await);
-        assert!(spend(&again, "a", TRACE, 10).await && spend(&again, "a", OTHER, 90).await);
-        again.restore([(ALL.to_owned(), Spent(vec![], vec![], vec![("no id".to_owned(), 1, 1)]))].into());
+        let restarted = BudgetTracker::default();
+        restarted.set_limits(ALL, limits(Some(100), None));
+        restarted.restore(spent.clone());
+        assert_eq!(restarted.spending(), spent, "also after a further restart");
+        assert!(!spend(&restarted, "a", TRACE, 11).await);
+        assert!(spend(&restarted, "a", TRACE, 10).await && spend(&restarted, "a", OTHER, 90).await);
+        restarted.restore([(ALL.to_owned(), Spent(vec![], vec![], vec![("no id".to_owned(), 1, 1)]))].into());
     }
 
     #[tokio::test(start_paused = true)]

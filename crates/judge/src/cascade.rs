@@ -77,9 +77,9 @@ impl Cascade {
             QuestionSubject::Agent => Some(EscalationRule::Agent),
             QuestionSubject::Trace => Some(EscalationRule::Trace),
         };
-        let of_subject = rule.is_some_and(|rule| self.config.stakes.contains(&rule));
+        let subject_matches = rule.is_some_and(|rule| self.config.stakes.contains(&rule));
         let severe = context.has_severe_finding && self.config.stakes.contains(&EscalationRule::Severity);
-        (of_subject || severe).then_some(CascadeResult::Stakes)
+        (subject_matches || severe).then_some(CascadeResult::Stakes)
     }
 
     /// What comes of the answers of the first judge.

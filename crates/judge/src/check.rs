@@ -45,16 +45,16 @@ pub fn problems(
         }
         found.extend(judge_problems.into_iter().map(|problem| problem.below(name)));
     }
-    let mut of_judging = Vec::new();
-    budget(&judging.budget, &mut of_judging);
+    let mut judging_problems = Vec::new();
+    budget(&judging.budget, &mut judging_problems);
     if judging.cache.max_bytes.0 < MIN_CACHE_BYTES {
-        of_judging.push(Problem::new("cache.max_bytes", "must be at least 1MiB"));
+        judging_problems.push(Problem::new("cache.max_bytes", "must be at least 1MiB"));
     }
     for (name, cascade) in &judging.cascades {
         let problems = cascade_problems(name, cascade, judges, judging, extensions);
-        of_judging.extend(problems.into_iter().map(|problem| problem.below(name).below("cascades")));
+        judging_problems.extend(problems.into_iter().map(|problem| problem.below(name).below("cascades")));
     }
-    (found, of_judging)
+    (found, judging_problems)
 }
 
 const ILLEGAL_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
@@ -163,8 +163,8 @@ fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     );
     let temperature = config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t));
     check("temperature", temperature, "must lie between 0 and 2");
-    let same = config.samples > 1 && config.temperature == Some(0.0);
-    check("temperature", !same, "at 0 all samples would be equal; omit it, or set samples to 1");
+    let has_equal_samples = config.samples > 1 && config.temperature == Some(0.0);
+    check("temperature", !has_equal_samples, "at 0 all samples would be equal; omit it, or set samples to 1");
     check("hedge_after", config.hedge_after.is_none_or(|p| !p.is_zero()), "must be above 0");
     check("breaker.failures", config.breaker.failures > 0, "must be above 0");
     let price = &config.price;

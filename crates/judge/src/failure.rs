@@ -54,7 +54,7 @@ impl Failure {
     }
 
     /// The failure for an HTTP status other than 200.
-    pub fn of_status(status: u16) -> Failure {
+    pub fn from_status(status: u16) -> Failure {
         use FailureKind::{InvalidRequest, Misconfigured, RateLimited, Unavailable};
         let (status, kind) = match status {
             400 => ("http_400", InvalidRequest),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn only_the_sanitised_error_type_is_taken_from_a_response() {
         let error_type = |body: &str| {
-            Failure::of_status(400)
+            Failure::from_status(400)
                 .with_error_type(&serde_json::from_str(body).unwrap_or_default())
                 .error_type
         };
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn client_errors_are_not_retried_except_408_and_429_and_server_errors_are() {
-        let retryable = |s: &u16| Failure::of_status(*s).is_retryable();
+        let retryable = |s: &u16| Failure::from_status(*s).is_retryable();
         let all: Vec<u16> = (201..600).filter(retryable).collect();
         let clients: Vec<u16> = all.iter().copied().filter(|s| (300..500).contains(s)).collect();
         assert_eq!(clients, [408, 429]);

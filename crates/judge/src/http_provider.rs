@@ -66,7 +66,7 @@ impl HttpProvider {
 
     async fn post(&self, body: Bytes) -> Result<Bytes, Failure> {
         let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let mut response = request.send().await.map_err(|e| of_error(&e))?;
+        let mut response = request.send().await.map_err(|e| failure_for_error(&e))?;
         let status = response.status().as_u16();
         if status != 200 {
             let after = response.headers().get(RETRY_AFTER);
@@ -75,7 +75,7 @@ impl HttpProvider {
             // Some servers send plain text.
             let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
             let body = serde_json::from_slice(&body).unwrap_or_else(|_| text());
-            return Err(Failure { retry_after, ..Failure::of_status(status) }.with_error_type(&body));
+            return Err(Failure { retry_after, ..Failure::from_status(status) }.with_error_type(&body));
         }
         read_body(&mut response, MAX_BODY).await
     }
@@ -88,7 +88,7 @@ impl HttpProvider {
         if body.get("error").is_some_and(|error| !error.is_null()) {
             let code = body["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
             let failure = match code.filter(|code| (300..600).contains(code)) {
-                Some(code) => Failure::of_status(code),
+                Some(code) => Failure::from_status(code),
                 None => Failure::new("error_body", FailureKind::Unavailable),
             };
             return Err(failure.with_error_type(&body));
@@ -125,7 +125,7 @@ impl Provider for HttpProvider {
 
 async fn read_body(response: &mut Response, max_bytes: usize) -> Result<Bytes, Failure> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|e| of_error(&e))? {
+    while let Some(chunk) = response.chunk().await.map_err(|e| failure_for_error(&e))? {
         if body.len() + chunk.len() > max_bytes {
             return Err(Failure::new("too_large", FailureKind::Unavailable));
         }
@@ -134,7 +134,7 @@ async fn read_body(response: &mut Response, max_bytes: usize) -> Result<Bytes, F
     Ok(body.into())
 }
 
-fn of_error(error: &reqwest::Error) -> Failure {
+fn failure_for_error(error: &reqwest::Error) -> Failure {
     match error.is_timeout() {
         true => Failure::new("timeout", FailureKind::Timeout),
         false => Failure::new("connection", FailureKind::Unavailable),

@@ -224,11 +224,11 @@ impl JudgeClient {
                     let weighted = score.and_then(|f| logprobs::weighted(&reply.text, &reply.tokens, f));
                     return Ok((value, weighted));
                 }
-                Err((fault, again)) => {
+                Err((fault, next_correction)) => {
                     self.unusable(fault);
                     last = failed(fault);
-                    let Some(again) = again else { break };
-                    correction = Some(again);
+                    let Some(next_correction) = next_correction else { break };
+                    correction = Some(next_correction);
                 }
             }
         }
@@ -308,16 +308,16 @@ impl JudgeClient {
             .build();
         let mut pauses = Pauses::default();
         loop {
-            let about =
+            let request_span =
                 tracing::info_span!(target: SELF_TARGET, "judge_request", judge = %self.name, status = Empty);
-            let sent = Box::pin(self.hedged(outgoing)).instrument(about.clone()).await;
+            let sent = Box::pin(self.hedged(outgoing)).instrument(request_span.clone()).await;
             let status = match &sent {
                 Ok(_) => "ok",
                 Err(NoReply::BudgetSpent) => "budget",
                 Err(NoReply::BreakerOpen) => "breaker_open",
                 Err(NoReply::Failed(failure)) => failure.status,
             };
-            about.record("status", status);
+            request_span.record("status", status);
             let failure = match sent {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply::BudgetSpent) => {

@@ -418,7 +418,7 @@ fn build(mut parts: JudgesParameters, before: Option<&Inner>) -> Result<Judges, 
     cache.set_max_bytes(parts.judging.cache.max_bytes.0);
     let cascades = parts.judging.cascades.iter();
     let cascades = cascades
-        .map(|(name, config)| (name.clone(), Cascade::new(name, config, parts.metrics.of_cascade(name))))
+        .map(|(name, config)| (name.clone(), Cascade::new(name, config, parts.metrics.cascade_cells(name))))
         .collect();
     let inner = Inner { judges, cascades, parts, budget, cache, planned: Mutex::default() };
     Ok(Judges { inner: Arc::new(inner), run: 0 })

@@ -120,7 +120,7 @@ mod tests {
     fn the_pauses_grow_until_the_judge_is_given_up_once() {
         let (wait, mut pauses) = (OutageWait::new(Duration::from_secs(100)), Pauses::default());
         let start = Instant::now();
-        wait.failed(&Failure::of_status(503), start);
+        wait.failed(&Failure::from_status(503), start);
         let (mut now, mut waits) = (start, Vec::new());
         let end = loop {
             match wait.next(&mut pauses, None, now) {
@@ -137,7 +137,7 @@ mod tests {
         let other = wait.next(&mut Pauses::default(), None, now);
         assert_eq!(other, AfterFailure::GiveUp { announce: false }, "another question does not wait again");
         assert!(wait.succeeded());
-        wait.failed(&Failure::of_status(503), now);
+        wait.failed(&Failure::from_status(503), now);
         assert!(matches!(wait.next(&mut Pauses::default(), None, now), AfterFailure::Wait { .. }));
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn a_question_waits_although_another_has_succeeded_since_it_failed() {
         let (wait, mut pauses) = (OutageWait::new(Duration::from_secs(100)), Pauses::default());
         let start = Instant::now();
-        wait.failed(&Failure::of_status(503), start);
+        wait.failed(&Failure::from_status(503), start);
         wait.succeeded();
         let mut now = start;
         while let AfterFailure::Wait { pause, announce } = wait.next(&mut pauses, None, now) {
@@ -159,13 +159,13 @@ mod tests {
     fn a_judge_that_is_misconfigured_or_asks_for_more_time_is_not_waited_for() {
         let wait = OutageWait::new(Duration::from_secs(100));
         let now = Instant::now();
-        wait.failed(&Failure::of_status(401), now);
+        wait.failed(&Failure::from_status(401), now);
         assert_eq!(wait.next(&mut Pauses::default(), None, now), AfterFailure::GiveUp { announce: false });
-        wait.failed(&Failure::of_status(429), now);
+        wait.failed(&Failure::from_status(429), now);
         let hour = Some(Duration::from_secs(3600));
         assert_eq!(wait.next(&mut Pauses::default(), hour, now), AfterFailure::GiveUp { announce: true });
         let none = OutageWait::new(Duration::ZERO);
-        none.failed(&Failure::of_status(503), now);
+        none.failed(&Failure::from_status(503), now);
         assert_eq!(none.next(&mut Pauses::default(), None, now), AfterFailure::GiveUp { announce: false });
     }
 }

@@ -67,14 +67,14 @@ impl JudgeRequest<'_> {
         let question = &self.prompt.user;
         match self.correction {
             None => vec![("user", question.to_string())],
-            Some(again @ Correction { answer: None, .. }) => {
-                vec![("user", format!("{question}\n\n{}", again.instruction()))]
+            Some(correction @ Correction { answer: None, .. }) => {
+                vec![("user", format!("{question}\n\n{}", correction.instruction()))]
             }
-            Some(again @ Correction { answer: Some(answer), .. }) => {
+            Some(correction @ Correction { answer: Some(answer), .. }) => {
                 vec![
                     ("user", question.to_string()),
                     ("assistant", answer.clone()),
-                    ("user", again.instruction()),
+                    ("user", correction.instruction()),
                 ]
             }
         }

@@ -61,8 +61,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("judge-spending");
         assert_eq!(read(&file), Spending::new());
-        let of_trace = vec![("01".repeat(16), 3, 4)];
-        let spent = Spent(vec![(7, 1, 2)], vec![(1, u64::MAX, 0)], of_trace);
+        let trace_amounts = vec![("01".repeat(16), 3, 4)];
+        let spent = Spent(vec![(7, 1, 2)], vec![(1, u64::MAX, 0)], trace_amounts);
         let spent: Spending = [("main".to_owned(), spent)].into();
         for damaged in ["", "{", "[]", r#"{"main":[[[1,2]],[]]}"#, r#"{"main":[[[-1,2,3]],[]]}"#] {
             fs::write(&file, damaged).unwrap();

@@ -107,16 +107,16 @@ proptest! {
     fn full_decoder_agrees_and_sees_appended_fields(request in request()) {
         let out = through(&request.encode_to_vec(), &appended(), usize::MAX);
         let mut expected = decoded(&request.encode_to_vec());
-        let mut got = decoded(&out);
-        for (_, _, span) in &mut got {
+        let mut actual = decoded(&out);
+        for (_, _, span) in &mut actual {
             let ours = span.attributes.split_off(span.attributes.len() - 5);
             let keys: Vec<&str> = ours.iter().map(|a| a.key.as_str()).collect();
             prop_assert_eq!(keys[..2].to_vec(), ["verdict.result", "verdict.latency.value"]);
         }
         let by_id = |a: &(ResourceSpans, ScopeSpans, Span), b: &(_, _, Span)| a.2.span_id.cmp(&b.2.span_id);
         expected.sort_by(by_id);
-        got.sort_by(by_id);
-        prop_assert_eq!(got, expected);
+        actual.sort_by(by_id);
+        prop_assert_eq!(actual, expected);
     }
 
     /// A request truncated at any byte is malformed or has fewer spans; nothing panics.

@@ -11,7 +11,7 @@ use super::trace::TraceId;
 
 /// Calls `each` with the id of every span or log record in an encoded request, in order, up to the first malformed
 /// field. Repeated ids are passed repeatedly. Requests of metrics have none.
-pub fn of_request(signal: Signal, body: &[u8], each: &mut dyn FnMut(TraceId)) {
+pub fn visit_request(signal: Signal, body: &[u8], each: &mut dyn FnMut(TraceId)) {
     let number = match signal {
         Signal::Traces => span::TRACE_ID >> 3,
         Signal::Logs => log_record::TRACE_ID >> 3,
@@ -34,13 +34,13 @@ pub fn of_request(signal: Signal, body: &[u8], each: &mut dyn FnMut(TraceId)) {
     }
 }
 
-/// Bytes of text after the start of a key within which [`of_json`] finds its id.
+/// Bytes of text after the start of a key within which [`visit_json`] finds its id.
 pub const JSON_WINDOW: usize = 256;
 
 /// Calls `each` with the value of every key `traceId` or `trace_id` in JSON text, and the offset of the key. The text
 /// need not be a whole document. A string that contains such a key has its quotes escaped, so what is found is a key or
 /// a string value of that name. A key that is written with escapes is not found.
-pub fn of_json(text: &[u8], each: &mut dyn FnMut(usize, TraceId)) {
+pub fn visit_json(text: &[u8], each: &mut dyn FnMut(usize, TraceId)) {
     for at in memchr::memmem::find_iter(text, b"\"trace") {
         let key = text.get(at..).unwrap_or_default();
         let window = key.get(..JSON_WINDOW).unwrap_or(key);
@@ -81,12 +81,12 @@ mod tests {
             [(Signal::Traces, SPANS, ids([0x0f, 2])), (Signal::Logs, LOGS, ids([0x0f, 0x0f])[..1].to_vec())]
         {
             let (mut in_text, mut in_bytes) = (Vec::new(), Vec::new());
-            of_json(text.as_bytes(), &mut |at, id| {
+            visit_json(text.as_bytes(), &mut |at, id| {
                 assert!(text[at..].starts_with("\"trace"));
                 in_text.push(id);
             });
             let body = json::decode(signal, text.as_bytes()).unwrap();
-            of_request(signal, &body, &mut |id| in_bytes.push(id));
+            visit_request(signal, &body, &mut |id| in_bytes.push(id));
             assert_eq!((in_text, in_bytes), (expected.clone(), expected));
         }
     }
@@ -96,15 +96,15 @@ mod tests {
         let mut found = Vec::new();
         let text =
             br#"{"trace_id": "01010101-0101-0101-0101-01010101010f", "spans": []} "traceId" "trace_id": "#;
-        of_json(text, &mut |at, id| found.push((at, id)));
+        visit_json(text, &mut |at, id| found.push((at, id)));
         assert_eq!(found, [(1, ids([0x0f, 0])[0])]);
     }
 
     #[test]
     fn any_bytes_are_read_without_an_error() {
-        of_json(b"\"traceId\":\"\xff\"\"traceId\":\"00", &mut |_, id| panic!("found {id}"));
+        visit_json(b"\"traceId\":\"\xff\"\"traceId\":\"00", &mut |_, id| panic!("found {id}"));
         for signal in [Signal::Traces, Signal::Logs, Signal::Metrics] {
-            of_request(signal, b"\x0a\x05\x12\x03\x12\x0f\x01", &mut |id| panic!("found {id}"));
+            visit_request(signal, b"\x0a\x05\x12\x03\x12\x0f\x01", &mut |id| panic!("found {id}"));
         }
     }
 }

@@ -145,12 +145,12 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, value: Scalar<'_>) {
         out.extend_from_slice(&[0x12, 2 + text.len() as u8, 0x0a, text.len() as u8]);
         return out.extend_from_slice(text.as_bytes());
     }
-    let of_size = value.size();
-    let size = field_size(1, key.len()) + field_size(2, of_size);
+    let value_size = value.size();
+    let size = field_size(1, key.len()) + field_size(2, value_size);
     out.reserve(field_size(number, size));
     open(out, number, size);
     bytes(out, 1, key.as_bytes());
-    open(out, 2, of_size);
+    open(out, 2, value_size);
     value.write(out);
 }
 
@@ -228,9 +228,11 @@ fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
     let mut placed: Vec<((usize, usize), TelemetryItem<'_>)> = Vec::with_capacity(items.len());
     for item in items {
         // Pointers first: spans of one scope are usually adjacent, and envelopes are interned.
-        let same =
+        let has_same_envelope =
             |i: &usize| distinct.get(*i).is_some_and(|(envelope, _)| Arc::ptr_eq(envelope, item.envelope));
-        let found = Some(last).filter(same).or_else(|| (0..distinct.len().min(FEW)).find(same));
+        let found = Some(last)
+            .filter(has_same_envelope)
+            .or_else(|| (0..distinct.len().min(FEW)).find(has_same_envelope));
         last = found.unwrap_or_else(|| {
             let new = distinct.len();
             let index = *by_content.entry(item.envelope).or_insert(new);

@@ -106,7 +106,7 @@ impl JudgeMetrics {
         }
     }
 
-    pub fn of_cascade(&self, cascade: &str) -> CascadeCells {
+    pub fn cascade_cells(&self, cascade: &str) -> CascadeCells {
         let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
         let one = |metric: &d::Declared| metric.label_pairs([name.clone()]);
         let two = |metric: &d::Declared, label| metric.label_pairs([name.clone(), Cow::Borrowed(label)]);

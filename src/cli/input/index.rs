@@ -37,7 +37,7 @@ fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64))
 fn index_request(body: &[u8], file: &str, end: u64, each: &mut dyn FnMut(TraceId, u64)) {
     let Ok(signal) = signal::from_content(body) else { return };
     let signal = signal.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
-    trace_ids::of_request(signal, body, &mut |trace| each(trace, end.saturating_sub(1)));
+    trace_ids::visit_request(signal, body, &mut |trace| each(trace, end.saturating_sub(1)));
 }
 
 /// Finds the ids in text of any length.
@@ -51,7 +51,7 @@ fn index_text(reader: &mut dyn BufRead, each: &mut dyn FnMut(TraceId, u64)) -> R
         reader.consume(read);
         // A key near the end may be cut off, and is looked at again together with what follows.
         let whole = if is_last { text.len() } else { text.len().saturating_sub(JSON_WINDOW) };
-        trace_ids::of_json(&text, &mut |at, trace| {
+        trace_ids::visit_json(&text, &mut |at, trace| {
             if at < whole {
                 each(trace, start + at as u64);
             }

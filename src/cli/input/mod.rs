@@ -239,8 +239,8 @@ fn read_whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
 }
 
 fn protobuf(body: Vec<u8>, file: &str, end: u64, each: Each<'_>) -> Result<(), String> {
-    let of_content = signal::from_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
-    let signal = of_content.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
+    let content_signal = signal::from_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
+    let signal = content_signal.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
     each(Some(Recorded { offer: Offer { signal, body: Bytes::from(body) }, location: file.to_owned(), end }))
 }
 
@@ -288,10 +288,10 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
             return Ok(());
         }
         let Document { text, line, end } = &found;
-        let of_line = |e: String| format!("line {line}: {e}");
-        let mut requests = signal::decode_json(text).map_err(of_line)?;
+        let with_line = |e: String| format!("line {line}: {e}");
+        let mut requests = signal::decode_json(text).map_err(with_line)?;
         if requests.is_empty() {
-            let trace = trail::decode(text).map_err(of_line)?;
+            let trace = trail::decode(text).map_err(with_line)?;
             requests.extend(trace.map(|body| (Signal::Traces, body)));
         }
         if requests.is_empty() {
@@ -302,7 +302,7 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
             let end = if left == 0 { *end } else { end - text.len() as u64 };
             let recorded =
                 Recorded { offer: Offer { signal, body }, location: format!("{file}:{line}"), end };
-            each(Some(recorded)).map_err(of_line)?;
+            each(Some(recorded)).map_err(with_line)?;
         }
     }
 }

@@ -90,15 +90,15 @@ pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
 
 /// Adds a span and those beneath it. The depth is bounded by that of the parsed JSON.
 fn add(span: TrailSpan, trace: &str, parent: String, groups: &mut TrailGroups) -> Result<(), String> {
-    let of_span = |reason: String| format!("span {}: {reason}", span.span_id);
-    let start = nanos(&span.timestamp).map_err(of_span)?;
-    let duration = span.duration.as_deref().map_or(Ok(0), duration).map_err(of_span)?;
+    let with_span = |reason: String| format!("span {}: {reason}", span.span_id);
+    let start = nanos(&span.timestamp).map_err(with_span)?;
+    let duration = span.duration.as_deref().map_or(Ok(0), duration).map_err(with_span)?;
     let events: Vec<Value> = span
         .events
         .iter()
         .map(|span_event| event(span_event, start))
         .collect::<Result<_, _>>()
-        .map_err(of_span)?;
+        .map_err(with_span)?;
     let mut resource = span.resource_attributes;
     if let Some(service) = span.service_name {
         resource.entry("service.name").or_insert(service.into());

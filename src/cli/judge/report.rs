@@ -101,7 +101,7 @@ impl RunReport {
         for judge in &self.judges {
             out.push_str(&line_of(judge));
         }
-        self.cascades.iter().for_each(|cascade| out.push_str(&of_cascade(cascade)));
+        self.cascades.iter().for_each(|cascade| out.push_str(&cascade_text(cascade)));
         let partly_judged = self.metrics.0.iter().filter(|(_, outcomes)| outcomes.by_judge < outcomes.asked);
         let mut table =
             TextTable::new(["not measured by a judge", "asked", "by judges", "by rules", "unmeasured"]);
@@ -155,7 +155,7 @@ impl RunReport {
     }
 }
 
-fn of_cascade(cascade: &CascadeReport) -> String {
+fn cascade_text(cascade: &CascadeReport) -> String {
     let CascadeReport { cascade: name, first, then, questions, compared, agreed, spent, avoided } = cascade;
     let counts: Vec<String> = questions.iter().map(|(result, n)| format!("{n} {result}")).collect();
     let total: u64 = questions.values().sum();

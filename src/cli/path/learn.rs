@@ -71,14 +71,17 @@ pub(super) fn learn(args: &PathLearnArgs) -> Result<(), CommandFailure> {
             false => runs.left_out += 1,
         }
     })?;
-    let same = |names: &[Option<String>]| match names {
+    let common_name = |names: &[Option<String>]| match names {
         [Some(first), rest @ ..] if rest.iter().all(|name| name.as_ref() == Some(first)) => {
             Some(first.clone())
         }
         _ => None,
     };
-    let identity =
-        TaskIdentity { task: args.task.clone(), agent: same(&runs.agents), service: same(&runs.services) };
+    let identity = TaskIdentity {
+        task: args.task.clone(),
+        agent: common_name(&runs.agents),
+        service: common_name(&runs.services),
+    };
     let Some(learnt) = infer(&runs.calls, &identity) else {
         let message = format!("no run with calls to learn from; {} traces did not pass", runs.left_out);
         return Err(CommandFailure::Usage(message));

@@ -46,8 +46,8 @@ pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<b
         by_services.entry(&trace.services).or_default().extend(question((i, trace)));
     }
     for (services, questions) in by_services {
-        for some in questions.chunks(AT_ONCE) {
-            for answer in judge.ask_about(services, "baseline", some.to_vec()) {
+        for chunk in questions.chunks(AT_ONCE) {
+            for answer in judge.ask_about(services, "baseline", chunk.to_vec()) {
                 let label = majority(&answer);
                 if let Some(place) = answer.key.parse::<usize>().ok().and_then(|i| out.get_mut(i)) {
                     *place = label;

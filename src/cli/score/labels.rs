@@ -138,7 +138,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, Command
         if is_trail {
             if let Some(annotations) = Annotations::read(&bytes) {
                 let id = annotations.trace.clone().unwrap_or_else(|| files::stem(&file));
-                out.insert(id.clone(), TraceLabels::of_trail(&id, &annotations));
+                out.insert(id.clone(), TraceLabels::from_trail(&id, &annotations));
             }
         } else {
             let labels: LabelFile =

@@ -127,7 +127,7 @@ impl Predictor<'_> {
         let claims = claims(trace, measurements, self.predicted);
         run.errors.extend(self.errors(gold, &claims, &services, &mut run.notes));
         if self.report {
-            let labels = TraceLabels::of_trail(&trace.tree.id.to_string(), gold);
+            let labels = TraceLabels::from_trail(&trace.tree.id.to_string(), gold);
             run.traces.add(evaluated, labels, &gold.errors, settings, self.predicted);
         }
     }

@@ -153,11 +153,11 @@ fn caught(caught: &Caught) -> [String; 2] {
     let any = |found: fn(&crate::score::trail::caught::AnyMetric) -> usize| {
         let by_impact = &caught.tables.any_metric;
         let errors = by_impact.get(ALL).map_or(0, |any| any.errors).to_string();
-        let of_errors = move |impact: &&str| {
+        let share_of_errors = move |impact: &&str| {
             let any = by_impact.get(*impact);
             optional_figure(any.map(|any| share(found(any), any.errors)))
         };
-        ["any metric".to_owned(), errors].into_iter().chain(IMPACTS.iter().chain([&ALL]).map(of_errors))
+        ["any metric".to_owned(), errors].into_iter().chain(IMPACTS.iter().chain([&ALL]).map(share_of_errors))
     };
     let (mut first, mut second) = (table("caught", |e| &e.caught), table("localised", |e| &e.localised));
     first.row(any(|any| any.caught));

@@ -75,11 +75,11 @@ pub(super) fn traces(
         // Invalid requests and spans were rejected on receipt and are not shown.
         let Ok(split) = verdict_otlp::split(piece, prefix, &envelopes) else { continue };
         for group in split.groups {
-            let of_trace = spans.entry(group.trace).or_insert_with(|| {
+            let trace_spans = spans.entry(group.trace).or_insert_with(|| {
                 order.push(group.trace);
                 Vec::new()
             });
-            of_trace.extend(group.spans);
+            trace_spans.extend(group.spans);
         }
     }
     let traces = order.into_iter().filter_map(|id| Some((id, spans.remove(&id)?)));

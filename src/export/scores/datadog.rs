@@ -19,16 +19,16 @@ const MAX_METRICS: usize = 500;
 const NO_SERVICE: &str = "unknown_service";
 
 pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
-    for some in scores.left().chunks(MAX_METRICS) {
-        let metrics: Vec<Value> = some.iter().filter_map(|(_, score)| metric(score)).collect();
+    for chunk in scores.left().chunks(MAX_METRICS) {
+        let metrics: Vec<Value> = chunk.iter().filter_map(|(_, score)| metric(score)).collect();
         if metrics.is_empty() {
-            scores.mark_delivered(some.iter().map(|(at, _)| *at));
+            scores.mark_delivered(chunk.iter().map(|(at, _)| *at));
             continue;
         }
         let body = json!({ "data": { "type": "evaluation_metric", "attributes": { "metrics": metrics } } });
         let sent = api.call(Method::POST, "api/intake/llm-obs/v2/eval-metric", Some(&body)).await;
         sent.map_err(|refusal| refusal.response)?;
-        scores.mark_delivered(some.iter().map(|(at, _)| *at));
+        scores.mark_delivered(chunk.iter().map(|(at, _)| *at));
     }
     Ok(())
 }

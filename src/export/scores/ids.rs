@@ -11,12 +11,12 @@ fn namespace() -> Uuid {
 }
 
 /// The id of a score, version 5: the same one for every verdict of this name about the same span or trace.
-pub(super) fn of_score(score: &Score) -> Uuid {
+pub(super) fn score_uuid(score: &Score) -> Uuid {
     score_id(score, Some(score.span).filter(|_| score.target == ScoreSubject::Span))
 }
 
 /// The id of the score of a trace as the score of one of its spans.
-pub(super) fn of_trace_at(score: &Score, span: SpanId) -> Uuid {
+pub(super) fn trace_score_uuid(score: &Score, span: SpanId) -> Uuid {
     score_id(score, Some(span))
 }
 
@@ -26,7 +26,7 @@ fn score_id(score: &Score, span: Option<SpanId>) -> Uuid {
 }
 
 /// The id of a text, version 5.
-pub(in crate::export) fn of_text(text: &str) -> Uuid {
+pub(in crate::export) fn text_uuid(text: &str) -> Uuid {
     Uuid::new_v5(&namespace(), text.as_bytes())
 }
 

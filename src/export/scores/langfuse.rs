@@ -23,11 +23,11 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
     let events: Vec<(usize, Value)> =
         left.iter().filter_map(|(at, score)| Some((*at, event(score)?))).collect();
     scores.mark_delivered(left.iter().filter(|(_, score)| score.value.is_none()).map(|(at, _)| *at));
-    for some in events.chunks(MAX_EVENTS) {
-        let body = json!({ "batch": some.iter().map(|(_, event)| event).collect::<Vec<_>>() });
+    for chunk in events.chunks(MAX_EVENTS) {
+        let body = json!({ "batch": chunk.iter().map(|(_, event)| event).collect::<Vec<_>>() });
         let sent = api.call(Method::POST, "api/public/ingestion", Some(&body)).await;
         let response = sent.map_err(|refusal| refusal.response)?;
-        let (mut pending, mut failed) = (some.to_vec(), None);
+        let (mut pending, mut failed) = (chunk.to_vec(), None);
         for error in response["errors"].as_array().into_iter().flatten() {
             // An error without a known id is about one of them.
             let at = pending.iter().position(|(_, event)| event["id"] == error["id"]).unwrap_or(0);
@@ -57,7 +57,7 @@ fn retry(reason: String) -> ExportResponse {
 
 fn event(score: &Score) -> Option<Value> {
     let mut body = json!({
-        "id": ids::of_score(score).to_string(),
+        "id": ids::score_uuid(score).to_string(),
         "traceId": score.trace.to_string(),
         "name": score.name,
         "value": score.value?,
@@ -73,7 +73,7 @@ fn event(score: &Score) -> Option<Value> {
     let evaluated = UNIX_EPOCH + Duration::from_nanos(score.evaluated);
     let timestamp = humantime::format_rfc3339_millis(evaluated).to_string();
     Some(json!({
-        "id": ids::of_text(&format!("{timestamp} {body}")).to_string(),
+        "id": ids::text_uuid(&format!("{timestamp} {body}")).to_string(),
         "type": "score-create",
         "timestamp": timestamp,
         "body": body,

@@ -103,10 +103,10 @@ pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scor
     let mut missing = None;
     let left = scores.left();
     let session = if left.is_empty() { None } else { project.id(api).await? };
-    for some in left.chunks(CONCURRENT) {
-        let requests = some.iter().map(|(_, score)| write(api, session, rootless, score));
+    for chunk in left.chunks(CONCURRENT) {
+        let requests = chunk.iter().map(|(_, score)| write(api, session, rootless, score));
         let mut failed = None;
-        for ((at, _), result) in some.iter().zip(join_all(requests).await) {
+        for ((at, _), result) in chunk.iter().zip(join_all(requests).await) {
             match result {
                 Ok(()) => scores.mark_delivered([*at]),
                 // The run may come yet; other runs do not wait for it.
@@ -146,21 +146,21 @@ fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
 
 async fn write(api: &Api, session: Option<Uuid>, rootless: &Rootless, score: &Score) -> Result<(), Refusal> {
     if score.target == ScoreSubject::Span {
-        return create(api, session, score, &ids::of_score(score).to_string()).await;
+        return create(api, session, score, &ids::score_uuid(score).to_string()).await;
     }
-    let mut id = ids::of_score(score);
+    let mut id = ids::score_uuid(score);
     if score.rootless {
         // Late spans revise the verdict of the root, which was sent before them.
         match update(api, score, &id.to_string()).await {
             Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {}
             updated => return updated,
         }
-        id = ids::of_trace_at(score, score.span);
+        id = ids::trace_score_uuid(score, score.span);
     }
     create(api, session, score, &id.to_string()).await?;
     let before = rootless.lock().get(&score.trace).copied();
     if let Some(before) = before.filter(|before| !score.rootless || *before != score.span) {
-        let path = format!("api/v1/feedback/{}", ids::of_trace_at(score, before));
+        let path = format!("api/v1/feedback/{}", ids::trace_score_uuid(score, before));
         match api.call(Method::DELETE, &path, None).await {
             Err(refusal) if refusal.status != Some(StatusCode::NOT_FOUND) => return Err(refusal),
             _ => {}

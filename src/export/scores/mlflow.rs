@@ -35,8 +35,8 @@ impl Locks {
 pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent {
     let mut missing = None;
     // The scores of a trace are in one parcel, hence together.
-    for of_trace in scores.left().chunk_by(|(_, a), (_, b)| a.trace == b.trace) {
-        let Some((_, first)) = of_trace.first() else { continue };
+    for trace_scores in scores.left().chunk_by(|(_, a), (_, b)| a.trace == b.trace) {
+        let Some((_, first)) = trace_scores.first() else { continue };
         let trace = ids::mlflow_trace(first.trace);
         let _only = locks.for_trace(first.trace).lock().await;
         let info = match api.call(Method::GET, &format!("api/3.0/mlflow/traces/{trace}"), None).await {
@@ -49,11 +49,11 @@ pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent 
             Err(refusal) => return Err(refusal.response),
         };
         let existing = &info["trace"]["trace_info"]["assessments"];
-        for (at, score) in of_trace {
+        for (at, score) in trace_scores {
             let wanted = assessment(score, &trace);
-            let same =
+            let previous =
                 existing.as_array().into_iter().flatten().find(|candidate| is_same(candidate, &wanted));
-            match write(api, &trace, wanted, same).await {
+            match write(api, &trace, wanted, previous).await {
                 Ok(()) => scores.mark_delivered([*at]),
                 Err(refusal) => scores.refused(*at, refusal.content_refusal()?),
             }

@@ -18,6 +18,6 @@ mod read;
 mod pending_scores;
 
 pub(super) use client::ScoresClient;
-pub(super) use ids::of_text as id_of_text;
+pub(super) use ids::text_uuid as id_of_text;
 pub use read::Normalize;
 pub(super) use read::{Score, ScoreOutcome, ScoreSubject, all_scores, text};

@@ -38,10 +38,10 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
         ("v1/trace_annotations?sync=false", traces.collect()),
         ("v1/session_annotations?sync=false", sessions.collect()),
     ] {
-        for some in annotations.chunks(MAX_ANNOTATIONS) {
-            let body = json!({ "data": some.iter().map(|(_, annotation)| annotation).collect::<Vec<_>>() });
+        for chunk in annotations.chunks(MAX_ANNOTATIONS) {
+            let body = json!({ "data": chunk.iter().map(|(_, annotation)| annotation).collect::<Vec<_>>() });
             api.call(Method::POST, path, Some(&body)).await.map_err(|refusal| refusal.response)?;
-            scores.mark_delivered(some.iter().filter_map(|(at, _)| *at));
+            scores.mark_delivered(chunk.iter().filter_map(|(at, _)| *at));
         }
     }
     Ok(())

@@ -99,14 +99,16 @@ pub(super) fn scores(
     let mut all: Vec<(usize, Score)> = Vec::new();
     let mut positions: HashMap<(TraceId, Option<SpanId>, String), usize> = HashMap::new();
     let numbered = requests.iter().enumerate();
-    for (request, of_resource) in
+    for (request, resource_logs) in
         numbered.flat_map(|(at, request)| request.resource_logs.iter().map(move |r| (at, r)))
     {
-        let attributes = of_resource.resource.as_ref().map(|resource| &resource.attributes[..]);
+        let attributes = resource_logs.resource.as_ref().map(|resource| &resource.attributes[..]);
         let service = text(attributes.unwrap_or_default(), "service.name");
         let ours = |scope: &str| scope == SCOPE_NAME;
-        let scopes =
-            of_resource.scope_logs.iter().filter(|s| s.scope.as_ref().is_some_and(|scope| ours(&scope.name)));
+        let scopes = resource_logs
+            .scope_logs
+            .iter()
+            .filter(|s| s.scope.as_ref().is_some_and(|scope| ours(&scope.name)));
         for record in scopes.flat_map(|scope| &scope.log_records) {
             let Some(score) = score(record, service, prefix, normalize) else { continue };
             let wanted = match include {

@@ -186,8 +186,8 @@ async fn respond(response: TestResponse, grpc: bool) -> Response<Body> {
 
 /// A self-signed certificate for `name`, and the settings of a server with it.
 pub(super) fn self_signed(name: &str) -> (String, ServerTlsConfig) {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let certified_key = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let (cert, key) = (certified_key.cert.pem(), certified_key.signing_key.serialize_pem());
     (cert.clone(), ServerTlsConfig::new().identity(Identity::from_pem(cert, key)))
 }
 

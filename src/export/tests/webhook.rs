@@ -116,10 +116,15 @@ async fn a_failed_trace_is_one_signed_request() {
 async fn repeats_of_a_signature_and_of_a_revision_are_counted() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let same = || failing(1, "00aa00bb00cc00dd", "low");
+    let repeated_failure = || failing(1, "00aa00bb00cc00dd", "low");
     send(
         &exporters,
-        vec![same(), same(), failing(2, "00aa00bb00cc00dd", "low"), failing(3, "11aa00bb00cc00dd", "low")],
+        vec![
+            repeated_failure(),
+            repeated_failure(),
+            failing(2, "00aa00bb00cc00dd", "low"),
+            failing(3, "11aa00bb00cc00dd", "low"),
+        ],
     )
     .await;
     drain(&exporters).await;
@@ -246,9 +251,9 @@ async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
 async fn an_alarm_about_another_call_after_a_retraction_is_sent() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let of_call = |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful(1, state) };
+    let alarm_for_call = |span: u8, state| LogRecord { span_id: vec![span; 8], ..harmful(1, state) };
     for (span, state) in [(1, "raised"), (2, "raised"), (1, "retracted"), (3, "raised"), (3, "raised")] {
-        let parcel = Parcel { source: ParcelSource::Alarm, ..events(vec![of_call(span, state)]) };
+        let parcel = Parcel { source: ParcelSource::Alarm, ..events(vec![alarm_for_call(span, state)]) };
         assert_eq!(exporters.send_record(parcel, None).await, 1);
     }
     drain(&exporters).await;

@@ -77,9 +77,9 @@ pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Al
     let scores = all_scores(request, Include::Failed, prefix);
     let mut all = Vec::new();
     for verdict in scores.iter().filter(|score| score.target == ScoreSubject::Trace) {
-        all.push(of_verdict(verdict, &scores));
+        all.push(verdict_alert(verdict, &scores));
         if verdict.metadata.contains_key("judge_budget") {
-            all.push(of_budget(verdict));
+            all.push(budget_alert(verdict));
         }
     }
     for resource_logs in &request.resource_logs {
@@ -90,7 +90,7 @@ pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Al
             .iter()
             .filter(|s| s.scope.as_ref().is_some_and(|s| s.name == SCOPE_NAME));
         let records = ours.flat_map(|scope| &scope.log_records);
-        all.extend(records.filter_map(|record| of_alarm(record, service, prefix)));
+        all.extend(records.filter_map(|record| alarm_alert(record, service, prefix)));
     }
     all
 }
@@ -124,16 +124,17 @@ fn plain(score: &Score, occasion: Occasion) -> Alert {
 }
 
 impl Alert {
-    fn identified(mut self, about: &str, key: Option<String>) -> Alert {
+    fn identified(mut self, subject: &str, key: Option<String>) -> Alert {
         let revision = self.revision.unwrap_or(0);
-        self.id = id_of_text(&format!("alert {about} {} {revision}", self.trace_id));
+        self.id = id_of_text(&format!("alert {subject} {} {revision}", self.trace_id));
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        self.key = key.unwrap_or_else(|| format!("{about}\n{}\n{}", text(&self.service), text(&self.agent)));
+        self.key =
+            key.unwrap_or_else(|| format!("{subject}\n{}\n{}", text(&self.service), text(&self.agent)));
         self
     }
 }
 
-fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
+fn verdict_alert(verdict: &Score, scores: &[Score]) -> Alert {
     let occasion = match verdict.outcome {
         ScoreOutcome::Fail => Occasion::Fail,
         ScoreOutcome::Pass => Occasion::Pass,
@@ -170,21 +171,21 @@ fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
     alert.identified(occasion.as_str(), key)
 }
 
-fn of_budget(verdict: &Score) -> Alert {
+fn budget_alert(verdict: &Score) -> Alert {
     let explanation = "Metrics of this trace are unmeasured, because the budget of the judges is spent.";
     let alert = Alert { explanation: Some(explanation.to_owned()), ..plain(verdict, Occasion::Budget) };
     alert.identified("budget", Some("budget".to_owned()))
 }
 
-fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<Alert> {
+fn alarm_alert(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<Alert> {
     let prefixed = |key: &str| text(&record.attributes, &format!("{prefix}{key}")).map(str::to_owned);
-    let (cause, state, about, explanation) = match record.event_name.as_str() {
+    let (cause, state, subject, explanation) = match record.event_name.as_str() {
         PATH_ALARM_EVENT => {
-            let about = format!("{} {}", prefixed("path.task")?, prefixed("path.harmful_call.label")?);
+            let subject = format!("{} {}", prefixed("path.task")?, prefixed("path.harmful_call.label")?);
             (
                 "harmful_call".to_owned(),
                 prefixed("path.alarm")?,
-                about,
+                subject,
                 prefixed("path.harmful_call.explanation"),
             )
         }
@@ -196,11 +197,11 @@ fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<A
     let span = SpanId(record.span_id[..].try_into().ok()?);
     let trace_id = TraceId(record.trace_id[..].try_into().ok()?).to_string();
     // An alarm is about one run: another run of the same agent is no repeat of it.
-    let key = |state: &str| format!("{cause} {state} {about}\n{trace_id}");
+    let key = |state: &str| format!("{cause} {state} {subject}\n{trace_id}");
     let other = if state == "raised" { "retracted" } else { "raised" };
     let (takes_back, key) = (Some(key(other)), key(&state));
     // Another call may be harmful after an alarm was retracted.
-    let about = format!("{cause} {state} {about} {span}");
+    let identity = format!("{cause} {state} {subject} {span}");
     let alert = Alert {
         id: Uuid::nil(),
         occasion: Occasion::Alarm,
@@ -221,5 +222,5 @@ fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<A
         state: Some(state),
         explanation,
     };
-    Some(alert.identified(&about, Some(key)))
+    Some(alert.identified(&identity, Some(key)))
 }

@@ -9,7 +9,7 @@ impl AlertRule {
         let named = |names: &[String], value: Option<&str>| {
             names.is_empty() || value.is_some_and(|value| names.iter().any(|name| name == value))
         };
-        let of_failure = || {
+        let matches_failure = || {
             let is_known =
                 |signature: &str| self.signatures.iter().any(|s| s.eq_ignore_ascii_case(signature));
             let metric = |name: &String| alert.failed_metrics.contains(name);
@@ -18,7 +18,7 @@ impl AlertRule {
                 && (self.metrics.is_empty() || self.metrics.iter().any(metric))
         };
         self.on.contains(&alert.occasion)
-            && (alert.occasion != Occasion::Fail || of_failure())
+            && (alert.occasion != Occasion::Fail || matches_failure())
             && named(&self.services, alert.service.as_deref())
             && named(&self.agents, alert.agent.as_deref())
     }

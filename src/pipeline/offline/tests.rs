@@ -55,7 +55,7 @@ fn request(trace: u16, span: u8, end: u64, error: bool, name_bytes: usize) -> Of
 fn ends_of(recording: &Recording) -> TraceEnds {
     let mut ends = TraceEnds::default();
     for (number, (file, offer)) in recording.iter().enumerate() {
-        verdict_otlp::trace_ids::of_request(offer.signal, &offer.body, &mut |trace| {
+        verdict_otlp::trace_ids::visit_request(offer.signal, &offer.body, &mut |trace| {
             ends.note(trace, Position { file: *file, offset: number as u64 });
         });
     }
@@ -190,8 +190,9 @@ fn by_time_later_spans_revise_the_verdict() {
     recording.push((0, request(0, 9, 400 * SECOND, true, 10)));
     recording.push((0, request(0, 10, 401 * SECOND, false, 10)));
     let (all, _) = follow(&Config::default(), Closing::ByTime, &recording);
-    let of_first: Vec<_> = all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
-    let facts: Vec<_> = of_first
+    let evaluations: Vec<_> =
+        all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
+    let facts: Vec<_> = evaluations
         .iter()
         .map(|evaluated| {
             let summary = &evaluated.trace.summary;
@@ -209,9 +210,10 @@ fn by_time_later_spans_revise_the_verdict() {
     );
     // With the file read twice there is one verdict.
     let (all, _) = follow(&Config::default(), Closing::AfterLastSpans(ends_of(&recording)), &recording);
-    let of_first: Vec<_> = all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
-    assert_eq!(of_first.len(), 1);
-    let summary = &of_first[0].trace.summary;
+    let evaluations: Vec<_> =
+        all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
+    assert_eq!(evaluations.len(), 1);
+    let summary = &evaluations[0].trace.summary;
     assert_eq!((summary.reason, summary.passed, summary.revision), (CloseReason::EndOfInput, Some(false), 1));
 }
 

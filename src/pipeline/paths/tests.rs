@@ -160,7 +160,7 @@ fn reading_that_outlasts_its_question_serves_the_next_one() {
 
 #[test]
 fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_form() {
-    for of_page in [false, true] {
+    for is_page in [false, true] {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
@@ -168,7 +168,7 @@ fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_f
             let (free, busy) = threads::channel::<()>();
             // The only blocking thread is busy, so that the trace waits with what it is charged.
             let occupied = tokio::task::spawn_blocking(move || busy.recv());
-            let of_question = Arc::clone(&pipeline);
+            let question_pipeline = Arc::clone(&pipeline);
             let page = PageState::new(
                 Arc::clone(&pipeline),
                 Arc::clone(&pipeline.shared.exporters),
@@ -177,9 +177,9 @@ fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_f
                 Arc::new(Mutex::new(CurrentComponents { config: Config::default(), judges: None })),
             );
             let read = tokio::spawn(async move {
-                match of_page {
+                match is_page {
                     true => drop(page.open_trace(TRACE).await),
-                    false => drop(of_question.decide(look("agent")).await),
+                    false => drop(question_pipeline.decide(look("agent")).await),
                 }
             });
             let reserved = || pipeline.shared.budget.reserved();

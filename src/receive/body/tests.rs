@@ -70,8 +70,8 @@ proptest! {
         let packed = compress(coding, &data);
         let chunks: Vec<&[u8]> = packed.chunks(cut).collect();
         let in_flight = limit(1 << 30);
-        let got = decode(coding, with_length.then_some(packed.len()), &chunks, &in_flight).unwrap();
-        prop_assert!(got == data);
+        let decoded = decode(coding, with_length.then_some(packed.len()), &chunks, &in_flight).unwrap();
+        prop_assert!(decoded == data);
         prop_assert_eq!(in_flight.reserved(), 0);
     }
 
@@ -90,11 +90,11 @@ proptest! {
 fn size_limit_is_inclusive() {
     for coding in CODINGS {
         let largest_body = vec![7u8; LIMIT];
-        let got = decode(coding, None, &[&compress(coding, &largest_body)], &limit(1 << 30));
-        assert_eq!(got.map(|b| b.len()), Ok(LIMIT), "{coding:?}");
+        let result = decode(coding, None, &[&compress(coding, &largest_body)], &limit(1 << 30));
+        assert_eq!(result.map(|b| b.len()), Ok(LIMIT), "{coding:?}");
         let too_large = vec![7u8; LIMIT + 1];
-        let got = decode(coding, None, &[&compress(coding, &too_large)], &limit(1 << 30));
-        assert_eq!(got, Err(BodyError::TooLarge { limit: LIMIT }), "{coding:?}");
+        let result = decode(coding, None, &[&compress(coding, &too_large)], &limit(1 << 30));
+        assert_eq!(result, Err(BodyError::TooLarge { limit: LIMIT }), "{coding:?}");
     }
 }
 
@@ -116,8 +116,8 @@ fn truncated_stream_is_malformed() {
     for coding in [Coding::Gzip, Coding::Zlib, Coding::Zstd] {
         let packed = compress(coding, &data);
         for end in [0, 1, 5, packed.len() / 2, packed.len() - 1] {
-            let got = decode(coding, None, &[&packed[..end]], &limit(1 << 30));
-            assert!(matches!(got, Err(BodyError::Malformed(_))), "{coding:?} cut at {end}: {got:?}");
+            let result = decode(coding, None, &[&packed[..end]], &limit(1 << 30));
+            assert!(matches!(result, Err(BodyError::Malformed(_))), "{coding:?} cut at {end}: {result:?}");
         }
     }
 }
@@ -126,13 +126,13 @@ fn truncated_stream_is_malformed() {
 fn wrong_checksum_and_trailing_bytes_are_malformed() {
     let mut packed = compress(Coding::Gzip, b"some spans");
     packed.extend_from_slice(b"tail");
-    let got = decode(Coding::Gzip, None, &[&packed], &limit(1 << 30));
-    assert!(matches!(got, Err(BodyError::Malformed(_))), "{got:?}");
+    let result = decode(Coding::Gzip, None, &[&packed], &limit(1 << 30));
+    assert!(matches!(result, Err(BodyError::Malformed(_))), "{result:?}");
     let mut packed = compress(Coding::Gzip, b"some spans");
     let crc = packed.len() - 6;
     packed[crc] ^= 1;
-    let got = decode(Coding::Gzip, None, &[&packed], &limit(1 << 30));
-    assert!(matches!(got, Err(BodyError::Malformed(_))), "{got:?}");
+    let result = decode(Coding::Gzip, None, &[&packed], &limit(1 << 30));
+    assert!(matches!(result, Err(BodyError::Malformed(_))), "{result:?}");
 }
 
 #[test]

@@ -46,10 +46,10 @@ pub(crate) enum ReceiverError {
     #[error("receivers.kafka: {0}")]
     Client(#[from] KafkaError),
     #[error(
-        "receivers.kafka: topic '{spans}' has {of_spans} partitions and '{logs}' {of_logs}: spans and logs of a trace \
+        "receivers.kafka: topic '{spans}' has {span_partitions} partitions and '{logs}' {log_partitions}: spans and logs of a trace \
          would not meet. Both need as many"
     )]
-    Partitions { spans: String, of_spans: usize, logs: String, of_logs: usize },
+    Partitions { spans: String, span_partitions: usize, logs: String, log_partitions: usize },
     #[error("receivers.kafka: {0}")]
     Failed(String),
 }
@@ -179,12 +179,14 @@ impl Poll {
                         tracing::warn!(topics = ?group.topics, suppressed, "waiting for topics that do not exist");
                     }
                 }
-                (Ok([of_spans, of_logs]), [spans, logs]) if of_spans != of_logs => {
+                (Ok([span_partitions, log_partitions]), [spans, logs])
+                    if span_partitions != log_partitions =>
+                {
                     return Err(ReceiverError::Partitions {
                         spans: spans.clone(),
-                        of_spans: *of_spans,
+                        span_partitions: *span_partitions,
                         logs: logs.clone(),
-                        of_logs: *of_logs,
+                        log_partitions: *log_partitions,
                     });
                 }
                 (Ok(_), _) => return Ok(true),

@@ -206,12 +206,14 @@ impl KafkaLog {
         let exported = releases.iter().any(|(_, reason)| *reason == RetainReason::Verdict);
         let mut acknowledged: BTreeMap<AssignmentId, TraceId> = BTreeMap::new();
         // Those of a trace are usually of one assignment, which is locked once.
-        for of_one in releases.chunk_by(|(a, _), (b, _)| assignment_of(*a) == assignment_of(*b)) {
-            let Some(assignment) = of_one.first().and_then(|(seq, _)| self.assignment(*seq)) else {
+        for assignment_releases in releases.chunk_by(|(a, _), (b, _)| assignment_of(*a) == assignment_of(*b))
+        {
+            let Some(assignment) = assignment_releases.first().and_then(|(seq, _)| self.assignment(*seq))
+            else {
                 continue;
             };
             let mut state = assignment.state();
-            for (seq, reason) in of_one {
+            for (seq, reason) in assignment_releases {
                 let (stream, offset) = assignment.place(*seq);
                 match reason {
                     RetainReason::Trace(trace) => {

@@ -301,14 +301,14 @@ impl ConsumerGroup {
     /// What has changed since the last commit, and the exported traces that a new owner evaluates again.
     pub(super) fn changes(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
         let budget = self.metadata.load(Ordering::Relaxed);
-        let mut again = 0;
+        let mut reevaluated_traces = 0;
         let mut list = TopicPartitionList::new();
         for (partition, owned) in partitions.iter_mut() {
             let Some(commit) = owned.assignment.commit(budget) else {
                 self.telemetry.kafka.commit(CommitResult::Deferred);
                 continue;
             };
-            again += commit.again;
+            reevaluated_traces += commit.reevaluated_traces;
             if owned.committed.as_ref() == Some(&commit) {
                 continue;
             }
@@ -325,7 +325,7 @@ impl ConsumerGroup {
             }
             owned.committed = Some(commit);
         }
-        (list, again)
+        (list, reevaluated_traces)
     }
 
     /// Counts the result of a commit. After an error, or if it was cancelled, the same is committed again.

@@ -48,8 +48,8 @@ pub(crate) struct Commit {
     pub offsets: Offsets,
     /// The encoded handover, stored with the offset of spans.
     pub metadata: String,
-    /// Exported traces that the next owner evaluates again, for want of room.
-    pub again: u64,
+    /// Exported traces that the next owner evaluates again, since the handover has no space for them.
+    pub reevaluated_traces: u64,
 }
 
 #[cfg(test)]
@@ -357,13 +357,13 @@ impl Watermark {
         let newest = self.order.iter().rev().filter(|id| !mandatory.contains(id)).filter_map(entry);
         // Without a cut no record of another trace is read again, and what does not fit is not counted.
         let max_entries = if is_cut { usize::MAX } else { budget };
-        let again = handover.fill(
+        let reevaluated_traces = handover.fill(
             &metadata,
             budget,
             newest.map(|(e, reaches)| (e, is_cut && reaches)).take(max_entries),
         );
         let metadata = handover.encode(offsets, budget).unwrap_or(metadata);
-        Some(Commit { offsets, metadata, again })
+        Some(Commit { offsets, metadata, reevaluated_traces })
     }
 
     /// The runs of held records, at most one more than `max_runs`.

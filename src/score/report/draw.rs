@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn thresholds_without_failures_are_not_drawn() {
-        let some = Confusion { tp: 1, fp: 1, fn_: 1, tn: 1 };
-        let cuts = vec![(1.0, Confusion::default()), (2.0, some)];
+        let confusion = Confusion { tp: 1, fp: 1, fn_: 1, tn: 1 };
+        let cuts = vec![(1.0, Confusion::default()), (2.0, confusion)];
         let mut out = Html::default();
-        curve(&Curve { name: "m".to_owned(), cuts, now: some }, &mut out);
+        curve(&Curve { name: "m".to_owned(), cuts, now: confusion }, &mut out);
         let svg = out.into_string();
         assert_eq!(svg.matches("r=\"3\"").count(), 1);
         assert!(svg.contains("class=\"now\""));

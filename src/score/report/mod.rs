@@ -87,8 +87,9 @@ impl ReportContent {
             "<h2>Traces</h2><p>Failing metrics at the spans they are written on, and the annotations. A \
                  finding on an agent or a step counts at one of its calls.</p>",
         );
-        let (differ, same): (Vec<&TraceTree>, Vec<&TraceTree>) = self.trees.iter().partition(|t| t.differs);
-        differ.iter().chain(&same).take(MAX_TREES).for_each(|tree| out.append(&tree.html));
+        let (differing, agreeing): (Vec<&TraceTree>, Vec<&TraceTree>) =
+            self.trees.iter().partition(|t| t.differs);
+        differing.iter().chain(&agreeing).take(MAX_TREES).for_each(|tree| out.append(&tree.html));
         if self.trees.len() > MAX_TREES {
             out.raw("<p>").count(self.trees.len() - MAX_TREES).raw(" more traces are not shown</p>");
         }

@@ -73,9 +73,9 @@ pub fn sample(from: &[Explanation]) -> Vec<&Explanation> {
             }
         }
     }
-    let of_rules = rules.iter().flatten().zip(counts.iter().flatten());
+    let counted_rules = rules.iter().flatten().zip(counts.iter().flatten());
     // The middle of equal sections of the list, which is in order of traces.
-    of_rules
+    counted_rules
         .flat_map(|(list, &count)| (0..count).map(move |n| list[(2 * n + 1) * list.len() / (2 * count)]))
         .collect()
 }

@@ -171,7 +171,7 @@ impl<'s> Spans<'s> {
         let at = finding.origin.unwrap_or(at);
         match self.kind(at) {
             Kind::Llm | Kind::Tool => Some(self.call(at, category)),
-            _ => self.cited(finding, category).or_else(|| self.about(at, category)),
+            _ => self.cited(finding, category).or_else(|| self.subject_call(at, category)),
         }
     }
 
@@ -204,7 +204,7 @@ impl<'s> Spans<'s> {
     }
 
     /// The model call that a finding on an agent or a step concerns.
-    fn about(&self, at: Idx, category: Category) -> Option<Idx> {
+    fn subject_call(&self, at: Idx, category: Category) -> Option<Idx> {
         let agent = self.trace.agents.iter().find(|agent| agent.at == at);
         let planned = agent.filter(|_| category == Category::TaskOrchestration);
         planned
@@ -266,8 +266,8 @@ mod tests {
         let tag = || vec![Defect::MissingTag.finding("no tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", tag())];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[0], Category::InstructionNonCompliance)]);
-        let again = || vec![Defect::RepeatedCall.finding("again", "x")];
-        let measurements = [failed(llm[0], "m", again()), failed(llm[1], "m", again())];
+        let repeated_call = || vec![Defect::RepeatedCall.finding("again", "x")];
+        let measurements = [failed(llm[0], "m", repeated_call()), failed(llm[1], "m", repeated_call())];
         assert_eq!(places(&trace, &measurements), [(Kind::Llm, llm[1], Category::ResourceAbuse)]);
         let other = vec![Defect::MissingTag.finding("no other tag", "x")];
         let measurements = [failed(llm[0], "m", tag()), failed(llm[1], "m", other)];

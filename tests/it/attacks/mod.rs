@@ -788,9 +788,9 @@ fn attributes<'s>(source: &'s str, function: &str) -> Option<Vec<&'s str>> {
         |line: &str| line.trim_start().trim_start_matches("async ").starts_with(&format!("fn {function}("));
     let lines: Vec<&str> = source.lines().collect();
     let at = lines.iter().position(|line| is_it(line))?;
-    let above = lines.get(..at)?.iter().rev().map(|line| line.trim());
+    let preceding_lines = lines.get(..at)?.iter().rev().map(|line| line.trim());
     Some(
-        above
+        preceding_lines
             .take_while(|line| line.starts_with("#[") || line.starts_with("///"))
             .filter(|line| line.starts_with("#["))
             .collect(),

@@ -106,8 +106,9 @@ mod tests {
 
     #[test]
     fn alarms_of_one_call_share_the_span_or_a_requested_call() {
-        let of_model = alarm(1, vec![(id(7), 0), (id(7), 1)]);
-        let known_subjects: HashSet<_> = of_model.subjects().chain(alarm(2, Vec::new()).subjects()).collect();
+        let model_alarm = alarm(1, vec![(id(7), 0), (id(7), 1)]);
+        let known_subjects: HashSet<_> =
+            model_alarm.subjects().chain(alarm(2, Vec::new()).subjects()).collect();
         for (alarm, expected) in [
             (alarm(1, Vec::new()), true),
             // The span of the tool has arrived.

@@ -100,8 +100,8 @@ impl<'a> AttributeWriter<'a> {
         if !cited_by.is_empty() {
             self.append_attribute(out, &["cited_by"], Scalar::Strs(&strs(&cited_by)));
         }
-        let of_trace = has_trace.then(|| findings.trace_signature()).flatten();
-        if let Some(signature) = of_trace.or_else(|| findings.signature(i)) {
+        let trace_signature = has_trace.then(|| findings.trace_signature()).flatten();
+        if let Some(signature) = trace_signature.or_else(|| findings.signature(i)) {
             self.append_attribute(out, &["signature"], Scalar::Str(&signature.to_string()));
         }
     }
@@ -314,13 +314,14 @@ fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: 
     let bare = |m: &Measurement| {
         m.details.is_empty() && m.outcome.as_ref().map_or(true, |o| o.passed && o.findings.is_empty())
     };
-    let same = match (&a.outcome, &b.outcome) {
+    let equal_outcomes = match (&a.outcome, &b.outcome) {
         (Ok(a), Ok(b)) => a.value == b.value,
         (Err(a), Err(b)) => a == b,
         _ => false,
     };
-    let same = same && (detail == DetailLevel::Normal || a.examined == b.examined && a.judge == b.judge);
-    same && std::ptr::eq(a.metric, b.metric) && a.task == b.task && bare(a) && bare(b)
+    let equal_evaluations =
+        equal_outcomes && (detail == DetailLevel::Normal || a.examined == b.examined && a.judge == b.judge);
+    equal_evaluations && std::ptr::eq(a.metric, b.metric) && a.task == b.task && bare(a) && bare(b)
 }
 
 /// Span ids in hex, at most [`MAX_ITEMS`].

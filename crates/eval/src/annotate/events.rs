@@ -34,36 +34,43 @@ pub(super) struct SubjectAttributes<'a> {
     /// Field of the attributes.
     field: u32,
     at: Option<Idx>,
-    of_span: Vec<u8>,
+    span_attributes: Vec<u8>,
     judge: Option<&'a str>,
-    of_judge: Vec<u8>,
+    judge_attributes: Vec<u8>,
     cache: AttributeCache,
 }
 
 impl<'a> SubjectAttributes<'a> {
     pub(super) fn new(field: u32) -> SubjectAttributes<'a> {
         let cache = AttributeCache::new();
-        SubjectAttributes { field, at: None, of_span: Vec::new(), judge: None, of_judge: Vec::new(), cache }
+        SubjectAttributes {
+            field,
+            at: None,
+            span_attributes: Vec::new(),
+            judge: None,
+            judge_attributes: Vec::new(),
+            cache,
+        }
     }
 
     /// Appends the attributes of a measurement.
     fn append(&mut self, out: &mut Vec<u8>, trace: &AgentTrace, m: &'a Measurement) {
         if self.at != Some(m.at) {
             self.at = Some(m.at);
-            self.of_span.clear();
-            subject(&mut self.of_span, self.field, trace, m.at, false);
+            self.span_attributes.clear();
+            subject(&mut self.span_attributes, self.field, trace, m.at, false);
         }
-        out.extend_from_slice(&self.of_span);
+        out.extend_from_slice(&self.span_attributes);
         // Without an answer of a judge the measurement has the name of the rules.
         if m.outcome.is_err() && m.judge == RULES {
             return;
         }
         if self.judge != Some(&*m.judge) {
             self.judge = Some(&m.judge);
-            self.of_judge.clear();
-            evaluator(&mut self.of_judge, self.field, &m.judge);
+            self.judge_attributes.clear();
+            evaluator(&mut self.judge_attributes, self.field, &m.judge);
         }
-        out.extend_from_slice(&self.of_judge);
+        out.extend_from_slice(&self.judge_attributes);
     }
 }
 

@@ -71,7 +71,7 @@ impl<'a> TraceFindings<'a> {
         let mut by_id: Option<HashMap<SpanId, Idx>> = None;
         for m in annotator.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
             all.by_span.entry(m.at).or_default().failing.push(m);
-            let of_run =
+            let is_run_metric =
                 spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
             for (index, finding) in listed(m) {
                 let failing = IndexedFinding { measurement: m, index, finding };
@@ -81,7 +81,7 @@ impl<'a> TraceFindings<'a> {
                 if let Some(origin) = origin {
                     all.by_span.entry(origin).or_default().findings.push(failing);
                 }
-                if of_run {
+                if is_run_metric {
                     let by_id = by_id.get_or_insert_with(|| index_by_id(annotator.trace));
                     let named = finding.cited.iter().chain(&finding.seen_in);
                     let spans = named.filter_map(|id| by_id.get(id).copied()).chain(origin);

@@ -52,7 +52,7 @@ pub(super) fn worst<'a>(measurements: impl Iterator<Item = &'a Measurement>) -> 
 fn badness(m: &Measurement) -> (Severity, f64) {
     match (worst_finding(m), m.outcome.as_ref().map(|measured| &measured.value)) {
         (Some(finding), _) => (finding.severity, finding.score),
-        (None, Ok(Value::Score(score))) => (Severity::of_score(*score), *score),
+        (None, Ok(Value::Score(score))) => (Severity::from_score(*score), *score),
         (None, _) => (Severity::Low, f64::INFINITY),
     }
 }

@@ -462,8 +462,8 @@ fn explanation_names_the_span_of_its_quote_if_it_is_another_one() {
 #[test]
 fn equal_measurements_keep_their_own_explanations() {
     let explained = |at, rationale: &str| {
-        let same = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
-        Measurement { rationale: Some(rationale.into()), ..same }
+        let base = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
+        Measurement { rationale: Some(rationale.into()), ..base }
     };
     let (trace, ms) = (trace(), [explained(0, "all of it"), explained(1, "all of that")]);
     let verdicts = propagate(&trace, &ms, &Policies::default());

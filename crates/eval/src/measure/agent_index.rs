@@ -16,7 +16,7 @@ use crate::recognise::{Agent, AgentTrace, Message, Part, RecordedPlan, Role, Tex
 /// Relations among the agents of a trace, computed once.
 struct Relations {
     /// By span: the agent of the span.
-    of_span: HashMap<Idx, usize>,
+    agent_by_span: HashMap<Idx, usize>,
     /// By agent: the starts of the agents directly beneath it, ascending.
     starts_beneath: Vec<Vec<u64>>,
     /// The number of agents with a name.
@@ -43,7 +43,7 @@ impl Relations {
                 }
             }
             let mut beneath: Vec<Vec<usize>> = vec![Vec::new(); trace.agents.len()];
-            let mut of_span = HashMap::new();
+            let mut agent_by_span = HashMap::new();
             let mut starts_beneath: Vec<Vec<u64>> = vec![Vec::new(); trace.agents.len()];
             let mut with_name: HashMap<Text, usize> = HashMap::new();
             let mut plans: HashMap<Idx, Vec<(usize, usize)>> = HashMap::new();
@@ -51,7 +51,7 @@ impl Relations {
             let mut groups = vec![false; trace.agents.len()];
             let mut calls_beneath: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
             for (i, agent) in trace.agents.iter().enumerate() {
-                of_span.entry(agent.at).or_insert(i);
+                agent_by_span.entry(agent.at).or_insert(i);
                 for (nth, (at, _)) in agent.plans.iter().enumerate() {
                     plans.entry(*at).or_default().push((i, nth));
                 }
@@ -70,8 +70,8 @@ impl Relations {
                 {
                     *group |= !name.is_empty() && trace.agents.get(up).is_some_and(|a| a.llms.is_empty());
                 }
-                let above = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
-                for up in above.take(MAX_DEPTH) {
+                let ancestors = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
+                for up in ancestors.take(MAX_DEPTH) {
                     if let Some(calls) = calls_beneath.get_mut(up) {
                         calls.extend_from_slice(&agent.calls);
                     }
@@ -82,7 +82,16 @@ impl Relations {
                 calls.dedup();
             }
             starts_beneath.iter_mut().for_each(|starts| starts.sort_unstable());
-            Relations { of_span, starts_beneath, with_name, calls_beneath, spans, beneath, plans, groups }
+            Relations {
+                agent_by_span,
+                starts_beneath,
+                with_name,
+                calls_beneath,
+                spans,
+                beneath,
+                plans,
+                groups,
+            }
         })
     }
 }
@@ -93,7 +102,7 @@ pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)
     let i = match agents.len() {
         // This is asked for every span.
         ..=FEW_AGENTS => agents.iter().position(|agent| agent.at == context.at)?,
-        _ => *Relations::cached(context.trace, context.memo).of_span.get(&context.at)?,
+        _ => *Relations::cached(context.trace, context.memo).agent_by_span.get(&context.at)?,
     };
     Some((i, agents.get(i)?))
 }
@@ -178,7 +187,7 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
 pub(crate) fn is_turn_of_a_group(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
     agent
         .parent
-        .is_some_and(|above| Relations::cached(trace, memo).groups.get(above).copied().unwrap_or(false))
+        .is_some_and(|parent| Relations::cached(trace, memo).groups.get(parent).copied().unwrap_or(false))
 }
 
 /// The system prompt of agent `i`.

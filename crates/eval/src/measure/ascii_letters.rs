@@ -7,9 +7,9 @@ pub(crate) const BLOCK: usize = 8;
 #[inline]
 pub(crate) fn end_of_letters(bytes: &[u8], mut at: usize) -> usize {
     while let Some(block) = block_at(bytes, at) {
-        let of_block = letters_of(block);
-        at += of_block;
-        if of_block < BLOCK {
+        let letter_count = letters_of(block);
+        at += letter_count;
+        if letter_count < BLOCK {
             return at;
         }
     }

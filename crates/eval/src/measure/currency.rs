@@ -15,11 +15,11 @@ static NAMES: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(name
 
 fn names() -> HashMap<&'static str, &'static str> {
     let lines = CURRENCIES.lines().filter(|line| !line.starts_with('#'));
-    let of_line = |line: &'static str| {
+    let names_in_line = |line: &'static str| {
         let code = line.split(' ').next().unwrap_or_default();
         line.split(' ').map(move |name| (name, code))
     };
-    lines.flat_map(of_line).collect()
+    lines.flat_map(names_in_line).collect()
 }
 
 /// The code of the currency that a word in lower case is a code, a sign or a name of.
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn names_and_signs_are_of_one_currency() {
-        let of_each = ["€", "euros", "us$", "pounds", "円", "gbp"].map(code_for_word);
-        assert_eq!(of_each, [Some("eur"), Some("eur"), Some("usd"), Some("gbp"), Some("jpy"), Some("gbp")]);
+        let codes = ["€", "euros", "us$", "pounds", "円", "gbp"].map(code_for_word);
+        assert_eq!(codes, [Some("eur"), Some("eur"), Some("usd"), Some("gbp"), Some("jpy"), Some("gbp")]);
         assert!(code_for_word("table").is_none() && is_code("chf") && !is_code("francs"));
         let words = CURRENCIES.lines().filter(|line| !line.starts_with('#')).flat_map(|line| line.split(' '));
         assert_eq!(words.count(), NAMES.len(), "a name is in two lines");

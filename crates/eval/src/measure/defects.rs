@@ -184,7 +184,7 @@ impl Finding {
             false => (&other.quote, &self.quote),
         };
         let generality = self.generality().zip(other.generality());
-        generality.is_some_and(|(of_self, of_other)| of_self > of_other)
+        generality.is_some_and(|(self_generality, other_generality)| self_generality > other_generality)
             && (part == whole || part.len() >= MIN_PASSAGE && whole.contains(part.as_str()))
     }
 

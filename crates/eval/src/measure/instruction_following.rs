@@ -75,8 +75,8 @@ fn prompt_texts<'v>(
     view: &'v SpanView,
 ) -> (Vec<Rc<SystemMessage>>, Vec<Rc<UserText>>) {
     let texts = |message: &'v Message| message.parts.iter().filter_map(plain_text);
-    let of_system = |text: &Text| context.memo.for_text(text, prompt::system_message);
-    let of_user = |text: &Text| {
+    let system_message = |text: &Text| context.memo.for_text(text, prompt::system_message);
+    let user_text = |text: &Text| {
         context.memo.for_text(text, |text| UserText {
             instructions: prompt::user_instructions(text),
             is_english: is_english(text, None, context.memo),
@@ -85,8 +85,8 @@ fn prompt_texts<'v>(
     let systems = view.input.iter().filter(|m| m.role == Role::System);
     let last_user = view.input.iter().rfind(|m| m.role == Role::User);
     (
-        systems.flat_map(texts).map(of_system).collect(),
-        last_user.into_iter().flat_map(texts).map(of_user).collect(),
+        systems.flat_map(texts).map(system_message).collect(),
+        last_user.into_iter().flat_map(texts).map(user_text).collect(),
     )
 }
 

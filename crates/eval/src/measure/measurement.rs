@@ -33,7 +33,7 @@ impl Severity {
     }
 
     /// The severity of a score from 1 to 5.
-    pub fn of_score(score: f64) -> Severity {
+    pub fn from_score(score: f64) -> Severity {
         match score {
             s if s <= 1.5 => Severity::High,
             s if s <= 2.5 => Severity::Medium,
@@ -234,7 +234,7 @@ impl Finding {
             seen_in: None,
             cited: Vec::new(),
             category: None,
-            severity: Severity::of_score(score),
+            severity: Severity::from_score(score),
             score,
             origin: None,
             fact: false,

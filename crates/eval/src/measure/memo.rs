@@ -75,11 +75,11 @@ pub(crate) type SendValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
 pub struct Memo {
-    of_text: RefCell<OfText>,
-    of_content: RefCell<OfContent>,
+    text_values: RefCell<OfText>,
+    content_values: RefCell<OfContent>,
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
-    of_trace: RefCell<TypedValues>,
+    trace_values: RefCell<TypedValues>,
     /// The complete value that was asked for last: rules ask for the same one span after span.
     recent_of_trace: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
     send_values: RefCell<SendValues>,
@@ -134,12 +134,12 @@ impl Memo {
     /// The value of type `T` for the text, computed once. Each use has its own type.
     pub fn for_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
-        let cached = self.of_text.borrow().get(&key).map(|(_, value)| value.clone());
+        let cached = self.text_values.borrow().get(&key).map(|(_, value)| value.clone());
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
         let computed = Rc::new(work(text));
-        let mut values = self.of_text.borrow_mut();
+        let mut values = self.text_values.borrow_mut();
         grow(&mut values);
         values.insert(key, (text.clone(), computed.clone()));
         computed
@@ -156,7 +156,7 @@ impl Memo {
         {
             return value;
         }
-        let values = self.of_content.borrow();
+        let values = self.content_values.borrow();
         let key = (type_id, values.hasher().hash_one(text));
         if let Some((text_of, value)) = values.get(&key)
             && **text_of == *text
@@ -172,7 +172,7 @@ impl Memo {
             self.content_bytes.set(bytes);
             let text_of: Rc<str> = text.into();
             self.set_recent(type_id, text_of.clone(), computed.clone());
-            self.of_content.borrow_mut().insert(key, (text_of, computed.clone()));
+            self.content_values.borrow_mut().insert(key, (text_of, computed.clone()));
         }
         computed
     }
@@ -198,7 +198,7 @@ impl Memo {
         {
             return value;
         }
-        let cached = self.of_trace.borrow().get(&key).cloned();
+        let cached = self.trace_values.borrow().get(&key).cloned();
         if let Some((value, incomplete)) = cached
             && let Ok(value) = value.downcast::<T>()
         {
@@ -209,7 +209,7 @@ impl Memo {
             return value;
         }
         let computed = Rc::new(work());
-        let mut values = self.of_trace.borrow_mut();
+        let mut values = self.trace_values.borrow_mut();
         grow(&mut values);
         values.insert(key, (computed.clone(), self.budget.is_exceeded()));
         computed
@@ -217,7 +217,7 @@ impl Memo {
 
     /// The value of type `T` for the trace, empty at first, which its users fill. Each use has its own type.
     pub(crate) fn shared<T: Default + 'static>(&self) -> Rc<T> {
-        let mut values = self.of_trace.borrow_mut();
+        let mut values = self.trace_values.borrow_mut();
         let (value, _) = values.entry(TypeId::of::<T>()).or_insert_with(|| (Rc::new(T::default()), false));
         value.clone().downcast::<T>().unwrap_or_default()
     }

@@ -66,10 +66,10 @@ pub(crate) struct Provenance {
 impl Provenance {
     /// The provenance of the trace's arguments, computed once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Provenance> {
-        memo.trace(|| Provenance::of_trace(trace, memo))
+        memo.trace(|| Provenance::from_trace(trace, memo))
     }
 
-    fn of_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
+    fn from_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
         let mut words = KnownWords::default();
         let mut prompts: HashSet<Idx> = HashSet::default();
         let mut listed = Listed::default();
@@ -247,11 +247,11 @@ impl KnownWords {
             Some(IdentifierKind::Address) => !matches!(*word, "http" | "https" | "www" | "mailto"),
             None => true,
         };
-        let of_word = |word: &str| {
+        let word_origin = |word: &str| {
             let best_origin = self.rank(word).or_else(|| self.rank(digits(word).filter(|_| numbered)?));
             best_origin.unwrap_or(Origin::Model)
         };
-        let mut origin = split(&value).filter(counts).map(of_word).max().unwrap_or(Origin::User);
+        let mut origin = split(&value).filter(counts).map(word_origin).max().unwrap_or(Origin::User);
         let mut is_listed = || {
             let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
             schema.is_some_and(|schema| listed.has(memo, schema, &value))

@@ -76,8 +76,8 @@ impl Shows {
     }
 
     /// Whether one of them is such, or it may be any span.
-    pub(super) fn is_any(&self, is: impl Fn(Idx) -> bool) -> bool {
-        self.0.as_ref().is_none_or(|spans| spans.iter().any(|at| is(*at)))
+    pub(super) fn is_any(&self, predicate: impl Fn(Idx) -> bool) -> bool {
+        self.0.as_ref().is_none_or(|spans| spans.iter().any(|at| predicate(*at)))
     }
 
     /// The union of both.

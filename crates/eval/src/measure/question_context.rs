@@ -6,7 +6,7 @@
 use verdict_otlp::trace::Idx;
 
 use super::ask::form::LABEL;
-use super::ask::step::of_span;
+use super::ask::step::measurements_at;
 use super::inputs::JudgeInputs;
 use super::question::Form;
 use super::table::{MetricSpec, Scale};
@@ -50,7 +50,7 @@ impl QuestionContext {
     pub(super) fn new(row: &MetricSpec, inputs: JudgeInputs<'_>, at: Idx, form: &Form) -> QuestionContext {
         let JudgeInputs { trace, settings, rule_measurements } = inputs;
         let measured = || {
-            let measurements = of_span(rule_measurements, at).iter();
+            let measurements = measurements_at(rule_measurements, at).iter();
             measurements.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
         };
         let metric_passed = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
@@ -67,7 +67,7 @@ impl QuestionContext {
     }
 
     /// The context of the last question, about the outcome of a trace.
-    pub(crate) fn of_outcome() -> QuestionContext {
+    pub(crate) fn for_outcome() -> QuestionContext {
         QuestionContext { subject: QuestionSubject::Trace, ..QuestionContext::default() }
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Questions<'a> {
         // Findings of the rules, and with them the questions, may change with further spans.
         let inputs = JudgeInputs { rule_measurements: &[], ..inputs };
         let AgentTrace { tree, agents, owner, .. } = inputs.trace;
-        let of_agents: HashSet<Idx> = agents.iter().map(|agent| agent.at).collect();
+        let agent_spans: HashSet<Idx> = agents.iter().map(|agent| agent.at).collect();
         let with_parent = |at| tree.parent(at).is_some() || tree.root() == Some(at);
         let ready = |row: &MetricSpec, at: Idx| match row.need {
             Need::Span => with_parent(at),
@@ -105,7 +105,7 @@ impl<'a> Questions<'a> {
                 None => with_parent(at),
             },
             // Metrics of whole runs may know a part of their questions from the task.
-            _ => row.rubric.is_none() && of_agents.contains(&at),
+            _ => row.rubric.is_none() && agent_spans.contains(&at),
         };
         let mut metrics = catalog::asking(inputs.settings, custom);
         metrics.retain(|_| inputs.settings.asker.ask.withhold.is_empty());

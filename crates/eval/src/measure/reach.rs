@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn a_metric_of_a_span_covers_what_its_agent_did_beneath() {
         let (trace, settings) = (nested(), Settings::default());
-        let of_first: Vec<Idx> = (0..trace.tree.len()).filter(|&s| trace.owner[s] == Some(0)).collect();
-        assert_eq!(covered(&trace, &settings, "error_detection", trace.agents[0].at), of_first);
+        let first_agent_spans: Vec<Idx> =
+            (0..trace.tree.len()).filter(|&s| trace.owner[s] == Some(0)).collect();
+        assert_eq!(covered(&trace, &settings, "error_detection", trace.agents[0].at), first_agent_spans);
     }
 }

@@ -44,8 +44,8 @@ impl Defect {
             Defect::StepSkipped => vec!["plan", "skipped_step"],
             // A defect of a statement makes the answer unsupported: by its rule, or by the defect itself.
             Defect::AnswerUnsupported => {
-                let of_statement = [Defect::UnsupportedFact, Defect::FalseClaim, Defect::PartUnanswered];
-                let rules = of_statement.into_iter().flat_map(Defect::rules);
+                let statement_defects = [Defect::UnsupportedFact, Defect::FalseClaim, Defect::PartUnanswered];
+                let rules = statement_defects.into_iter().flat_map(Defect::rules);
                 rules.chain(Defect::ALL.iter().map(|defect| defect.name())).collect()
             }
             _ => Vec::new(),

@@ -134,7 +134,7 @@ mod tests {
             "Ünïcode, 漢字, עברית, emoji 🎉 and a | table |\n|---|---|\n",
             "",
         ] {
-            assert!(matches!(sanitize(text), Cow::Borrowed(same) if same == text), "{text}");
+            assert!(matches!(sanitize(text), Cow::Borrowed(unchanged) if unchanged == text), "{text}");
         }
     }
 

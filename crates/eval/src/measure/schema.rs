@@ -107,12 +107,12 @@ fn compiled(schema: &Arc<Value>) -> CachedSchema {
 pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<SchemaProblem> {
     let compiled = memo.trace(CompiledSchemas::default);
     let schema = {
-        let made = || {
-            let made = self::compiled(schema);
-            memo.budget.spend(made.1.nodes.len());
-            made
+        let compile = || {
+            let new_entry = self::compiled(schema);
+            memo.budget.spend(new_entry.1.nodes.len());
+            new_entry
         };
-        compiled.0.borrow_mut().entry(Arc::as_ptr(schema) as usize).or_insert_with(made).1.clone()
+        compiled.0.borrow_mut().entry(Arc::as_ptr(schema) as usize).or_insert_with(compile).1.clone()
     };
     let limit = memo.budget.share().min(MAX_STEPS);
     let checked = schema.check_within(arguments, limit);

@@ -283,8 +283,8 @@ impl Section for Latency {
     }
 
     fn problems(&self) -> Vec<Problem> {
-        let of_kinds = self.by_agent.values().flat_map(BTreeMap::values);
-        let limits = self.max_ms.values().chain(self.by_model.values()).chain(of_kinds);
+        let agent_limits = self.by_agent.values().flat_map(BTreeMap::values);
+        let limits = self.max_ms.values().chain(self.by_model.values()).chain(agent_limits);
         let wrong = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
         wrong.map(|ms| Problem::new("", format!("{ms} is not a positive number of milliseconds"))).collect()
     }

@@ -157,23 +157,23 @@ impl Settings {
     pub fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
         let view = trace.views.get(at)?;
         let limits = &self.latency;
-        let of_agent = agent_name(trace, at)
+        let agent_limit = agent_name(trace, at)
             .and_then(|name| by_pattern(&limits.by_agent, name))
             .and_then(|kinds| kinds.get(&view.kind));
-        let of_model = || match (view.kind, &view.model) {
+        let model_limit = || match (view.kind, &view.model) {
             (Kind::Llm, Some(model)) => by_pattern(&limits.by_model, model),
             _ => None,
         };
-        of_agent.or_else(of_model).or_else(|| limits.max_ms.get(&view.kind)).copied()
+        agent_limit.or_else(model_limit).or_else(|| limits.max_ms.get(&view.kind)).copied()
     }
 
     /// The limit of tokens of the span `at`, if one is set.
     pub fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
         let limits = &self.tokens;
-        let of_agent = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
+        let agent_limit = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
         let model = trace.views.get(at).and_then(|r| r.model.as_deref());
-        let of_model = || model.and_then(|name| by_pattern(&limits.by_model, name));
-        of_agent.or_else(of_model).copied().or(limits.max)
+        let model_limit = || model.and_then(|name| by_pattern(&limits.by_model, name));
+        agent_limit.or_else(model_limit).copied().or(limits.max)
     }
 
     /// Invalid values.

@@ -50,7 +50,7 @@ macro_rules! metric_table {
         error_detection: Labelled<FailingErrors> = "error_detection" => BLANK {
             about: About::Call, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
             fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
-            requires: Requires::OutputOrError, on_wrappers: true, of_calls: true,
+            requires: Requires::OutputOrError, on_wrappers: true, judges_calls: true,
             rubric: rubric!("error_detection") }
                 by { rules: &SpanRule(error_detection::measure) };
         /// Answers that refuse or give up. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
@@ -69,7 +69,7 @@ macro_rules! metric_table {
                 by { rules: &SpanRule(reasoning::measure) };
         /// Whether a tool call was valid and returned a usable result (1-5).
         tool_completeness: Scored = "tool_completeness" => FIVE {
-            about: About::Tool, need: Need::Agent, categories: TOOL_CALLS, of_calls: true,
+            about: About::Tool, need: Need::Agent, categories: TOOL_CALLS, judges_calls: true,
             requires: Requires::OutputOrError, rubric: rubric!("tool_completeness") }
                 by { rules: &SpanRule(tool_completeness::measure) };
         /// Time from start to end, in milliseconds.
@@ -272,7 +272,7 @@ pub struct MetricSpec {
     /// Whether it measures the process and not the result, see `propagate::relevance`.
     pub process: bool,
     /// Whether it judges a model call by the tool calls that it wrote.
-    pub(crate) of_calls: bool,
+    pub(crate) judges_calls: bool,
     /// The categories of defects that it is designed to detect; empty means all. Its recall is computed
     /// over these (000, appendix A.1).
     pub categories: &'static [Category],
@@ -354,7 +354,7 @@ const BLANK: MetricSpec = MetricSpec {
     threshold: None,
     fail_labels: &[],
     process: false,
-    of_calls: false,
+    judges_calls: false,
     categories: &[],
     rubric: None,
     own_rubrics: &[],

@@ -134,13 +134,13 @@ impl Script {
 
     fn begin(&mut self, name: &str, task: &str, parent: Option<Idx>) {
         let agent = self.agents.len();
-        let above = self.running.last().map(|(a, _)| *a);
+        let parent_agent = self.running.last().map(|(a, _)| *a);
         let at = self.span(Kind::Agent, parent, agent);
         let task = Text::from(task);
         self.agents.push(Agent {
             at,
             name: Some(name.into()),
-            parent: above,
+            parent: parent_agent,
             task: Some(task.clone()),
             task_at: Some(at),
             answer_content: Content::Present,

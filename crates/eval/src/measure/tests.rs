@@ -40,10 +40,10 @@ fn correct_and_killed_runs_have_no_failing_span() {
 
 #[test]
 fn recovered_errors_fail_on_no_metric_of_reasoning_or_agents() {
-    let of_errors = ["error_detection", "tool_completeness"];
+    let error_metrics = ["error_detection", "tool_completeness"];
     let mut wrong = Vec::new();
     for run in recorded_cases().iter().filter(|r| r.truth["scenario"] == "b") {
-        let others = failures(run).into_iter().filter(|(_, metric, _)| !of_errors.contains(metric));
+        let others = failures(run).into_iter().filter(|(_, metric, _)| !error_metrics.contains(metric));
         wrong.extend(others.map(|f| format!("{}: {f:?}", run.name)));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

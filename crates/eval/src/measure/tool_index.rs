@@ -57,8 +57,8 @@ impl OfferedTo {
 
     fn index(self, trace: &AgentTrace, memo: &Memo) -> Rc<ToolIndex> {
         let indexes = memo.shared::<Indexes>();
-        let made = || Rc::new(ToolIndex::new(self.tools(trace)));
-        indexes.0.borrow_mut().entry(self).or_insert_with(made).clone()
+        let create = || Rc::new(ToolIndex::new(self.tools(trace)));
+        indexes.0.borrow_mut().entry(self).or_insert_with(create).clone()
     }
 }
 

@@ -83,8 +83,8 @@ fn verbs(file: &'static str) -> Result<Verbs, String> {
 
 fn forms(verb: &str) -> impl Iterator<Item = String> {
     let root = verb.strip_suffix('e').unwrap_or(verb);
-    let of_verb = ["", "s", "es", "led", "ling"].map(|ending| format!("{verb}{ending}"));
-    of_verb.into_iter().chain(["ed", "ing"].map(|ending| format!("{root}{ending}")))
+    let verb_forms = ["", "s", "es", "led", "ling"].map(|ending| format!("{verb}{ending}"));
+    verb_forms.into_iter().chain(["ed", "ing"].map(|ending| format!("{root}{ending}")))
 }
 
 /// The class of actions of a word in lower case; none if it is no such verb.
@@ -216,7 +216,7 @@ impl ToolPurpose {
     }
 
     /// The effect of the tool of a call, computed once per name.
-    pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
+    pub(crate) fn for_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
         let name = &call.name;
         memo.for_text(name, |_| {
             ToolPurpose::named(&NameWords::cached(name, memo), description(trace, memo, call))
@@ -258,7 +258,7 @@ impl ToolObjects {
     }
 
     /// Those of the tool of a call, computed once per name.
-    pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolObjects> {
+    pub(crate) fn for_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolObjects> {
         memo.for_text(&call.name, |name| ToolObjects::new(name, description(trace, memo, call)))
     }
 }
@@ -345,8 +345,8 @@ mod tests {
             objects.sort_unstable();
             objects
         };
-        let about = "Get the details of a user, including orders.";
-        assert_eq!(object_words("get_user_details", Some(about)), ["order", "user"]);
+        let user_description = "Get the details of a user, including orders.";
+        assert_eq!(object_words("get_user_details", Some(user_description)), ["order", "user"]);
         assert_eq!(object_words("cancel_pending_order", None), ["order", "pending"]);
     }
 

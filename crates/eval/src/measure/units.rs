@@ -49,9 +49,9 @@ mod tests {
 
     #[test]
     fn words_are_of_one_unit() {
-        let of_each =
+        let symbols =
             ["kg", "pounds", "megabytes", "€", "minutos"].map(|word| unit_for_word(word).map(|u| u.symbol));
-        assert_eq!(of_each, [Some("kg"), Some("lb"), Some("mb"), Some("eur"), Some("min")]);
+        assert_eq!(symbols, [Some("kg"), Some("lb"), Some("mb"), Some("eur"), Some("min")]);
         assert_eq!(unit_for_word("table"), None);
         let power = |word: &str| unit_for_word(word).and_then(|unit| unit.power);
         assert_eq!(["m³", "litre", "ml", "gallon"].map(power), [Some(3), Some(0), Some(-3), None]);

@@ -100,12 +100,12 @@ fn worst(trace: &AgentTrace, span_results: &[OwnResult], failed: &[Idx]) -> Opti
     };
     let worst = failed.iter().copied().min_by(|&a, &b| order(a, b))?;
     let equal: Vec<Idx> = failed.iter().copied().filter(|&i| order(i, worst).is_eq()).collect();
-    let mut above = HashSet::default();
+    let mut ancestors = HashSet::default();
     for &i in &equal {
         // The spans above a span that was reached before were added then.
-        trace.tree.ancestors(i).skip(1).take_while(|&ancestor| above.insert(ancestor)).for_each(drop);
+        trace.tree.ancestors(i).skip(1).take_while(|&ancestor| ancestors.insert(ancestor)).for_each(drop);
     }
-    equal.into_iter().filter(|i| !above.contains(i)).min()
+    equal.into_iter().filter(|i| !ancestors.contains(i)).min()
 }
 
 fn narrow(filter: FailureFilter, policy: &Policy) -> FailureFilter {

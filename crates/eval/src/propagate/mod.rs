@@ -150,14 +150,14 @@ fn unrecorded_outcome(
         return None;
     }
     // `completeness`, judges of the run, tasks and checklists, and metrics from outside; not those of calls.
-    let of_result = |row: &MetricSpec| {
+    let is_about_result = |row: &MetricSpec| {
         let whole_run =
             row.about == About::Run || row.rubric.is_none() && matches!(row.about, About::Agent | About::Any);
         !row.process && (whole_run || row.requires == Requires::Answer)
     };
     let is_decisive = |m: &Measurement| match &m.outcome {
         // After a failure that does not count, the policy has decided what the run came to.
-        Ok(measured) => !measured.passed || spec_among(custom, m.metric).is_some_and(of_result),
+        Ok(measured) => !measured.passed || spec_among(custom, m.metric).is_some_and(is_about_result),
         Err(_) => false,
     };
     if measurements.iter().any(is_decisive) {
@@ -254,16 +254,16 @@ fn own_results(
             _ => measured.findings.iter().map(|f| f.score).fold(f64::INFINITY, f64::min),
         };
         let severity =
-            measured.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::of_score(score));
+            measured.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::from_score(score));
         result.severity = result.severity.max(Some(severity));
         result.score = result.score.min(score);
-        let of_run = spec_among(custom, m.metric).is_some_and(|row| row.about.is_run());
+        let is_about_run = spec_among(custom, m.metric).is_some_and(|row| row.about.is_run());
         let found = failing.entry(m.at).or_default();
         let before = found.len();
         let decisive = measured.findings.iter().filter(|f| !f.is_note());
-        found.extend(decisive.map(|f| FailingFinding { finding: Some(f), of_run }));
+        found.extend(decisive.map(|f| FailingFinding { finding: Some(f), is_about_run }));
         if found.len() == before {
-            found.push(FailingFinding { finding: None, of_run });
+            found.push(FailingFinding { finding: None, is_about_run });
         }
     }
     for (result, view) in span_results.iter_mut().zip(&trace.views) {

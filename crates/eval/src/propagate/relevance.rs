@@ -104,9 +104,10 @@ impl<'s> Relevance<'s> {
         let start = self.trace.tree.spans[i].start;
         let view = &self.trace.views[i];
         if view.kind == Kind::Llm && view.errors.is_empty() {
-            let of_calls = failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.of_calls));
+            let all_judge_calls =
+                failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.judges_calls));
             let success = self.trace.owner[i].and_then(|agent| self.tool_success.get(&agent));
-            return of_calls && success.is_some_and(|&latest| latest > start);
+            return all_judge_calls && success.is_some_and(|&latest| latest > start);
         }
         if self.success.get(&operation(self.trace, i)).is_some_and(|&latest| latest > start) {
             return true;
@@ -127,9 +128,9 @@ impl<'s> Relevance<'s> {
     /// outermost first, so one pass suffices.
     fn find_recovered_above(&mut self) {
         for (at, agent) in self.trace.agents.iter().enumerate() {
-            let above = agent.parent.filter(|&p| p < at);
-            let recovered = above.is_some_and(|above| {
-                self.recovered_above[above] || (self.ends_well[above] && self.recovered(agent.at, &[]))
+            let parent = agent.parent.filter(|&p| p < at);
+            let recovered = parent.is_some_and(|parent| {
+                self.recovered_above[parent] || (self.ends_well[parent] && self.recovered(agent.at, &[]))
             });
             self.recovered_above.push(recovered);
         }

@@ -28,7 +28,7 @@ pub(super) struct FailingFinding<'m> {
     /// `None` for a measurement without findings.
     pub(super) finding: Option<&'m Finding>,
     /// Whether the metric is about a run.
-    pub(super) of_run: bool,
+    pub(super) is_about_run: bool,
 }
 
 /// The findings that made each failing span fail.
@@ -66,8 +66,9 @@ impl Repeats {
         span_results: &mut [OwnResult],
     ) -> Repeats {
         let may_repeat = |f: &FailingFinding<'_>| {
-            f.finding
-                .is_some_and(|finding| finding.origin.is_some() || f.of_run && finding.category.is_some())
+            f.finding.is_some_and(|finding| {
+                finding.origin.is_some() || f.is_about_run && finding.category.is_some()
+            })
         };
         if !failing.values().flatten().any(may_repeat) {
             return Repeats::default();
@@ -123,9 +124,9 @@ impl Repeats {
         let subtrees = SubtreePositions::new(tree);
         let mut steps = 0usize;
         for (&at, repeat) in &self.by_span {
-            let meets = tree.ancestors(at).find(|&above| {
+            let meets = tree.ancestors(at).find(|&ancestor| {
                 steps += 1;
-                steps > MAX_STEPS || repeat.counted.iter().all(|&i| subtrees.contains(above, i))
+                steps > MAX_STEPS || repeat.counted.iter().all(|&i| subtrees.contains(ancestor, i))
             });
             // Spans of several roots meet above all of them.
             let meets = meets.unwrap_or(ABOVE_ALL);
@@ -214,12 +215,12 @@ struct SubjectFinder<'f> {
 
 impl<'f> SubjectFinder<'f> {
     fn new(trace: &'f AgentTrace, failing: &FailingFindings<'_>) -> SubjectFinder<'f> {
-        let of_steps = |(at, findings): (&Idx, &Vec<FailingFinding<'_>>)| {
-            let of_step = findings.iter().filter(|f| !f.of_run).filter_map(|f| f.finding?.category);
+        let step_categories = |(at, findings): (&Idx, &Vec<FailingFinding<'_>>)| {
+            let categories = findings.iter().filter(|f| !f.is_about_run).filter_map(|f| f.finding?.category);
             let at = *at;
-            of_step.map(move |category| (at, category)).collect::<Vec<_>>()
+            categories.map(move |category| (at, category)).collect::<Vec<_>>()
         };
-        let categories = failing.iter().flat_map(of_steps).collect();
+        let categories = failing.iter().flat_map(step_categories).collect();
         // Of several spans with one id, the first.
         let by_id = trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
         SubjectFinder { trace, by_id, categories }
@@ -236,11 +237,11 @@ impl<'f> SubjectFinder<'f> {
         if let Some(origin) = finding.origin.filter(|&origin| origin < self.trace.tree.len()) {
             return if origin == at { None } else { found(origin, true) };
         }
-        let category = finding.category.filter(|_| failing.of_run)?;
+        let category = finding.category.filter(|_| failing.is_about_run)?;
         let cited = finding.seen_in.iter().chain(&finding.cited);
         let mut cited = cited.filter_map(|id| self.by_id.get(id).copied()).filter(|&cited| cited != at);
-        let same = cited.find(|&cited| self.categories.contains(&(cited, category)))?;
-        found(same, false)
+        let cited_span = cited.find(|&cited| self.categories.contains(&(cited, category)))?;
+        found(cited_span, false)
     }
 }
 
@@ -264,9 +265,9 @@ impl SubtreePositions {
         SubtreePositions { positions }
     }
 
-    /// Whether `i` is `above` or below it.
-    fn contains(&self, above: Idx, i: Idx) -> bool {
-        let ((first, last), (place, _)) = (self.positions[above], self.positions[i]);
+    /// Whether `i` is `ancestor` or below it.
+    fn contains(&self, ancestor: Idx, i: Idx) -> bool {
+        let ((first, last), (place, _)) = (self.positions[ancestor], self.positions[i]);
         (first..=last).contains(&place)
     }
 }

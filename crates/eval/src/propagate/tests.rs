@@ -41,7 +41,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
         seen_in: None,
         cited: Vec::new(),
         category: None,
-        severity: Severity::of_score(score),
+        severity: Severity::from_score(score),
         score,
         origin: None,
         fact: false,

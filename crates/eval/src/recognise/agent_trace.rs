@@ -129,7 +129,7 @@ impl AgentTrace {
     /// The e-mail addresses in its messages, arguments and results. They are looked for once a judge is asked.
     pub fn addresses(&self) -> &EmailAddresses {
         self.addresses.get_or_init(|| {
-            let of_part = |part: &'_ Part| match part {
+            let part_text = |part: &'_ Part| match part {
                 Part::Text(text) | Part::Reasoning(text) => Some(text.clone()),
                 Part::Call(call) => call.arguments.clone(),
                 Part::Result { content, .. } => Some(content.clone()),
@@ -140,7 +140,7 @@ impl AgentTrace {
             for view in &self.views {
                 let parts = view.input.iter().chain(&view.output).flat_map(|message| &message.parts);
                 let passed = view.call.iter().filter_map(|call| call.arguments.clone());
-                let all = parts.filter_map(of_part).chain(passed).chain(view.result.clone());
+                let all = parts.filter_map(part_text).chain(passed).chain(view.result.clone());
                 // Every prompt repeats the texts of earlier ones, each of which is one allocation.
                 texts.extend(all.filter(|text| known.insert(text.as_ptr())));
             }

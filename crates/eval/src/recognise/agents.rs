@@ -156,7 +156,7 @@ pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut T
         }
         let answer = last_assistant_text(&view.output);
         if agent.answer.is_none() && !answer.is_empty() && !view.output_content.is_partial() {
-            (agent.answer, agent.answer_at) = (texts.some(&answer), Some(chain));
+            (agent.answer, agent.answer_at) = (texts.non_empty(&answer), Some(chain));
             agent.answer_content = Content::Present;
         } else if agent.answer_content == Content::Absent {
             agent.answer_content = view.output_content;
@@ -217,7 +217,7 @@ fn adopt(
     let own_content = views[at].output_content;
     let (answer, answer_at, content) = match () {
         () if own_content.is_partial() => (None, None, own_content),
-        () if !output.is_empty() => (texts.some(&output), Some(at), Content::Present),
+        () if !output.is_empty() => (texts.non_empty(&output), Some(at), Content::Present),
         () => (agents[last].answer.clone(), agents[last].answer_at, agents[last].answer_content),
     };
     (agents[i].answer, agents[i].answer_at, agents[i].answer_content) = (answer, answer_at, content);
@@ -259,9 +259,9 @@ fn task(
     texts: &mut TextInterner,
     requests: &mut RequestsAbove,
 ) -> Option<(Text, Idx)> {
-    let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
+    let ancestors = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
     let own_spans = std::iter::once(agent.at).chain(agent.llms.iter().copied());
-    let spans = own_spans.map(|at| (at, false)).chain(above.map(|at| (at, true)));
+    let spans = own_spans.map(|at| (at, false)).chain(ancestors.map(|at| (at, true)));
     let (mut settings, mut partial) = (None, None);
     for (at, is_above) in spans {
         let mut read = || user_request(&views[at].input, texts);
@@ -316,7 +316,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     if let Some(call) = final_call.filter(in_time).filter(|call| !call.arguments_content.is_partial())
         && let Some(text) = final_answer_text(call)
     {
-        agent.answer = texts.some(&text);
+        agent.answer = texts.non_empty(&text);
         agent.answer_at = Some(call.at);
         agent.answer_content = Content::Present;
         return;
@@ -325,7 +325,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     for at in last.filter(silent).into_iter().chain([agent.at]) {
         let text = last_assistant_text(&views[at].output);
         if !text.is_empty() && !views[at].output_content.is_partial() {
-            agent.answer = texts.some(&text);
+            agent.answer = texts.non_empty(&text);
             agent.answer_at = Some(at);
             agent.answer_content = Content::Present;
             return;
@@ -384,7 +384,7 @@ fn agent_plans(
             continue;
         }
         if views[at].plans.is_empty() {
-            plans::of_output(table, texts, &mut views[at]);
+            plans::read_output(table, texts, &mut views[at]);
         }
         if table.plan_heuristic && nth == 0 && views[at].plans.is_empty() {
             let plan = plans::unmarked_plan(&views[at].output_text(), texts);
@@ -394,10 +394,10 @@ fn agent_plans(
     let mut out: Vec<(Idx, RecordedPlan)> = Vec::new();
     for &at in spans {
         for plan in &mut views[at].plans {
-            let again = |(_, earlier_plan): &(Idx, RecordedPlan)| {
+            let is_repeated = |(_, earlier_plan): &(Idx, RecordedPlan)| {
                 earlier_plan.text == plan.text || (!plan.steps.is_empty() && earlier_plan.steps == plan.steps)
             };
-            if out.len() >= MAX_PLANS || out.iter().any(again) {
+            if out.len() >= MAX_PLANS || out.iter().any(is_repeated) {
                 continue;
             }
             plan.replan |= !out.is_empty();

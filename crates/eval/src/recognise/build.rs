@@ -82,7 +82,7 @@ fn read(
     let mut model_only = Vec::with_capacity(tree.len());
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
-    let mut earlier = EarlierSpans::of_trace();
+    let mut earlier = EarlierSpans::for_trace();
     let mut scan = SpanScan::default();
     for (at, span) in tree.spans.iter().enumerate() {
         scan.read_after(&mut earlier, table, &span.bytes);
@@ -227,9 +227,9 @@ impl EnvelopeNames {
         envelope: &Arc<Envelope>,
         texts: &mut TextInterner,
     ) -> (Option<Text>, &str) {
-        let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
-        if !same {
-            let read = || resource_text(envelope, "service.name").and_then(|s| texts.some(s));
+        let is_same_envelope = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
+        if !is_same_envelope {
+            let read = || resource_text(envelope, "service.name").and_then(|s| texts.non_empty(s));
             let service = self.services.entry(envelope.resource.clone()).or_insert_with(read).clone();
             self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
         }

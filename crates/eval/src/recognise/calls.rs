@@ -221,14 +221,14 @@ impl MatchBy {
             MatchBy::Id => request.id.clone().map(|id| (id, None)),
             MatchBy::Arguments => {
                 let arguments = request.arguments.as_ref()?;
-                let same = canonical.entry(arguments.clone()).or_insert_with(|| {
+                let canonical_text = canonical.entry(arguments.clone()).or_insert_with(|| {
                     if tool::is_canonical(arguments) {
                         return arguments.clone();
                     }
                     let json = json_keys::parse(arguments);
                     json.map_or_else(|| arguments.clone(), |json| Text::from(json.to_string().as_str()))
                 });
-                Some((request.name.clone(), Some(same.clone())))
+                Some((request.name.clone(), Some(canonical_text.clone())))
             }
             MatchBy::Name => Some((request.name.clone(), None)),
         }

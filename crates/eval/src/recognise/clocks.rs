@@ -153,8 +153,8 @@ fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<
                 }
             }
             for (result, times) in times {
-                let of_result = receipts.entry((i, result)).or_default();
-                of_result.resize(times.max(of_result.len()), (continues, at));
+                let result_receipts = receipts.entry((i, result)).or_default();
+                result_receipts.resize(times.max(result_receipts.len()), (continues, at));
             }
             before = Some(at);
         }
@@ -195,8 +195,8 @@ impl SubtreeRanges {
         SubtreeRanges { place, size }
     }
 
-    fn contain(&self, above: Idx, at: Idx) -> bool {
-        (self.place[above]..self.place[above] + self.size[above]).contains(&self.place[at])
+    fn contain(&self, ancestor: Idx, at: Idx) -> bool {
+        (self.place[ancestor]..self.place[ancestor] + self.size[ancestor]).contains(&self.place[at])
     }
 }
 
@@ -205,8 +205,8 @@ fn nearest(mut lower_bounds: Vec<i64>, mut upper_bounds: Vec<i64>) -> i64 {
     lower_bounds.sort_unstable();
     upper_bounds.sort_unstable();
     let contradicted = |skew: i64| {
-        let above = lower_bounds.len() - lower_bounds.partition_point(|&bound| bound <= skew);
-        above + upper_bounds.partition_point(|&bound| bound < skew)
+        let violated_lower = lower_bounds.len() - lower_bounds.partition_point(|&bound| bound <= skew);
+        violated_lower + upper_bounds.partition_point(|&bound| bound < skew)
     };
     let candidates = lower_bounds.iter().chain(&upper_bounds).copied().chain([0]);
     candidates.min_by_key(|&skew| (contradicted(skew), skew.unsigned_abs())).unwrap_or_default()

@@ -51,7 +51,7 @@ impl Interpreter<'_> {
 
     /// Whether [`Self::has_hidden_part`] is true of a message of a prompt. The next prompt repeats most of them.
     fn prompt_has_hidden_part(&mut self, messages: &[Message]) -> bool {
-        let is_known = |(parts, message): &(&MessageParts, &Message)| parts.same(&message.parts);
+        let is_known = |(parts, message): &(&MessageParts, &Message)| parts.ptr_eq(&message.parts);
         let known_count = self.visible.iter().zip(messages).take_while(is_known).count();
         self.visible.truncate(known_count);
         let new = messages.get(known_count..).unwrap_or_default();
@@ -203,18 +203,18 @@ impl Interpreter<'_> {
                     } else if role == Role::Tool {
                         content.to_mut().push_str(text);
                     } else {
-                        parts.extend(self.texts.some(text).map(Part::Text));
+                        parts.extend(self.texts.non_empty(text).map(Part::Text));
                     }
                 }
             }
             for leaf in leaves {
                 match (leaf.leaf.kind, leaf.value) {
                     (LeafKind::PartReasoning, Value::Str(s)) => {
-                        parts.extend(self.texts.some(s).map(Part::Reasoning));
+                        parts.extend(self.texts.non_empty(s).map(Part::Reasoning));
                     }
                     (LeafKind::PartMedia, _) => parts.push(Part::Media),
                     (LeafKind::Finish, Value::Str(s)) if role == Role::Assistant => {
-                        view.finish.extend(self.texts.some(s));
+                        view.finish.extend(self.texts.non_empty(s));
                     }
                     _ => {}
                 }
@@ -259,7 +259,7 @@ impl Interpreter<'_> {
                 id: self.texts.option(value_of(LeafKind::RequestId).and_then(|v| v.as_str())),
                 name: self.texts.intern(name),
                 arguments: value_of(LeafKind::RequestArguments)
-                    .and_then(|v| self.texts.some(&ContentNode::from_value(v).text())),
+                    .and_then(|v| self.texts.non_empty(&ContentNode::from_value(v).text())),
             }));
         }
     }
@@ -268,7 +268,7 @@ impl Interpreter<'_> {
     fn separate_output_parts(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut parts = Vec::new();
         if let FieldLookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
-            parts.extend(self.texts.some(&ContentNode::from_value(value).text()).map(Part::Reasoning));
+            parts.extend(self.texts.non_empty(&ContentNode::from_value(value).text()).map(Part::Reasoning));
         }
         let calls = self.value(scan, Field::OutputCalls);
         if let FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value)) = calls {

@@ -49,8 +49,8 @@ pub(crate) struct EarlierSpans<'a> {
     before: Vec<ListAttribute<'a>>,
     /// The position of the next one of them.
     next: usize,
-    /// Those of the present span are the first `same` ones of `before` and then `present`.
-    same: usize,
+    /// Those of the present span are the first `repeated_count` ones of `before` and then `present`.
+    repeated_count: usize,
     present: Vec<ListAttribute<'a>>,
     /// The run at the beginning of `before`, and that of the present span.
     run: ListRun<'a>,
@@ -90,7 +90,7 @@ struct PresentRun<'a> {
     /// The number of attributes.
     len: usize,
     /// How many of them are those of the earlier run.
-    same: usize,
+    repeated_count: usize,
 }
 
 /// The place of a key, or of an encoded attribute, among so many.
@@ -107,7 +107,7 @@ impl<'a> EarlierSpans<'a> {
         EarlierSpans {
             before: Vec::new(),
             next: 0,
-            same: 0,
+            repeated_count: 0,
             present: Vec::new(),
             run: ListRun::default(),
             present_run: PresentRun::default(),
@@ -119,27 +119,27 @@ impl<'a> EarlierSpans<'a> {
     }
 
     /// For the spans of a trace.
-    pub(crate) fn of_trace() -> Self {
+    pub(crate) fn for_trace() -> Self {
         EarlierSpans { known_attributes: Some(Vec::new()), ..EarlierSpans::none() }
     }
 
     pub(super) fn begin_span(&mut self) {
-        (self.next, self.same, self.last) = (0, 0, None);
+        (self.next, self.repeated_count, self.last) = (0, 0, None);
         self.present_run = PresentRun::default();
     }
 
     /// `flat` are the leaves of the span in the order of its attributes.
     pub(super) fn end_span(&mut self, flat: &[FlatAttribute<'a>]) {
-        if self.same > 0 || !self.present.is_empty() {
-            self.before.truncate(self.same);
+        if self.repeated_count > 0 || !self.present.is_empty() {
+            self.before.truncate(self.repeated_count);
             self.before.append(&mut self.present);
-            let PresentRun { after_first, left, len, same, .. } = self.present_run;
+            let PresentRun { after_first, left, len, repeated_count, .. } = self.present_run;
             self.run.encoded = after_first.get(..after_first.len() - left).unwrap_or_default();
-            self.run.leaves.truncate(same);
+            self.run.leaves.truncate(repeated_count);
             if len > self.run.leaves.capacity() {
                 self.run.leaves.reserve(len + USUAL_LEAVES);
             }
-            self.run.leaves.extend_from_slice(flat.get(same..len).unwrap_or_default());
+            self.run.leaves.extend_from_slice(flat.get(repeated_count..len).unwrap_or_default());
         }
     }
 
@@ -151,12 +151,15 @@ impl<'a> EarlierSpans<'a> {
         max_leaves: usize,
     ) -> Option<(&[FlatAttribute<'a>], &'a [u8])> {
         let all = self.run.leaves.len();
-        if (self.next, self.same, self.present_run.len) != (1, 1, 1) || !(2..=max_leaves).contains(&all) {
+        if (self.next, self.repeated_count, self.present_run.len) != (1, 1, 1)
+            || !(2..=max_leaves).contains(&all)
+        {
             return None;
         }
         let after = rest.strip_prefix(self.run.encoded)?;
-        (self.next, self.same) = (all, all);
-        self.present_run = PresentRun { left: after.len(), len: all, same: all, ..self.present_run };
+        (self.next, self.repeated_count) = (all, all);
+        self.present_run =
+            PresentRun { left: after.len(), len: all, repeated_count: all, ..self.present_run };
         Some((self.run.leaves.get(1..)?, after))
     }
 
@@ -164,13 +167,13 @@ impl<'a> EarlierSpans<'a> {
     /// span from it and after it, `leaves` the number of leaves so far, in their order.
     pub(super) fn extend_run(&mut self, before: &[u8], rest: &'a [u8], leaves: usize) {
         let run = &mut self.present_run;
-        let attributes = self.same + self.present.len();
+        let attributes = self.repeated_count + self.present.len();
         let list = self.last.map(|(list, _)| list).filter(|list| !list.entry.is_statement);
         if attributes != run.len + 1 || leaves != attributes || list.is_none() {
             return;
         }
         if run.len == 0 {
-            *run = PresentRun { list, after_first: rest, left: rest.len(), len: 1, same: 0 };
+            *run = PresentRun { list, after_first: rest, left: rest.len(), len: 1, repeated_count: 0 };
         } else if run.left == before.len() && run.list.zip(list).is_some_and(|(a, b)| std::ptr::eq(a, b)) {
             (run.left, run.len) = (rest.len(), attributes);
         }
@@ -184,14 +187,14 @@ impl<'a> EarlierSpans<'a> {
     /// The attribute of a list that the last span has at the same place, which becomes one of the present span.
     #[inline]
     pub(super) fn repeated_in_list(&mut self, encoded: &[u8]) -> Option<&ListAttribute<'a>> {
-        let same = self.before.get(self.next).filter(|attribute| attribute.encoded == encoded)?;
-        self.last = Some((same.list, same.head));
+        let attribute = self.before.get(self.next).filter(|attribute| attribute.encoded == encoded)?;
+        self.last = Some((attribute.list, attribute.head));
         self.next += 1;
         match self.present.is_empty() {
-            true => self.same = self.next,
-            false => self.present.push(*same),
+            true => self.repeated_count = self.next,
+            false => self.present.push(*attribute),
         }
-        Some(same)
+        Some(attribute)
     }
 
     /// Adds an attribute of a list to the present span.

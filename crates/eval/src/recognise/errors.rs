@@ -32,25 +32,25 @@ pub(crate) fn collect_signs(
         let mut sign = ErrorSign { source: ErrorSource::Exception, kind: None, message: None };
         for (key, value) in Attributes::new(event.message, event.attributes).chain(event.body.entries()) {
             match (key, value) {
-                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.some(s),
-                ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.some(s),
+                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.non_empty(s),
+                ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.non_empty(s),
                 _ => {}
             }
         }
         add_sign(view, sign);
     }
     if scan.status == Status::Error {
-        let message = texts.some(scan.status_message).or(message.and_then(|m| texts.some(m)));
+        let message = texts.non_empty(scan.status_message).or(message.and_then(|m| texts.non_empty(m)));
         add_sign(view, ErrorSign { source: ErrorSource::Status, kind: None, message });
     }
     if let Some(kind) = first(scan, Field::ErrorType) {
-        let message = message.and_then(|m| texts.some(m));
-        add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.some(kind), message });
+        let message = message.and_then(|m| texts.non_empty(m));
+        add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.non_empty(kind), message });
     }
     for (_, key, value) in scan.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
         let text = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
-        let message = message.or(text).and_then(|m| texts.some(m));
-        add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.some(key), message });
+        let message = message.or(text).and_then(|m| texts.non_empty(m));
+        add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.non_empty(key), message });
     }
     let no_failure = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
     if scan.has(Meaning::Cancelled) || no_failure {
@@ -66,7 +66,7 @@ pub(crate) fn collect_signs(
 pub(crate) fn add_error_flag(texts: &mut TextInterner, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
-        kind: texts.some("is_error"),
+        kind: texts.non_empty("is_error"),
         message: view.result.clone().filter(|r| !r.is_empty()),
     };
     add_sign(view, sign);

@@ -43,7 +43,7 @@ impl Interpreter<'_> {
             let leaf_node = |kind: LeafKind| {
                 leaves.iter().find(|f| f.leaf.kind == kind).map(|f| ContentNode::from_value(f.value))
             };
-            let mut text = |kind: LeafKind| leaf_node(kind).and_then(|n| self.texts.some(&n.text()));
+            let mut text = |kind: LeafKind| leaf_node(kind).and_then(|n| self.texts.non_empty(&n.text()));
             let Some(name) = text(LeafKind::Name) else { continue };
             view.evaluations.push(RecordedEvaluation {
                 name,

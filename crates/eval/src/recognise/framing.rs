@@ -186,8 +186,9 @@ fn opening(view: &SpanView) -> Option<Opening> {
             _ => None,
         })
     };
-    let of_role = |role: Role| view.input.iter().find(|message| message.role == role).and_then(address);
-    match (of_role(Role::System), of_role(Role::User)) {
+    let address_for_role =
+        |role: Role| view.input.iter().find(|message| message.role == role).and_then(address);
+    match (address_for_role(Role::System), address_for_role(Role::User)) {
         (None, None) => None,
         (system, user) => Some((system.unwrap_or_default(), user.unwrap_or_default())),
     }

@@ -109,7 +109,7 @@ impl GenAiPart<'_> {
                 Part::Call(ToolRequest {
                     id: texts.option(text(&self.id)),
                     name: texts.intern(&name.0),
-                    arguments: texts.some(&arguments.0.text()),
+                    arguments: texts.non_empty(&arguments.0.text()),
                 })
             }
             RESULT => Part::Result {

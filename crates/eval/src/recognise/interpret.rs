@@ -102,7 +102,7 @@ impl Interpreter<'_> {
         content: bool,
     ) -> SpanView {
         let mut view = SpanView { kind, wrapper: lifecycle, ..SpanView::default() };
-        view.name = self.texts.some(scan.name);
+        view.name = self.texts.non_empty(scan.name);
         if scan.is_foreign() {
             return view;
         }
@@ -124,7 +124,7 @@ impl Interpreter<'_> {
         }
         errors::collect_signs(self.table, &mut self.texts, scan, &mut view);
         self.evaluations(scan, &mut view);
-        plans::of_attributes(scan, &mut self.texts, &mut view);
+        plans::read_attributes(scan, &mut self.texts, &mut view);
         view
     }
 
@@ -190,13 +190,13 @@ impl Interpreter<'_> {
                 if s.starts_with('"') =>
             {
                 let inner = ContentNode::Str(Cow::Borrowed(s)).unfold();
-                self.texts.some(&inner.text())
+                self.texts.non_empty(&inner.text())
             }
             FieldLookup::Found((_, Value::Str(s))) | FieldLookup::Cut((_, Value::Str(s))) => {
-                self.texts.some(s)
+                self.texts.non_empty(s)
             }
             FieldLookup::Found((_, value)) | FieldLookup::Cut((_, value)) => {
-                self.texts.some(&ContentNode::from_value(value).text())
+                self.texts.non_empty(&ContentNode::from_value(value).text())
             }
             _ => None,
         }
@@ -223,9 +223,9 @@ impl Interpreter<'_> {
         if let FieldLookup::Found((_, value)) = self.value(scan, Field::Finish) {
             match ContentNode::decoded(value) {
                 ContentNode::List(reasons) => {
-                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.some(&r.text())))
+                    view.finish.extend(reasons.iter().filter_map(|r| self.texts.non_empty(&r.text())))
                 }
-                one => view.finish.extend(self.texts.some(&one.text())),
+                one => view.finish.extend(self.texts.non_empty(&one.text())),
             }
         }
         if matches!(view.kind, Kind::Llm | Kind::Agent | Kind::Plan) {
@@ -239,8 +239,8 @@ impl Interpreter<'_> {
             FieldLookup::Found((_, value)) => Some(ContentNode::decoded(value)),
             _ => None,
         };
-        let of_map = |keys: &[&str]| usage.as_ref()?.any(keys)?.count();
-        let count = |field, keys: &[&str]| self.count(scan, field).or_else(|| of_map(keys));
+        let count_in_usage = |keys: &[&str]| usage.as_ref()?.any(keys)?.count();
+        let count = |field, keys: &[&str]| self.count(scan, field).or_else(|| count_in_usage(keys));
         let input = count(Field::TokensInput, &["input_tokens", "input", "prompt_tokens", "inputTokens"]);
         let output =
             count(Field::TokensOutput, &["output_tokens", "output", "completion_tokens", "outputTokens"]);

@@ -179,19 +179,20 @@ fn is_round(length: usize) -> bool {
             || length == 32_766)
 }
 
-/// Whether `is` holds for one of the texts in the attributes of a span, its events and log records, except for those
+/// Whether `is_match` holds for one of the texts in the attributes of a span, its events and log records, except for those
 /// that it repeats. Bodies of log records have no limit.
-fn any_text<'a>(scan: &SpanScan<'a>, mut is: impl FnMut(&'a str) -> bool) -> bool {
+fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
     let mut is_new = |value: Value<'a>| {
         let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);
-        long.is_some_and(|text| !scan.repeated.contains(&text.as_ptr()) && is(text))
+        long.is_some_and(|text| !scan.repeated.contains(&text.as_ptr()) && is_match(text))
     };
     scan.fields.iter().any(|(_, _, value)| is_new(*value))
         || scan.flat.iter().any(|leaf| !leaf.is_repeated && is_new(leaf.value))
         || scan.open.iter().any(|(_, _, _, value)| is_new(*value))
         || {
-            let mut of_events = scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
-            of_events.any(|(_, value)| is_new(value))
+            let mut event_attributes =
+                scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
+            event_attributes.any(|(_, value)| is_new(value))
         }
 }
 

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// An interned text of a trace. The same message in ten prompts is one allocation, which
-/// [`Text::same`] recognises without comparing bytes.
+/// [`Text::ptr_eq`] recognises without comparing bytes.
 #[derive(Clone, Eq, Hash, PartialOrd, Ord, Debug)]
 #[cfg_attr(not(test), derive(PartialEq))]
 #[cfg_attr(test, allow(clippy::derived_hash_with_manual_eq))]
@@ -28,7 +28,7 @@ impl PartialEq for Text {
 
 impl Text {
     /// Whether both are the same allocation.
-    pub fn same(&self, other: &Text) -> bool {
+    pub fn ptr_eq(&self, other: &Text) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -111,7 +111,7 @@ pub struct MessageParts(Arc<Vec<Part>>);
 
 impl MessageParts {
     /// Whether both are the same allocation.
-    pub(crate) fn same(&self, other: &MessageParts) -> bool {
+    pub(crate) fn ptr_eq(&self, other: &MessageParts) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }

@@ -294,7 +294,7 @@ impl MessageReader<'_> {
             ContentNode::List(items) if !items.is_empty() && items.iter().all(part::is_block) => {
                 items.iter().for_each(|item| self.block_parts(item, out));
             }
-            _ => out.extend(self.texts.some(text).map(Part::Text)),
+            _ => out.extend(self.texts.non_empty(text).map(Part::Text)),
         }
     }
 

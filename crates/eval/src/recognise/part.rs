@@ -16,7 +16,7 @@ const RESULTS: [&str; 6] = ["response", "result", "content", "output", "results"
 /// The part that `node` is; `None` for a map that is no known block.
 pub(crate) fn read(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<Part> {
     if let ContentNode::Str(s) = node {
-        return texts.some(s).map(Part::Text);
+        return texts.non_empty(s).map(Part::Text);
     }
     match node.str_at("type").or_else(|| node.str_at("part_kind")) {
         Some(kind) => typed(kind, node, texts),
@@ -136,7 +136,7 @@ fn request(
     ToolRequest {
         id: texts.option(node.any(&CALL_IDS).and_then(ContentNode::as_str)),
         name: texts.intern(name),
-        arguments: arguments.and_then(|a| texts.some(&a.text())),
+        arguments: arguments.and_then(|a| texts.non_empty(&a.text())),
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn plan(text: &str, replan: bool, texts: &mut TextInterner) -> Option
 }
 
 /// Reads plans and declared graphs in attributes.
-pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, view: &mut SpanView) {
+pub(crate) fn read_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, view: &mut SpanView) {
     let value = |field| {
         scan.candidates(field).iter().map(|(_, _, v)| ContentNode::from_value(*v)).find(|n| !n.is_empty())
     };
@@ -89,7 +89,7 @@ pub(crate) fn of_attributes(scan: &SpanScan<'_>, texts: &mut TextInterner, view:
 }
 
 /// Reads the plans in a model's output: arguments of planning tools, and plans in its text.
-pub(crate) fn of_output(table: &ConventionTable, texts: &mut TextInterner, view: &mut SpanView) {
+pub(crate) fn read_output(table: &ConventionTable, texts: &mut TextInterner, view: &mut SpanView) {
     let mut found = Vec::new();
     let prompted = plan_prompt(table, view);
     for part in view.output.iter().flat_map(|m| &m.parts) {
@@ -357,8 +357,8 @@ mod tests {
         assert_eq!(plan.steps.len(), 2);
         let prose = Text::from("The plan is simple and short.\n1. Search\n2. Read");
         assert_eq!(marked_plan(&table, &prose, &mut texts), None);
-        let again = Text::from("/*REPLANNING*/\n1. Search\n2. Read\n/*ACTION*/\n3. nothing");
-        let plan = marked_plan(&table, &again, &mut texts).unwrap();
+        let replan_text = Text::from("/*REPLANNING*/\n1. Search\n2. Read\n/*ACTION*/\n3. nothing");
+        let plan = marked_plan(&table, &replan_text, &mut texts).unwrap();
         assert!(plan.replan && plan.steps.len() == 2);
     }
 }

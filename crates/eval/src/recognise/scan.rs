@@ -146,11 +146,11 @@ impl<'a> SpanScan<'a> {
         (before, fields): (&'a [u8], &mut ByteFields<'a>),
     ) {
         let list_len = earlier.list_len();
-        if let Some(same) = earlier.repeated_in_list(encoded) {
+        if let Some(attribute) = earlier.repeated_in_list(encoded) {
             if self.flat.is_empty() {
                 self.flat.reserve(list_len + USUAL);
             }
-            self.leaf(same, true, 0);
+            self.leaf(attribute, true, 0);
             earlier.extend_run(before, fields.rest(), self.sorted_leaves());
             if let Some((leaves, rest)) = earlier.repeated_run(fields.rest(), self.remaining()) {
                 self.flat.extend(leaves.iter().map(|leaf| FlatAttribute { is_repeated: true, ..*leaf }));
@@ -159,13 +159,13 @@ impl<'a> SpanScan<'a> {
             }
             return;
         }
-        if let Some(same) = earlier.known_attribute(encoded) {
-            self.repeated.extend(same.value.as_str().filter(|text| text.len() >= LONG).map(str::as_ptr));
-            if same.entry.is_statement {
-                self.stated.add(&same.statement);
-                self.add_flags(same.entry, same.key, same.value);
+        if let Some(attribute) = earlier.known_attribute(encoded) {
+            self.repeated.extend(attribute.value.as_str().filter(|text| text.len() >= LONG).map(str::as_ptr));
+            if attribute.entry.is_statement {
+                self.stated.add(&attribute.statement);
+                self.add_flags(attribute.entry, attribute.key, attribute.value);
             }
-            return self.add_candidates(same.entry, same.value, 0);
+            return self.add_candidates(attribute.entry, attribute.value, 0);
         }
         let (key, value) = pair_of(encoded);
         let recognised = match earlier.meaning(key) {

@@ -56,12 +56,12 @@ impl TextInterner {
     }
 
     /// As [`TextInterner::intern`]; `None` for an empty text.
-    pub(crate) fn some(&mut self, text: &str) -> Option<Text> {
+    pub(crate) fn non_empty(&mut self, text: &str) -> Option<Text> {
         (!text.is_empty()).then(|| self.intern(text))
     }
 
-    /// As [`TextInterner::some`], of a text that may be missing.
+    /// As [`TextInterner::non_empty`], of a text that may be missing.
     pub(crate) fn option(&mut self, text: Option<&str>) -> Option<Text> {
-        self.some(text?)
+        self.non_empty(text?)
     }
 }

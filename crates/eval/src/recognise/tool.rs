@@ -302,7 +302,7 @@ fn definition(node: &ContentNode<'_>, texts: &mut TextInterner) -> Option<ToolDe
     let schema = schema.map(|s| s.get("json").or_else(|| s.get("jsonSchema")).unwrap_or(s));
     Some(ToolDefinition {
         name: texts.intern(name),
-        description: body.str_at("description").and_then(|d| texts.some(d)),
+        description: body.str_at("description").and_then(|d| texts.non_empty(d)),
         parameters: schema.and_then(parameters),
     })
 }

@@ -136,7 +136,7 @@ async fn a_suspect_is_evaluated_alone() {
 }
 
 #[tokio::test]
-async fn of_damaged_files_the_intact_entries_are_read() {
+async fn intact_entries_of_damaged_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let list =
         SuspectList { generation: 7, boot: 0, traces: [(trace(1), 1), (trace(2), 2), (trace(3), 1)].into() };

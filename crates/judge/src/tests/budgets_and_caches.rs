@@ -214,8 +214,8 @@ async fn a_reload_keeps_spending_and_cached_answers() {
     let score_for = async |user: &str| scores(&renewed.ask(trace(9), &ask(user, &["main"])).await);
     assert_eq!(score_for("B").await, Ok(vec![4]));
     assert_eq!(score_for("C").await, Err(Unmeasured::Budget), "the hour's tokens are spent");
-    let again = renewed.renewed(&configs, &judging).unwrap();
-    let cached = again.ask(trace(9), &ask("B", &["main"])).await;
+    let renewed_twice = renewed.renewed(&configs, &judging).unwrap();
+    let cached = renewed_twice.ask(trace(9), &ask("B", &["main"])).await;
     assert_eq!((scores(&cached), cached.usage.tokens), (Ok(vec![4]), 0));
 }
 

@@ -30,7 +30,7 @@ fn question_of(user: &str, context: QuestionContext) -> Ask {
 }
 
 /// Of a metric that passes from 4.
-fn of_span() -> QuestionContext {
+fn span_context() -> QuestionContext {
     QuestionContext { criterion: Some(PassCriterion::Score(4.0)), ..QuestionContext::default() }
 }
 
@@ -40,21 +40,21 @@ async fn asked(server: &MockServer) -> usize {
 
 #[tokio::test]
 async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
-    let sure = QuestionContext { rules_passed: Some(true), ..of_span() };
-    let against = QuestionContext { rules_passed: Some(false), ..of_span() };
-    let of_trace = QuestionContext { subject: QuestionSubject::Trace, ..of_span() };
-    let of_agent = QuestionContext { subject: QuestionSubject::Agent, ..of_span() };
-    let severe = QuestionContext { has_severe_finding: true, ..of_span() };
+    let sure = QuestionContext { rules_passed: Some(true), ..span_context() };
+    let against = QuestionContext { rules_passed: Some(false), ..span_context() };
+    let trace_context = QuestionContext { subject: QuestionSubject::Trace, ..span_context() };
+    let agent_context = QuestionContext { subject: QuestionSubject::Agent, ..span_context() };
+    let severe = QuestionContext { has_severe_finding: true, ..span_context() };
     // Question, answer of the first (score and confidence), result, whether each is asked, the score that applies.
     let cases = [
         ("sure pass", (5, 90), sure, "kept", (true, false), 5),
-        ("sure fail", (1, 90), of_span(), "kept", (true, false), 1),
-        ("lowest pass", (4, 90), of_span(), "unsure", (true, true), 2),
-        ("highest fail", (3, 90), of_span(), "unsure", (true, true), 2),
-        ("low confidence", (5, 70), of_span(), "unsure", (true, true), 2),
+        ("sure fail", (1, 90), span_context(), "kept", (true, false), 1),
+        ("lowest pass", (4, 90), span_context(), "unsure", (true, true), 2),
+        ("highest fail", (3, 90), span_context(), "unsure", (true, true), 2),
+        ("low confidence", (5, 70), span_context(), "unsure", (true, true), 2),
         ("against the rules", (5, 90), against, "disagreement", (true, true), 2),
-        ("about the trace", (5, 90), of_trace, "stakes", (false, true), 2),
-        ("about an agent", (5, 90), of_agent, "kept", (true, false), 5),
+        ("about the trace", (5, 90), trace_context, "stakes", (false, true), 2),
+        ("about an agent", (5, 90), agent_context, "kept", (true, false), 5),
         ("severe", (5, 90), severe, "stakes", (false, true), 2),
     ];
     for (name, (score, percent), context, result, (first, then), applies) in cases {
@@ -90,10 +90,10 @@ async fn agreement_and_savings_are_counted() {
     let judges = [("small", priced(&small, 1.0)), ("strong", priced(&strong, 100.0))];
     let bench = Bench::new(&judges, &cascade(|_| {}));
     for user in ["sure", "unsure and confirmed", "unsure and refuted"] {
-        bench.judges.ask(trace(1), &question_of(user, of_span())).await;
+        bench.judges.ask(trace(1), &question_of(user, span_context())).await;
     }
     // A cached answer saves nothing more.
-    bench.judges.ask(trace(1), &question_of("sure", of_span())).await;
+    bench.judges.ask(trace(1), &question_of("sure", span_context())).await;
     let report = bench.judges.cascades().remove(0);
     assert_eq!(report.questions, [("kept", 2), ("unsure", 2)].into());
     assert_eq!((report.compared, report.agreed), (2, 1));
@@ -118,7 +118,7 @@ async fn either_judge_answers_for_one_that_does_not() {
         let (small, strong) = (server(first).await, server(then).await);
         let judges = [("small", priced(&small, 0.0)), ("strong", priced(&strong, 0.0))];
         let bench = Bench::new(&judges, &cascade(|_| {}));
-        let answer = bench.judges.ask(trace(1), &question_of("Q", of_span())).await;
+        let answer = bench.judges.ask(trace(1), &question_of("Q", span_context())).await;
         assert_eq!(scores(&answer), expected);
         assert_eq!(asked(&strong).await, 1);
     }
@@ -157,7 +157,7 @@ async fn content_reaches_no_member_that_must_not_see_it() {
     ] {
         let before = (asked(&small).await, asked(&strong).await);
         let bench = Bench::new(&judges, &judging);
-        let answer = bench.judges.ask(trace(1), &question_of("of the shop", of_span())).await;
+        let answer = bench.judges.ask(trace(1), &question_of("of the shop", span_context())).await;
         assert_eq!(scores(&answer), expected);
         let after = (asked(&small).await, asked(&strong).await);
         assert_eq!((after.0 - before.0, after.1 - before.1), seen);
@@ -171,7 +171,7 @@ async fn a_spent_budget_stops_the_second_judge_too() {
     let mut judging = cascade(|_| {});
     judging.budget.per_trace.usd = Some(0.001);
     let bench = Bench::new(&judges, &judging);
-    let answer = bench.judges.ask(trace(1), &question_of("Q", of_span())).await;
+    let answer = bench.judges.ask(trace(1), &question_of("Q", span_context())).await;
     assert_eq!((scores(&answer), asked(&strong).await), (Ok(vec![4]), 0), "the first judge's answer remains");
 }
 
@@ -183,7 +183,7 @@ async fn confidence_is_not_asked_where_it_is_off_or_probabilities_say_more() {
         let first = JudgeConfig { logprobs, ..priced(&small, 0.0) };
         let judges = [("small", first), ("strong", priced(&strong, 0.0))];
         let bench = Bench::new(&judges, &cascade(|pair| pair.confidence = confidence));
-        assert_eq!(scores(&bench.judges.ask(trace(1), &question_of("Q", of_span())).await), Ok(vec![5]));
+        assert_eq!(scores(&bench.judges.ask(trace(1), &question_of("Q", span_context())).await), Ok(vec![5]));
         let request = &small.received_requests().await.unwrap()[0];
         let body = String::from_utf8_lossy(&request.body).into_owned();
         assert_eq!(body.contains("judge_confidence"), is_asked);
@@ -200,7 +200,7 @@ async fn a_cascade_may_be_the_second_member_of_another() {
     let rest = CascadeConfig { first: "middle".into(), then: "strong".into(), ..CascadeConfig::default() };
     judging.cascades.insert("rest".to_owned(), rest);
     let bench = Bench::new(&judges, &judging);
-    let answer = bench.judges.ask(trace(1), &question_of("Q", of_span())).await;
+    let answer = bench.judges.ask(trace(1), &question_of("Q", span_context())).await;
     assert_eq!(scores(&answer), Ok(vec![5]));
     assert_eq!((asked(&small).await, asked(&middle).await, asked(&strong).await), (1, 1, 1));
 }

@@ -90,9 +90,9 @@ async fn an_invalid_answer_is_asked_for_once_more_with_its_fault() {
     let bench = Bench::one(config(&server.uri()));
     let answer = bench.ask("Rate this.").await;
     assert_eq!((scores(&answer), answer.usage.tokens), (Ok(vec![4]), 240));
-    let again = &bodies(&server).await[1]["messages"];
-    assert_eq!(again[2], json!({ "role": "assistant", "content": bad }));
-    let demand = again[3]["content"].as_str().unwrap();
+    let retry_messages = &bodies(&server).await[1]["messages"];
+    assert_eq!(retry_messages[2], json!({ "role": "assistant", "content": bad }));
+    let demand = retry_messages[3]["content"].as_str().unwrap();
     assert!(demand.contains("does not fit the schema: at '/score'"), "{demand}");
     assert_eq!(bench.count("judge_unusable_answers_total{judge=\"main\",fault=\"unfit\"}"), 1.0);
 }

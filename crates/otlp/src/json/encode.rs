@@ -47,16 +47,16 @@ fn write_message(
     keep_last_of_oneofs(&mut all);
     all.sort_by_key(|met| met.index);
     out.push(b'{');
-    for same in all.chunk_by(|a, b| a.index == b.index) {
-        let Some(EncodedField { field, .. }) = same.first() else { continue };
+    for group in all.chunk_by(|a, b| a.index == b.index) {
+        let Some(EncodedField { field, .. }) = group.first() else { continue };
         comma(out, b'{');
         out.push(b'"');
         out.extend_from_slice(field.json.as_bytes());
         out.extend_from_slice(b"\":");
         if field.repeated {
-            write_array(out, &field.kind, same, depth)?;
+            write_array(out, &field.kind, group, depth)?;
         } else {
-            write_single(out, &field.kind, same, depth)?;
+            write_single(out, &field.kind, group, depth)?;
         }
     }
     out.push(b'}');

@@ -193,8 +193,8 @@ fn unrecognised_objects_are_errors_not_empty_requests() {
         ),
     ];
     for (json, error) in cases {
-        let got = traces(&json).unwrap_err();
-        assert!(got.contains(error), "{json}\n{got}\n{error}");
+        let message = traces(&json).unwrap_err();
+        assert!(message.contains(error), "{json}\n{message}\n{error}");
     }
 }
 

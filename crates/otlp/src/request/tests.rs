@@ -131,8 +131,8 @@ fn large_spans_share_allocations_with_little_waste() {
     let whole: usize = sizes.iter().sum();
     assert!(allocated * 100 <= whole * 106, "{allocated} for {whole}");
 
-    let some = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
-    let mut spans = vec![some; sizes.len()];
+    let template = split_request(&request("a", vec![span(1, 1)])).groups[0].spans[0].clone();
+    let mut spans = vec![template; sizes.len()];
     fill(&mut spans, &sources, whole);
     assert!(spans.iter().zip(&sources).all(|(span, source)| span.bytes == *source));
 }

@@ -124,11 +124,11 @@ mod tests {
             EnvelopeFields::from(bytes)
         };
         let before = work::counted();
-        let [a, again, b] = [1, 1, 2].map(fields);
+        let [a, a_copy, b] = [1, 1, 2].map(fields);
         assert_eq!(work::counted() - before, 3 * a.len() as u64);
         let before = work::counted();
         for _ in 0..1_000 {
-            assert!(a == again && a != b && a.cmp(&again).is_eq());
+            assert!(a == a_copy && a != b && a.cmp(&a_copy).is_eq());
             assert_eq!((a.cmp(&b), b.cmp(&a)), (b.cmp(&a).reverse(), a.cmp(&b).reverse()));
         }
         assert!(work::counted() - before <= 1_000 * 4 * ORDERED_BYTES as u64);

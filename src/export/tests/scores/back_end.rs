@@ -205,8 +205,8 @@ fn mlflow(state: &mut BackEndState, method: &Method, path: &str, body: &Value) -
     match (method.as_str(), rest) {
         ("GET", "") if state.missing.contains(trace) => (404, json!({ "error_code": "NOT_FOUND" })),
         ("GET", "") => {
-            let of_trace = state.scores.values().filter(|one| one["trace_id"] == format!("tr-{trace}"));
-            let info = json!({ "assessments": of_trace.collect::<Vec<_>>() });
+            let trace_scores = state.scores.values().filter(|one| one["trace_id"] == format!("tr-{trace}"));
+            let info = json!({ "assessments": trace_scores.collect::<Vec<_>>() });
             (200, json!({ "trace": { "trace_info": info } }))
         }
         ("POST", "/assessments") if valid() => {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The events of a trace, with as many scores.
-fn of_trace(trace: u8, scores: usize) -> Parcel {
+fn trace_events(trace: u8, scores: usize) -> Parcel {
     let records = (0..scores).map(|n| {
         let mut record = scored(&format!("metric_{n}"), 2.0, true, "rules/1");
         record.trace_id = vec![trace; 16];
@@ -32,7 +32,7 @@ async fn a_rate_limit_ends_and_no_score_is_sent_twice() {
         back_end.state.lock().unwrap().limit = Some(4);
         // Shorter than all the attempts together, since each of them is a success in part.
         let exporters = start_scores(&exporter_settings(flavor, &back_end, 3_000));
-        exporters.send_trace([None, Some(of_trace(1, 60))], None).await;
+        exporters.send_trace([None, Some(trace_events(1, 60))], None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (60, 0), "{flavor}");
         assert_eq!(back_end.scores().len(), 60, "{flavor}");
@@ -47,7 +47,7 @@ async fn scores_that_are_refused_before_a_retry_are_counted_once() {
     let back_end = BackEnd::start("langsmith").await;
     back_end.fail(&[422, 503, 422]);
     let exporters = start_scores(&exporter_settings("langsmith", &back_end, 0));
-    exporters.send_trace([None, Some(of_trace(1, 20))], None).await;
+    exporters.send_trace([None, Some(trace_events(1, 20))], None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (18, 2));
     assert_eq!(only(&exporters).dropped(DropReason::Rejected), 2);
@@ -93,7 +93,7 @@ async fn langsmith_is_asked_again_for_a_run_that_it_does_not_have_yet() {
     let back_end = BackEnd::start("langsmith").await;
     back_end.fail(&[404, 404]);
     let exporters = start_scores(&exporter_settings("langsmith", &back_end, 0));
-    exporters.send_trace([None, Some(of_trace(1, 20))], None).await;
+    exporters.send_trace([None, Some(trace_events(1, 20))], None).await;
     drain(&exporters).await;
     assert_eq!((ended(only(&exporters)), back_end.scores().len()), ((20, 0), 20));
 }
@@ -106,7 +106,7 @@ async fn feedback_names_the_project_of_its_runs() {
         back_end.state.lock().unwrap().project = exists.then(|| ("a & b".to_owned(), id));
         let yaml = exporter_settings("langsmith", &back_end, 0);
         let exporters = start_scores(&yaml.replace("api_key:", &format!("project: {project}, api_key:")));
-        exporters.send_trace([None, Some(of_trace(1, 20))], None).await;
+        exporters.send_trace([None, Some(trace_events(1, 20))], None).await;
         (back_end, exporters)
     };
     let look_ups = |back_end: &BackEnd| {
@@ -124,8 +124,8 @@ async fn feedback_names_the_project_of_its_runs() {
     }
     back_end.state.lock().unwrap().project = Some(("a & b".to_owned(), id));
     let before = look_ups(&back_end);
-    exporters.send_trace([None, Some(of_trace(2, 20))], None).await;
-    exporters.send_trace([None, Some(of_trace(3, 20))], None).await;
+    exporters.send_trace([None, Some(trace_events(2, 20))], None).await;
+    exporters.send_trace([None, Some(trace_events(3, 20))], None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (60, 0));
     let sessions = back_end.scores().into_values().map(|score| score["session_id"].clone());
@@ -150,8 +150,8 @@ async fn a_trace_that_never_comes_does_not_keep_others_back() {
     let crate::export::config::ExporterConfig::Scores(config) = &config.0["scores/mlflow"] else { panic!() };
     let normalize: Normalize = Arc::new(|_, _| None);
     let client = ScoresClient::new(config, "verdict.", &normalize).unwrap();
-    let pieces = [of_trace(1, 2), of_trace(2, 2)].map(|parcel| parcel.pieces[0].bytes.clone());
-    let request = ExportRequest::of_pieces(Signal::Logs, pieces.iter());
+    let pieces = [trace_events(1, 2), trace_events(2, 2)].map(|parcel| parcel.pieces[0].bytes.clone());
+    let request = ExportRequest::from_pieces(Signal::Logs, pieces.iter());
     let response = client.export(&request).await;
     assert!(matches!(response.result, crate::export::response::ExportResult::Retry { .. }), "{response:?}");
     assert_eq!(back_end.scores().len(), 2);
@@ -177,7 +177,7 @@ async fn when_retries_end_only_what_was_not_taken_becomes_a_dead_letter() {
     let folder = tempfile::tempdir().unwrap();
     let dead_letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
     exporters.set_dead_letters(&Arc::new(dead_letters));
-    for parcel in [of_trace(1, 2), of_trace(2, 3), of_trace(3, 4)] {
+    for parcel in [trace_events(1, 2), trace_events(2, 3), trace_events(3, 4)] {
         exporters.send_trace([None, Some(parcel)], None).await;
     }
     drain(&exporters).await;

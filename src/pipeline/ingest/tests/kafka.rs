@@ -203,14 +203,14 @@ async fn traces_of_a_revoked_partition_are_dropped_while_a_shard_takes_no_work()
     }
     let assignment = log.assign(0, [None; STREAMS], "");
     receive(&pipeline, &assignment, PartitionStream::Spans, 0, &request(&["agent"; 32])).await;
-    let of_others = (1..=32u8)
+    let other_traces = (1..=32u8)
         .map(|n| TraceId([n; 16]))
         .filter(|trace| !(pipeline.hasher.hash_one(*trace) as usize).is_multiple_of(inboxes.len()));
-    let of_others: Vec<TraceId> = of_others.collect();
+    let other_traces: Vec<TraceId> = other_traces.collect();
     let full = inboxes[0].reserve_many(inboxes[0].max_capacity()).await.unwrap();
     assignment.revoked.cancel();
     let dropping = tokio::spawn(pipeline.drop_revoked());
-    for trace in of_others {
+    for trace in other_traces {
         let is_open = async || {
             let state = pipeline.ask_shard(trace, |reply| ShardMessage::State(trace, reply)).await;
             matches!(state, Ok(crate::pipeline::queried_runs::TraceState::Open(_)))

@@ -113,8 +113,8 @@ impl Owner {
         let is_first = self.closed.insert(trace);
         if is_first {
             let all = (0..STREAMS).flat_map(|s| (0..self.position[s]).map(move |offset| (s, offset)));
-            let of_trace = |(s, offset): &Place| world.topic[*s][*offset as usize].contains(&trace);
-            let mut all: Vec<Place> = all.filter(of_trace).collect();
+            let has_trace = |(s, offset): &Place| world.topic[*s][*offset as usize].contains(&trace);
+            let mut all: Vec<Place> = all.filter(has_trace).collect();
             let mut read = places.clone();
             all.sort_unstable();
             read.sort_unstable();
@@ -174,7 +174,7 @@ impl Owner {
                     // What was exported after records that are not is late once more.
                     if !is_delivered {
                         missing.insert(trace);
-                    } else if !missing.contains(&trace) && commit.again == 0 {
+                    } else if !missing.contains(&trace) && commit.reevaluated_traces == 0 {
                         world.settled.0.insert((trace, place));
                     }
                 }
@@ -193,12 +193,12 @@ impl World {
     /// Whether the last commit does not name a trace, and need not: nothing of it was read that is read again.
     fn may_forget(&self, trace: u8) -> bool {
         let state = self.resume();
-        let again = |s: usize| self.committed.offsets[s].unwrap_or(0)..self.read[s];
+        let reread_offsets = |s: usize| self.committed.offsets[s].unwrap_or(0)..self.read[s];
         let has = |(s, offset): Place| {
             self.topic[s][offset as usize].contains(&trace) && !state.skips(OF[s], offset)
         };
         !state.traces.contains_key(&handover::hash(id(trace)))
-            && !(0..STREAMS).any(|s| again(s).any(|offset| has((s, offset))))
+            && !(0..STREAMS).any(|s| reread_offsets(s).any(|offset| has((s, offset))))
     }
 }
 
@@ -233,7 +233,7 @@ fn topic() -> impl Strategy<Value = Topic> {
 }
 
 fn run(topic: Topic, steps: Vec<ConsumerStep>, budget: usize) -> World {
-    let committed = Commit { offsets: [None; STREAMS], metadata: String::new(), again: 0 };
+    let committed = Commit { offsets: [None; STREAMS], metadata: String::new(), reevaluated_traces: 0 };
     let mut world = World {
         topic,
         committed,
@@ -338,7 +338,7 @@ fn the_watermark_is_the_first_record_of_the_oldest_open_trace() {
     export(&mut state, 1, [10, 12]);
     assert_eq!(state.exporting(), 0);
     let commit = state.commit(100).unwrap();
-    assert_eq!((commit.offsets, commit.again), ([Some(11), None], 0));
+    assert_eq!((commit.offsets, commit.reevaluated_traces), ([Some(11), None], 0));
     let mut next = resume(&commit);
     assert_eq!([11, 12, 13, 14].map(|offset| next.skips(spans, offset)), [false, true, false, false]);
     let prior = PriorVerdict { passed: Some(true), revision: 1 };
@@ -362,7 +362,7 @@ fn while_a_trace_is_open_for_long_nothing_else_is_evaluated_again_and_its_state_
         export(&mut state, n + 1, [first, first + 1]);
         let before = EXAMINED.get();
         let commit = state.commit(4096).unwrap();
-        assert_eq!((commit.offsets[0], commit.again), (Some(0), 0));
+        assert_eq!((commit.offsets[0], commit.reevaluated_traces), (Some(0), 0));
         assert!(EXAMINED.get() - before <= 1 && state.traces.len() <= MAX_REMEMBERED + 1);
     }
     // The next owners read the open trace, and nothing else, also if they read in part.
@@ -390,7 +390,7 @@ fn without_room_for_all_held_records_the_last_ones_are_read_again() {
     let records = |trace: i64| (25 * trace..25 * (trace + 1)).map(|n| 2 * n + 1);
     (0..8u16).for_each(|trace| export(&mut state, trace, records(trace.into())));
     assert_eq!(state.commit(8), None);
-    let mut again = Vec::new();
+    let mut reevaluated_counts = Vec::new();
     for budget in [20, 100, 200, 300, 4096] {
         let commit = state.commit(budget).unwrap();
         assert!(commit.metadata.len() <= budget && commit.offsets[0] == Some(0));
@@ -403,14 +403,19 @@ fn without_room_for_all_held_records_the_last_ones_are_read_again() {
             assert!(skipped == 0 || skipped == 25 || is_known, "{trace} is read in part");
             evaluated_again += u64::from(skipped == 0 && !is_known);
         }
-        assert_eq!(commit.again, evaluated_again);
-        again.push(commit.again);
+        assert_eq!(commit.reevaluated_traces, evaluated_again);
+        reevaluated_counts.push(commit.reevaluated_traces);
         assert!((0..400).step_by(2).all(|offset| !next.skips(PartitionStream::Spans, offset)));
         next.hold(PartitionStream::Spans, 0, Some(numbered(1000)));
         next.read(PartitionStream::Spans, 0);
         assert_eq!(next.uncommitted(), 1, "what was not read here pauses nothing");
     }
-    assert!(again.is_sorted_by(|a, b| a >= b) && again[0] > 5 && again[4] == 0, "{again:?}");
+    assert!(
+        reevaluated_counts.is_sorted_by(|a, b| a >= b)
+            && reevaluated_counts[0] > 5
+            && reevaluated_counts[4] == 0,
+        "{reevaluated_counts:?}"
+    );
 }
 
 #[test]

@@ -118,10 +118,10 @@ fn events_name_the_judge_and_what_was_judged() {
         ["id", "version", "type"]
             .map(|key| record_attribute(name, &format!("gen_ai.evaluation.evaluator.{key}")))
     };
-    let some = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
-    assert_eq!(evaluator("avoidance"), some(["rules", "rules/1", "code"]));
-    assert_eq!(evaluator("gpa.tool_calling"), some(["some/model", "some/model/1a2b3c4d", "llm"]));
-    assert_eq!(evaluator("path.correctness"), some(["rules", "task/refund", "code"]));
+    let owned_texts = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
+    assert_eq!(evaluator("avoidance"), owned_texts(["rules", "rules/1", "code"]));
+    assert_eq!(evaluator("gpa.tool_calling"), owned_texts(["some/model", "some/model/1a2b3c4d", "llm"]));
+    assert_eq!(evaluator("path.correctness"), owned_texts(["rules", "task/refund", "code"]));
     assert_eq!(evaluator("reasoning_integrity"), [None, None, None], "the judge that failed is not known");
     for (name, response) in [("avoidance", Some("resp-1")), ("gpa.tool_calling", None)] {
         assert_eq!(record_attribute(name, "gen_ai.evaluation.target").as_deref(), Some("agent"));
@@ -132,7 +132,7 @@ fn events_name_the_judge_and_what_was_judged() {
 
 #[test]
 fn verdict_of_a_trace_below_a_workflow_names_its_agent_and_conversation() {
-    let of_trace = |agent: Option<&str>| {
+    let evaluated_targets = |agent: Option<&str>| {
         let (_, out) = run(&SUMMARY, &Emission::default(), |trace| {
             // The root is no agent's.
             (trace.owner[0], trace.views[0].service) = (None, Some("shop".into()));
@@ -142,14 +142,14 @@ fn verdict_of_a_trace_below_a_workflow_names_its_agent_and_conversation() {
         let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
         let records = &request.resource_logs[0].scope_logs[0].log_records;
         let all = records.iter().map(|r| attributes(&r.attributes));
-        let [of_trace, of_call] = ["trace", "tool_abuse"]
+        let [trace_record, call_record] = ["trace", "tool_abuse"]
             .map(|name| all.clone().find(|r| r["gen_ai.evaluation.name"] == name).unwrap());
-        assert_eq!(of_trace["gen_ai.conversation.id"], "talk-7");
-        assert!(!of_call.contains_key("gen_ai.conversation.id"), "that span says nothing of it");
-        (of_trace["gen_ai.evaluation.target"].clone(), of_call["gen_ai.evaluation.target"].clone())
+        assert_eq!(trace_record["gen_ai.conversation.id"], "talk-7");
+        assert!(!call_record.contains_key("gen_ai.conversation.id"), "that span says nothing of it");
+        (trace_record["gen_ai.evaluation.target"].clone(), call_record["gen_ai.evaluation.target"].clone())
     };
-    assert_eq!(of_trace(Some("planner")), ("planner".into(), "shop".into()));
-    assert_eq!(of_trace(None), ("shop".into(), "shop".into()));
+    assert_eq!(evaluated_targets(Some("planner")), ("planner".into(), "shop".into()));
+    assert_eq!(evaluated_targets(None), ("shop".into(), "shop".into()));
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return findings.scored(context, Unmeasured::NotApplicable);
     };
     let review = Review::get(context.trace, context.memo);
-    let unsupported = review.of_answer.get(&i).into_iter().flatten();
+    let unsupported = review.answer_findings.get(&i).into_iter().flatten();
     findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
     findings.extend(unsupported.map(|finding| unsupported_answer(context, agent, finding)));
     let task = agent_index::task(context.trace, i);
@@ -106,7 +106,7 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
     }
     let last = agent.calls.last().and_then(|i| context.trace.calls.get(*i));
     let is_handover = |call: &Call| {
-        ToolPurpose::of_call(context.trace, context.memo, call).actions.first() == Some(&Action::Transfer)
+        ToolPurpose::for_call(context.trace, context.memo, call).actions.first() == Some(&Action::Transfer)
     };
     let handed_over = last.is_some_and(is_handover);
     if handed_over {
@@ -131,7 +131,7 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> 
         _ => (Defect::AnswerUnsupported, "the final answer rests on nothing that the run found"),
     };
     let finding = defect.finding(format!("{reason}: {}", found.rationale), &found.quote);
-    let rule = found.rule.or(found.defect.filter(|of_answer| *of_answer != defect).map(Defect::name));
+    let rule = found.rule.or(found.defect.filter(|answer_defect| *answer_defect != defect).map(Defect::name));
     let finding = rule.into_iter().fold(finding, Finding::by_rule);
     let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
     // The model call that gave the answer fails by itself: this is the same failure.
@@ -175,11 +175,11 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
 /// up.
 fn may_give_number(context: &Context<'_>, i: usize) -> bool {
     let trace = context.trace;
-    let mut made = 0;
+    let mut call_count = 0;
     let mut has_number = false;
     for call in agent_index::calls_beneath(trace, context.memo, i).into_iter().rev().take(MAX_CALLS) {
         let Some(call) = trace.calls.get(call) else { continue };
-        made += usize::from(!trace.control_tools.is_control(&call.name));
+        call_count += usize::from(!trace.control_tools.is_control(&call.name));
         let Some(result) = &call.result else { continue };
         if !context.memo.budget.spend(1 + result.len() / 8) {
             return false;
@@ -197,7 +197,7 @@ fn may_give_number(context: &Context<'_>, i: usize) -> bool {
             _ => has_number |= numbers::all(result).iter().any(|n| !n.in_identifier && n.value != 0.0),
         }
     }
-    has_number || made == 0
+    has_number || call_count == 0
 }
 
 /// The task lists fields, and the answer lacks some.

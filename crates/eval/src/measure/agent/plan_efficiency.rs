@@ -52,7 +52,8 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     else {
         return context.unmeasured(Unmeasured::NotApplicable);
     };
-    let supported = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
+    let supported =
+        Review::get(context.trace, context.memo).answer_findings.get(&i).is_some_and(Vec::is_empty);
     let run = PlanCheck { context, agent: i, supported, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     findings.examine(execution.steps_naming_tools().count());

@@ -98,8 +98,8 @@ impl<'a> CallSequence<'a> {
                 groups.entry(repeat.first).or_default().push(repeat.call);
             }
         }
-        for (first, again) in groups {
-            let times = again.len() + 1;
+        for (first, repeated_calls) in groups {
+            let times = repeated_calls.len() + 1;
             let Some(CallOutcome::Failed { error_text, .. }) = self.attempt(first).map(|a| &a.outcome) else {
                 continue;
             };
@@ -110,7 +110,7 @@ impl<'a> CallSequence<'a> {
                  again unchanged, {times} times in all, and met the same error",
                 self.name(first)
             );
-            let all: Vec<usize> = std::iter::once(first).chain(again).collect();
+            let all: Vec<usize> = std::iter::once(first).chain(repeated_calls).collect();
             findings.push(defect.finding(rationale, self.quoted(first)).citing_calls(self.trace, &all));
         }
     }
@@ -128,11 +128,13 @@ impl<'a> CallSequence<'a> {
                 && let Some(key) = &attempt.key
             {
                 let (when, calls) = seen.entry(key.as_str()).or_default();
-                let same = calls.last().and_then(|j| self.trace.calls.get(*j)).is_some_and(|before| {
-                    *when == changes
-                        && before.result.as_deref().map(str::trim) == call.result.as_deref().map(str::trim)
-                });
-                if !same {
+                let has_same_result =
+                    calls.last().and_then(|j| self.trace.calls.get(*j)).is_some_and(|before| {
+                        *when == changes
+                            && before.result.as_deref().map(str::trim)
+                                == call.result.as_deref().map(str::trim)
+                    });
+                if !has_same_result {
                     calls.clear();
                 }
                 *when = changes;
@@ -225,7 +227,7 @@ impl<'a> CallSequence<'a> {
 
     /// Cycles: A, B, A, B, A, B with the same results in each round.
     fn loops(&self, findings: &mut Findings) {
-        let same = |a: usize, b: usize| {
+        let are_equal_calls = |a: usize, b: usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
             let result = |i: usize| self.trace.calls.get(i).and_then(|c| c.result.as_deref()).map(str::trim);
             one.key.is_some() && one.key == two.key && result(a).is_some() && result(a) == result(b)
@@ -234,13 +236,13 @@ impl<'a> CallSequence<'a> {
             let mut matched = 0;
             for (at, &i) in self.steps.iter().enumerate().skip(period) {
                 let before = self.steps.get(at - period).copied().unwrap_or_default();
-                matched = if same(before, i) { matched + 1 } else { 0 };
+                matched = if are_equal_calls(before, i) { matched + 1 } else { 0 };
                 if matched < period * (ROUNDS - 1) {
                     continue;
                 }
                 let round = self.steps.get(at + 1 - period..=at).unwrap_or_default();
                 let first = round.first().copied().unwrap_or_default();
-                if round.iter().all(|j| same(first, *j)) {
+                if round.iter().all(|j| are_equal_calls(first, *j)) {
                     break; // One call repeated, which `same_results` reports.
                 }
                 let names: Vec<&str> = round.iter().map(|j| self.name(*j)).collect();

@@ -148,7 +148,7 @@ impl CoverageCheck<'_> {
             return;
         };
         let review = Review::get(self.context.trace, self.context.memo);
-        let supported = review.of_answer.get(&i).is_some_and(Vec::is_empty);
+        let supported = review.answer_findings.get(&i).is_some_and(Vec::is_empty);
         let mut tools: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
         tools.retain(|name| !self.context.trace.control_tools.is_final_answer(name));
         let finder = MentionFinder::new(tools.iter().copied());
@@ -171,7 +171,7 @@ impl CoverageCheck<'_> {
     fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
         findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
-        if review.of_answer.get(&i).is_none_or(Vec::is_empty) {
+        if review.answer_findings.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
         let failed = |c: &&usize| self.attempts.at(**c).is_some_and(Attempt::failed);

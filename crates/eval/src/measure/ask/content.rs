@@ -114,13 +114,13 @@ impl TraceContent<'_> {
     pub(crate) fn block(self, at: Idx, piece: &ContentPiece<'_>, label: String, max: usize) -> PromptBlock {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let shows = self.shows(at, piece).and(&Shows::span(self.trace, at));
-        let block = PromptBlock::about(label, self.piece(at, piece, max), piece.kind.binds());
+        let block = PromptBlock::without_span(label, self.piece(at, piece, max), piece.kind.binds());
         PromptBlock { span: Some((at, id)), ..block.showing(shows) }
     }
 
     /// The spans whose content a piece of the span `at` is.
     pub(crate) fn shows(self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
-        self.origins().of_piece(at, piece)
+        self.origins().spans_of_piece(at, piece)
     }
 
     /// A piece of the span `at`, cleaned unless it is withheld.

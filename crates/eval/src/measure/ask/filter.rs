@@ -55,7 +55,7 @@ impl Asker {
             return AskDecision::Skip;
         }
         let rule_results = || {
-            step::of_span(rule_measurements, at)
+            step::measurements_at(rule_measurements, at)
                 .iter()
                 .filter(|m| m.metric == row.name)
                 .filter_map(|m| m.outcome.as_ref().ok())
@@ -109,8 +109,8 @@ impl Asker {
 
     fn when(&self, row: &MetricSpec) -> When {
         let special = &self.ask.when_by_metric;
-        let of_gpa =
+        let gpa_when =
             || special.get(SectionKey::gpa.as_str()).filter(|_| row.section == Some(SectionKey::gpa));
-        special.get(row.name).or_else(of_gpa).copied().unwrap_or(self.ask.when)
+        special.get(row.name).or_else(gpa_when).copied().unwrap_or(self.ask.when)
     }
 }

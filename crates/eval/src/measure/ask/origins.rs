@@ -31,8 +31,9 @@ impl Origins {
         let withheld = withheld(withhold, trace);
         let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
         let is_mixed = (1..trace.views.len()).any(|at| service(at) != service(at - 1));
-        let mut is_around_others =
-            above(trace, |at| trace.tree.parent(at).is_some_and(|parent| service(parent) != service(at)));
+        let mut is_around_others = mark_ancestors(trace, |at| {
+            trace.tree.parent(at).is_some_and(|parent| service(parent) != service(at))
+        });
         let mut produced: HashMap<u64, Shows> = HashMap::default();
         let mut add = |text: &str, at: Idx| {
             // These say nothing of a span.
@@ -58,7 +59,7 @@ impl Origins {
     }
 
     /// The spans whose content a piece of the span `at` is.
-    pub(super) fn of_piece(&self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
+    pub(super) fn spans_of_piece(&self, at: Idx, piece: &ContentPiece<'_>) -> Shows {
         let own_span = Shows::only(at);
         let is_output = piece.kind.is_new() && piece.kind != PieceKind::Arguments;
         let may_be_others = piece.is_repeated || is_output && self.is_around_others.get(at) == Some(&true);
@@ -83,22 +84,22 @@ pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
     let mut out: Vec<bool> = services.clone().map(|service| is_listed(service.unwrap_or_default())).collect();
     if out.contains(&true) {
         out.iter_mut().zip(services).for_each(|(is_withheld, service)| *is_withheld |= service.is_none());
-        let above = above(trace, |at| out.get(at) == Some(&true));
-        let plans = trace.views.iter().map(|view| view.kind == Kind::Plan).zip(above);
+        let withheld_beneath = mark_ancestors(trace, |at| out.get(at) == Some(&true));
+        let plans = trace.views.iter().map(|view| view.kind == Kind::Plan).zip(withheld_beneath);
         out.iter_mut()
             .zip(plans)
-            .for_each(|(is_withheld, (is_plan, above))| *is_withheld |= is_plan && above);
+            .for_each(|(is_withheld, (is_plan, has_withheld))| *is_withheld |= is_plan && has_withheld);
     }
     out
 }
 
 /// By span: whether one of these is beneath it.
-fn above(trace: &AgentTrace, is_one: impl Fn(Idx) -> bool) -> Vec<bool> {
+fn mark_ancestors(trace: &AgentTrace, is_one: impl Fn(Idx) -> bool) -> Vec<bool> {
     let mut out = vec![false; trace.views.len()];
     for at in (0..trace.views.len()).filter(|&at| is_one(at)) {
-        let above = trace.tree.ancestors(at).skip(1);
+        let ancestors = trace.tree.ancestors(at).skip(1);
         // What is above a span that is known is known.
-        above
+        ancestors
             .take_while(|&up| out.get_mut(up).is_some_and(|is_marked| !std::mem::replace(is_marked, true)))
             .count();
     }

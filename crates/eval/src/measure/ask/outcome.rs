@@ -211,7 +211,7 @@ fn head(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> {
     let mut blocks = Vec::new();
     if trace.agents.len() > 1 {
         let text = topology::describe(asker, trace);
-        blocks.push(PromptBlock::about(
+        blocks.push(PromptBlock::without_span(
             "agents and control flow, as observed",
             excerpt(&text, max_bytes / 8),
             false,
@@ -230,13 +230,13 @@ fn task_and_answer(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -
     let mut blocks = Vec::new();
     if let Some(task) = &agent.task {
         let text = content.text(agent.task_at.unwrap_or(agent.at), task, max_bytes);
-        blocks.push(PromptBlock::about("the task", text, true));
+        blocks.push(PromptBlock::without_span("the task", text, true));
     }
     let answer = match &agent.answer {
         Some(answer) => content.answer(agent, answer, max_bytes),
         None => format!("(none; content {})", agent.answer_content.as_str()),
     };
-    blocks.push(PromptBlock::about("the final answer", answer, false));
+    blocks.push(PromptBlock::without_span("the final answer", answer, false));
     blocks
 }
 
@@ -257,7 +257,7 @@ fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -
         true => WITHHELD.to_owned(),
         false => content.asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
     };
-    PromptBlock::about(label, text, false)
+    PromptBlock::without_span(label, text, false)
 }
 
 fn form(findings: usize) -> Arc<Form> {

@@ -122,14 +122,14 @@ fn conditions(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec
     let who = content.asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
     if let Some(task) = &agent.task {
         let text = content.text(agent.task_at.unwrap_or(agent.at), task, max_bytes);
-        out.push(PromptBlock::about(format!("what {who} was asked"), text, true));
+        out.push(PromptBlock::without_span(format!("what {who} was asked"), text, true));
     }
     if !agent.tools.is_empty() {
         let text = match content.withholds_of(agent) {
             true => WITHHELD.to_owned(),
             false => content.text(agent.at, &render_tools(&agent.tools), max_bytes),
         };
-        out.push(PromptBlock::about(format!("tools that {who} has"), text, true));
+        out.push(PromptBlock::without_span(format!("tools that {who} has"), text, true));
     }
     out
 }
@@ -219,7 +219,7 @@ fn triggers(
     }
     if left_out > 0 {
         let label = format!("{left_out} earlier results before the replan left out");
-        out.push(PromptBlock::about(label, "(left out)", false));
+        out.push(PromptBlock::without_span(label, "(left out)", false));
     }
     out.reverse();
     out

@@ -33,7 +33,11 @@ pub(crate) struct PromptBlock {
 
 impl PromptBlock {
     /// Content that belongs to no single span and may be of any span.
-    pub(crate) fn about(label: impl Into<String>, text: impl Into<String>, binds: bool) -> PromptBlock {
+    pub(crate) fn without_span(
+        label: impl Into<String>,
+        text: impl Into<String>,
+        binds: bool,
+    ) -> PromptBlock {
         let (label, text) = (label.into(), text.into());
         PromptBlock { span: None, label, text, binds, plan: false, shows: Shows::default() }
     }
@@ -74,9 +78,9 @@ impl PromptPage {
             lengths.sort_unstable_by(|a, b| b.cmp(a));
             let Some(&longest) = lengths.first().filter(|longest| **longest > 0) else { break };
             // All of the longest are cut to the next length, or by their share of the excess.
-            let same = lengths.iter().take_while(|length| **length == longest).count();
-            let next = lengths.get(same).copied().unwrap_or(0);
-            let target = next.max(longest.saturating_sub(excess.div_ceil(same)));
+            let longest_count = lengths.iter().take_while(|length| **length == longest).count();
+            let next = lengths.get(longest_count).copied().unwrap_or(0);
+            let target = next.max(longest.saturating_sub(excess.div_ceil(longest_count)));
             for block in self.blocks.iter_mut().filter(|block| block.text.len() == longest) {
                 block.text.truncate(block.text.floor_char_boundary(target.min(longest - 1)));
             }
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut_from_the_longest_texts() {
-        let block = |text: String| PromptBlock::about("label", text, false);
+        let block = |text: String| PromptBlock::without_span("label", text, false);
         let texts = |max_bytes: usize, lengths: &[usize]| {
             let blocks = lengths.iter().map(|n| block("é".repeat(*n))).collect();
             let page = PromptPage { blocks, ..PromptPage::default() }.within(max_bytes);
@@ -181,7 +185,7 @@ mod tests {
                     plan: false,
                     shows: Shows::default(),
                 },
-                PromptBlock::about("task", "", true),
+                PromptBlock::without_span("task", "", true),
             ],
             question: "Judge.".into(),
         }

@@ -12,7 +12,7 @@ use super::content::{PieceKind, TraceContent, excerpt, title};
 use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE, ShownContent, read_opinion};
 use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{PromptBlock, PromptPage};
-use super::step::{of_span, page_question, read_replies, rule_findings};
+use super::step::{measurements_at, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
 use super::verdict::{ParsedOpinion, combine_replies};
 use super::{form, plans, topology, utc};
@@ -185,22 +185,22 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let mut out = Vec::new();
         let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
-        out.extend(name.map(|name| PromptBlock::about("the agent's name", name, false)));
+        out.extend(name.map(|name| PromptBlock::without_span("the agent's name", name, false)));
         let observed = memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.max_bytes / 8);
-            out.push(PromptBlock::about("agents and control flow, as observed", text, false));
+            out.push(PromptBlock::without_span("agents and control flow, as observed", text, false));
         }
         let began = trace.tree.spans.get(agent.at).and_then(|span| utc::written(span.start));
-        out.extend(began.map(|time| PromptBlock::about("the run began", time, false)));
+        out.extend(began.map(|time| PromptBlock::without_span("the run began", time, false)));
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
             let text = content.text(at, task, self.max_bytes / 8);
-            out.push(PromptBlock::about("the task", text, true));
+            out.push(PromptBlock::without_span("the task", text, true));
         }
         if let Some(answer) = &agent.answer {
             let text = content.answer(agent, answer, self.max_bytes / 8);
-            out.push(PromptBlock::about("the final answer", text, false));
+            out.push(PromptBlock::without_span("the final answer", text, false));
         }
         if self.is_plan_unmarked {
             let words = plans::first_words(trace, self.scope);
@@ -234,7 +234,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         }
         let shown = excerpt(&text, self.max_bytes / 12);
         let label = "the plans' steps and the calls that seem to be theirs";
-        (!text.is_empty()).then(|| PromptBlock::about(label, shown, false))
+        (!text.is_empty()).then(|| PromptBlock::without_span(label, shown, false))
     }
 
     /// Spans in the scope with failures found by rules, as hints for the judge.
@@ -250,11 +250,12 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         };
         let spans = spans_in_scope(trace, self.context.memo, self.scope);
         let others = spans.into_iter().filter(|at| *at != own_span);
-        let lines = others.filter_map(|at| of_span(rule_measurements, at).iter().find_map(line));
+        let lines = others.filter_map(|at| measurements_at(rule_measurements, at).iter().find_map(line));
         let lines: Vec<String> = lines.take(MAX_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
-        (!lines.is_empty()).then(|| PromptBlock::about(label, excerpt(&text, self.max_bytes / 12), false))
+        (!lines.is_empty())
+            .then(|| PromptBlock::without_span(label, excerpt(&text, self.max_bytes / 12), false))
     }
 
     /// Repeats the plan in force at the beginning of each part after it.
@@ -390,7 +391,11 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let share = (bytes_left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
         for (i, opinion) in rationales.iter().enumerate().take(shown) {
             let text = asker.cleaned_excerpt(&opinion.rationale, share);
-            blocks.push(PromptBlock::about(format!("what a judge said of part {}", i + 1), text, false));
+            blocks.push(PromptBlock::without_span(
+                format!("what a judge said of part {}", i + 1),
+                text,
+                false,
+            ));
         }
         bytes_left = bytes_left.saturating_sub(blocks.iter().skip(self.head_blocks.len()).map(size).sum());
         for (i, finding) in findings.iter().take(MAX_GRADED).enumerate() {
@@ -398,7 +403,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             let text = asker.clean(&format!("{}\nquote: {}", finding.problem, finding.quote));
             let label =
                 format!("finding {}: span {}, {}, {category}", i + 1, finding.id, finding.severity.as_str());
-            let block = PromptBlock::about(label, text, false);
+            let block = PromptBlock::without_span(label, text, false);
             if size(&block) > bytes_left {
                 break;
             }

@@ -119,19 +119,19 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
     blocks.extend(tools(context, view, around.as_ref(), max_bytes / 8));
     // Rules may quote withheld content.
     let evidence = rule_findings(context, max_bytes / 12).filter(|_| !context.content().withholds_any());
-    let made = output(context, view, max_bytes / 4);
+    let output_blocks = output(context, view, max_bytes / 4);
     let later = around.filter(|_| context.row.shows_later).map(|around| around.later(max_bytes / 12));
     let later = later.unwrap_or_default();
-    let used: usize = blocks.iter().chain(&made).chain(&later).chain(&evidence).map(size).sum();
+    let used: usize = blocks.iter().chain(&output_blocks).chain(&later).chain(&evidence).map(size).sum();
     let heading = step_title(asker, context.trace, context.at);
     let heading =
-        PromptBlock::about(format!("the span to be judged: {heading}"), "its content follows", false);
+        PromptBlock::without_span(format!("the span to be judged: {heading}"), "its content follows", false);
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
     blocks.extend(conversation(context, view, max_bytes.saturating_sub(used)));
-    if made.is_empty() {
+    if output_blocks.is_empty() {
         blocks.push(own_block(context, &ContentPiece::new(PieceKind::Output, ""), 0));
     }
-    blocks.extend(made);
+    blocks.extend(output_blocks);
     blocks.extend(later);
     blocks.extend(evidence);
     let id = context.trace.tree.spans.get(context.at).map(|span| span.id).unwrap_or_default();
@@ -160,7 +160,8 @@ fn tools(
     }
     let text = || context.content().text(context.at, &render_tools(&view.tools), max);
     let shows = || Shows::span(context.trace, context.at);
-    (!view.tools.is_empty()).then(|| PromptBlock::about("tools offered", text(), true).showing(shows()))
+    (!view.tools.is_empty())
+        .then(|| PromptBlock::without_span("tools offered", text(), true).showing(shows()))
 }
 
 /// A piece of the judged span, at most `max` bytes of it.
@@ -180,7 +181,7 @@ fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Promp
     let mut out: Vec<PromptBlock> = shown.map(|piece| own_block(context, piece, share)).collect();
     if pieces.len() > max_pieces {
         let label = format!("{} more pieces of output", pieces.len() - max_pieces);
-        out.push(PromptBlock::about(label, "(left out)", false).showing(Shows::nothing()));
+        out.push(PromptBlock::without_span(label, "(left out)", false).showing(Shows::nothing()));
     }
     out
 }
@@ -215,7 +216,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
         }
         if skipped > 0 {
             let label = format!("{skipped} earlier messages left out");
-            out.push(PromptBlock::about(label, "(left out)", false).showing(Shows::nothing()));
+            out.push(PromptBlock::without_span(label, "(left out)", false).showing(Shows::nothing()));
             skipped = 0;
         }
         out.push(own_block(context, piece, share));
@@ -226,7 +227,7 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
 /// The findings of the rules on this span.
 pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<PromptBlock> {
     let mut text = String::new();
-    for m in of_span(context.rule_measurements, context.at) {
+    for m in measurements_at(context.rule_measurements, context.at) {
         let Ok(measured) = &m.outcome else { continue };
         if measured.findings.is_empty() {
             continue;
@@ -247,11 +248,11 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<PromptB
     }
     let shown = context.content().text(context.at, &text, max);
     let label = "what built-in rules found in it; unless certain they may be wrong";
-    (!text.is_empty()).then(|| PromptBlock::about(label, shown, false))
+    (!text.is_empty()).then(|| PromptBlock::without_span(label, shown, false))
 }
 
 /// The measurements by rules on a span; `rules` is sorted by span.
-pub(crate) fn of_span(rules: &[Measurement], at: Idx) -> &[Measurement] {
+pub(crate) fn measurements_at(rules: &[Measurement], at: Idx) -> &[Measurement] {
     let first = rules.partition_point(|m| m.at < at);
     let rest = rules.get(first..).unwrap_or_default();
     rest.get(..rest.partition_point(|m| m.at == at)).unwrap_or_default()

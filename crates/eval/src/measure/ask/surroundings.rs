@@ -112,9 +112,13 @@ impl<'c, 'a> Surroundings<'c, 'a> {
             // Of very many pieces most may be in the step's own input.
             let allowed = |_: &ContentPiece<'_>| self.context.memo.budget.spend(1);
             let new = |piece: &ContentPiece<'_>| !self.own_input.contains(&text_hash(&piece.text));
-            let made = output_pieces_of(view, view.output.iter().flat_map(|message| &message.parts));
-            let pieces =
-                asked_of(view).chain(made).take_while(allowed).filter(new).take(MAX_PIECES).collect();
+            let output_pieces = output_pieces_of(view, view.output.iter().flat_map(|message| &message.parts));
+            let pieces = asked_of(view)
+                .chain(output_pieces)
+                .take_while(allowed)
+                .filter(new)
+                .take(MAX_PIECES)
+                .collect();
             let blocks = self.blocks("earlier", step, pieces, left / (latest.len() - n));
             left -= blocks.iter().map(size).sum::<usize>().min(left);
             groups.push(blocks);
@@ -193,7 +197,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         }
         if after.is_empty() && links::has_ended(trace, agent) {
             let text = "(nothing: it is the last step of its agent)";
-            return vec![PromptBlock::about("what followed", text, false).showing(Shows::nothing())];
+            return vec![PromptBlock::without_span("what followed", text, false).showing(Shows::nothing())];
         }
         let share = max / found.len().max(1);
         let blocks = found.iter().flat_map(|&step| {
@@ -270,7 +274,7 @@ pub(super) fn definition_block(
     max: usize,
 ) -> PromptBlock {
     let text = context.content().text(at, &render_tools(std::slice::from_ref(tool)), max);
-    PromptBlock::about("the definition of the judged tool", text, true)
+    PromptBlock::without_span("the definition of the judged tool", text, true)
         .showing(Shows::span(context.trace, at))
 }
 

@@ -41,15 +41,15 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     // In order of first appearance.
     let mut roles: Vec<AgentRole<'_>> = Vec::new();
     let mut role_indices: HashMap<(Option<usize>, String), usize> = HashMap::new();
-    let mut of_agent: Vec<usize> = Vec::new();
+    let mut role_by_agent: Vec<usize> = Vec::new();
     for agent in &trace.agents {
-        let caller = agent.parent.and_then(|p| of_agent.get(p).copied());
+        let caller = agent.parent.and_then(|p| role_by_agent.get(p).copied());
         let title = asker.agent_name(agent).unwrap_or_else(|| "an unnamed agent".to_owned());
         let role = *role_indices.entry((caller, title)).or_insert_with_key(|(caller, title)| {
             roles.push(AgentRole { caller: *caller, title: title.clone(), ..AgentRole::default() });
             roles.len() - 1
         });
-        of_agent.push(role);
+        role_by_agent.push(role);
         if let Some(role) = roles.get_mut(role) {
             count_calls(trace, agent, role);
         }
@@ -66,9 +66,9 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     let turns = turns(trace);
     if turns.len() > 1 {
         let title = |agent: usize| {
-            let role = of_agent.get(agent).and_then(|&role| Some((role, roles.get(role)?)));
+            let role = role_by_agent.get(agent).and_then(|&role| Some((role, roles.get(role)?)));
             let Some((at, role)) = role else { return String::new() };
-            let run = of_agent.iter().take(agent + 1).filter(|&&role_index| role_index == at).count();
+            let run = role_by_agent.iter().take(agent + 1).filter(|&&role_index| role_index == at).count();
             if role.runs > 1 { format!("{} (run {run})", role.title) } else { role.title.clone() }
         };
         let _ = writeln!(out, "Turns in order: {}", render_turns(&turns, title));

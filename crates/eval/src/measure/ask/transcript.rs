@@ -116,8 +116,8 @@ pub(crate) fn in_scope(trace: &AgentTrace, scope: RunScope, at: Idx) -> bool {
         }
         RunScope::Beneath(agent) => {
             // Agents are listed outermost first, so this terminates.
-            let above = std::iter::successors(owner, |&i| trace.agents.get(i)?.parent.filter(|&p| p < i));
-            above.take(MAX_DEPTH).any(|i| i == agent)
+            let ancestors = std::iter::successors(owner, |&i| trace.agents.get(i)?.parent.filter(|&p| p < i));
+            ancestors.take(MAX_DEPTH).any(|i| i == agent)
         }
     }
 }
@@ -135,12 +135,12 @@ pub(crate) fn spans_in_scope(trace: &AgentTrace, memo: &Memo, scope: RunScope) -
             spans.extend(called.into_iter().filter_map(|i| trace.agents.get(i)).map(|agent| agent.at));
         }
         _ => {
-            let mut above = 0..1;
+            let mut level = 0..1;
             for _ in 1..MAX_DEPTH {
                 let beneath = |i: &usize| agent_index::agents_beneath(trace, memo, *i);
                 let next: Vec<usize> =
-                    agents.get(above.clone()).into_iter().flatten().flat_map(beneath).collect();
-                above = agents.len()..agents.len() + next.len();
+                    agents.get(level.clone()).into_iter().flatten().flat_map(beneath).collect();
+                level = agents.len()..agents.len() + next.len();
                 agents.extend(next);
             }
         }
@@ -258,7 +258,11 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
         let id = self.content.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
-        self.out.push(PromptBlock { span: Some((at, id)), plan, ..PromptBlock::about(label, text, binds) });
+        self.out.push(PromptBlock {
+            span: Some((at, id)),
+            plan,
+            ..PromptBlock::without_span(label, text, binds)
+        });
     }
 
     fn plans_at(&self, at: Idx) -> Vec<&'a RecordedPlan> {

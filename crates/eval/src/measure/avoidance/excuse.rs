@@ -62,9 +62,9 @@ fn latest<'a>(
 ) -> impl Iterator<Item = (usize, &'a Call)> + Clone {
     let start = context.trace.tree.spans.get(context.at).map_or(0, |span| span.start);
     let call = |i: &usize| Some((*i, context.trace.calls.get(*i)?));
-    let made = agent.calls.partition_point(|i| call(i).is_some_and(|(_, call)| call.start <= start));
-    let made = agent.calls.get(..made).unwrap_or_default().iter().rev().filter_map(call);
-    made.filter(|(i, _)| attempts.at(*i).is_some_and(|attempt| !attempt.is_control)).take(MAX_CALLS)
+    let started = agent.calls.partition_point(|i| call(i).is_some_and(|(_, call)| call.start <= start));
+    let earlier_calls = agent.calls.get(..started).unwrap_or_default().iter().rev().filter_map(call);
+    earlier_calls.filter(|(i, _)| attempts.at(*i).is_some_and(|attempt| !attempt.is_control)).take(MAX_CALLS)
 }
 
 fn agent<'a>(context: &'a Context<'_>) -> Option<&'a Agent> {
@@ -75,11 +75,11 @@ fn agent<'a>(context: &'a Context<'_>) -> Option<&'a Agent> {
 pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
     let agent = agent(context)?;
     let attempts = CallAttempts::get(context.trace, context.memo);
-    let mut made = latest(context, agent, &attempts).peekable();
-    let Some(&(_, last)) = made.peek() else { return retrieval(context).map(after_retrieval) };
+    let mut latest_calls = latest(context, agent, &attempts).peekable();
+    let Some(&(_, last)) = latest_calls.peek() else { return retrieval(context).map(after_retrieval) };
     // The first call that did not fail is found once for each agent.
     let first = attempts.first_unfailed(agent.at, &agent.calls);
-    if first.is_none_or(|first| made.clone().all(|(i, _)| i < first)) {
+    if first.is_none_or(|first| latest_calls.clone().all(|(i, _)| i < first)) {
         return Some((last.tool, ", and every call before it had failed: the failure is theirs"));
     }
     let named: Vec<&str> = numbered(sentence).take(MAX_NAMED).collect();
@@ -87,8 +87,10 @@ pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
         let arguments = call.arguments.as_deref().unwrap_or_default();
         named.iter().any(|word| contains_ignoring_case(arguments, word))
     };
-    let found = made.clone().any(|(i, call)| asks_for(call) && !shows_lack(context, &attempts, i, call));
-    let mut showing = made.enumerate().filter(|(nth, (_, call))| *nth == 0 || !found && asks_for(call));
+    let found =
+        latest_calls.clone().any(|(i, call)| asks_for(call) && !shows_lack(context, &attempts, i, call));
+    let mut showing =
+        latest_calls.enumerate().filter(|(nth, (_, call))| *nth == 0 || !found && asks_for(call));
     let shown = showing.find(|(_, (i, call))| shows_lack(context, &attempts, *i, call));
     let shown = shown.map(|(_, (_, call))| {
         (call.tool, ", after a call that failed or found nothing: that there is nothing is its answer")

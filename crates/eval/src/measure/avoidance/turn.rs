@@ -178,7 +178,7 @@ mod tests {
             .system("Never fill a tank above 90 percent.")
             .answers("I may not fill a tank above 90 percent, so I can't fill it completely.");
         assert!(last(stated).unwrap().passed);
-        let of_its_own = last(script("Be friendly to guests.")).unwrap();
-        assert_eq!((of_its_own.value, of_its_own.passed), (Value::Label(KNOWLEDGE), false));
+        let unstated = last(script("Be friendly to guests.")).unwrap();
+        assert_eq!((unstated.value, unstated.passed), (Value::Label(KNOWLEDGE), false));
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn untried<'t>(
 fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Option<&'t str> {
     let trace = context.trace;
     let calls = &trace.agents.get(agent)?.calls;
-    let made = || calls.iter().rev().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+    let latest_calls = || calls.iter().rev().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
     let call_index = CallIndex::cached(trace, context.memo);
     let opening = offered(trace, agent).filter(|tool| !call_index.first.contains_key(&tool.name));
     let opening = opening.filter_map(|tool| {
@@ -110,7 +110,7 @@ fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Opt
         OPENS.contains(&verb.as_str()).then(|| (tool, thing.clone()))
     });
     let opening: Vec<_> = opening.collect();
-    let results = made().filter(|_| !opening.is_empty()).filter_map(|call| call.result.as_ref());
+    let results = latest_calls().filter(|_| !opening.is_empty()).filter_map(|call| call.result.as_ref());
     for result in results {
         let structure = Structure::cached(result, context.memo)?;
         let Some(parsed) = &structure.0 else { continue };
@@ -124,15 +124,17 @@ fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Opt
                     name == [thing, "id"] || name == ["id"] || is_address(thing) && name == ["url"]
                 })
             };
-            let about: HashSet<String> =
+            let record_stems: HashSet<String> =
                 record.fields.iter().flat_map(|field| stems(field.shown()).collect::<Vec<_>>()).collect();
-            let is_about = declined.objects.iter().filter(|word| about.contains(*word)).count() >= MIN_SHARED;
+            let is_about =
+                declined.objects.iter().filter(|word| record_stems.contains(*word)).count() >= MIN_SHARED;
             let lead = opening
                 .iter()
                 .filter(|_| is_about)
                 .find_map(|(tool, thing)| Some((*tool, key_field(thing)?)));
-            let is_passed =
-                |id: &str| made().filter_map(|call| call.arguments.as_deref()).any(|text| text.contains(id));
+            let is_passed = |id: &str| {
+                latest_calls().filter_map(|call| call.arguments.as_deref()).any(|text| text.contains(id))
+            };
             if let Some((tool, _)) = lead.filter(|(_, field)| !is_passed(field.shown())) {
                 return Some(&tool.name);
             }

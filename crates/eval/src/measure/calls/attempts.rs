@@ -91,10 +91,10 @@ pub(crate) struct CallAttempts {
 impl CallAttempts {
     /// The attempts of the trace, computed once.
     pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<CallAttempts> {
-        memo.trace(|| CallAttempts::of_trace(trace, memo))
+        memo.trace(|| CallAttempts::from_trace(trace, memo))
     }
 
-    fn of_trace(trace: &AgentTrace, memo: &Memo) -> CallAttempts {
+    fn from_trace(trace: &AgentTrace, memo: &Memo) -> CallAttempts {
         let attempts: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call)).collect();
         let mut repeats = Vec::new();
         for agent in &trace.agents {

@@ -45,7 +45,7 @@ const ABOUT_THE_CALL: [&str; 22] = [
     "retryable",
 ];
 
-/// Whether the error that a result reports (`said`) is a statement about what was looked up.
+/// Whether the error that a result reports (`message`) is a statement about what was looked up.
 pub(super) fn is_data(trace: &AgentTrace, memo: &Memo, call: &Call, result: &str, message: &str) -> bool {
     let is_lookup = || purpose(trace, memo, call) == Purpose::Query;
     match result.trim_start().starts_with('{') {

@@ -17,7 +17,7 @@ use crate::measure::Memo;
 use crate::measure::calls::error_signs::call_error;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::excerpt::around;
-use crate::measure::path::argument::same;
+use crate::measure::path::argument::same_value;
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::as_written;
@@ -149,14 +149,14 @@ impl Check {
         agent: &Agent,
         log: &[LogText],
     ) -> Option<CheckResult> {
-        let of_source = |source| {
+        let texts_from = |source| {
             let chunks = log.iter().filter(|chunk| chunk.source == source);
             chunks.map(|chunk| (chunk.text.as_str(), chunk.at)).collect()
         };
         let texts: Vec<(&str, Idx)> = match wanted.place {
             SearchIn::Answer => vec![final_answer(agent)?],
-            SearchIn::Outputs => of_source(LogSource::Output),
-            SearchIn::Results => of_source(LogSource::Result),
+            SearchIn::Outputs => texts_from(LogSource::Output),
+            SearchIn::Results => texts_from(LogSource::Result),
         };
         let last = *texts.last()?;
         let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
@@ -216,7 +216,7 @@ impl Called {
         let has_arguments = |call: &&&Call| {
             let given = call.parsed.as_deref();
             self.arguments.iter().all(|(key, value)| {
-                given.and_then(|given| given.get(key)).is_some_and(|given| same(given, value))
+                given.and_then(|given| given.get(key)).is_some_and(|given| same_value(given, value))
             })
         };
         let fitting =

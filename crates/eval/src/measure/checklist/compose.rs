@@ -263,7 +263,7 @@ impl<'a> ChecklistRun<'a> {
     /// Content of the span `at`.
     fn span_block(&self, at: Idx, label: impl Into<String>, text: &str) -> PromptBlock {
         let span = self.content.trace.tree.spans.get(at).map(|span| (at, span.id));
-        PromptBlock { span, ..PromptBlock::about(label, self.content.asker.clean(text), false) }
+        PromptBlock { span, ..PromptBlock::without_span(label, self.content.asker.clean(text), false) }
     }
 
     /// Task, question and final answer.
@@ -271,9 +271,9 @@ impl<'a> ChecklistRun<'a> {
         let answer = check::final_answer(self.agent).map_or("", |(text, _)| text);
         let answer = self.content.answer(self.agent, answer, MOST_TEXT);
         vec![
-            PromptBlock::about("the task", self.task.clone(), true),
-            PromptBlock::about("the question", self.content.asker.clean(&item.question), true),
-            PromptBlock::about("the agent's final answer", answer, false),
+            PromptBlock::without_span("the task", self.task.clone(), true),
+            PromptBlock::without_span("the question", self.content.asker.clean(&item.question), true),
+            PromptBlock::without_span("the agent's final answer", answer, false),
         ]
     }
 
@@ -443,12 +443,12 @@ impl<'a> ChecklistRun<'a> {
         let kind = if inquiry.system == SOURCE { "source" } else { "known beforehand" };
         for asset in inquiry.assets {
             let label = format!("{kind}: {}", asset.name);
-            blocks.push(PromptBlock::about(label, asset.text.clone(), true));
+            blocks.push(PromptBlock::without_span(label, asset.text.clone(), true));
         }
         for (used, output) in tool_outputs {
             let label =
                 format!("your tool: {}", self.content.asker.cleaned_excerpt(used, 200).replace('\n', " "));
-            blocks.push(PromptBlock::about(label, self.content.asker.clean(output), false));
+            blocks.push(PromptBlock::without_span(label, self.content.asker.clean(output), false));
         }
         let tools = match inquiry.runner {
             _ if last && inquiry.system != SEARCH => " Tools can be used no more.",

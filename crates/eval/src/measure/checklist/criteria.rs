@@ -55,14 +55,15 @@ pub(crate) fn questions(
             render,
         ));
     };
-    let mut made = read_questions(first_value(answer).map_err(CriteriaStep::Unmeasured)?);
-    made.truncate(max_questions);
-    if made.is_empty() {
+    let mut questions = read_questions(first_value(answer).map_err(CriteriaStep::Unmeasured)?);
+    questions.truncate(max_questions);
+    if questions.is_empty() {
         // The task has no requirement that a record could show.
         return Err(CriteriaStep::Unmeasured(Unmeasured::NotApplicable));
     }
     let Some(filter) = answers.get("filter") else {
-        let numbered: Vec<String> = made.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
+        let numbered: Vec<String> =
+            questions.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
         return Err(ask(
             "filter",
             (CHECKLIST_FILTER, FILTER),
@@ -76,8 +77,8 @@ pub(crate) fn questions(
     let numbers = first_value(filter).ok().and_then(|value| value.get("drop")?.as_array());
     let dropped: BTreeSet<u64> = numbers.into_iter().flatten().filter_map(Value::as_u64).collect();
     let is_dropped = |i: usize| dropped.contains(&(i as u64 + 1));
-    let all_dropped = (0..made.len()).all(is_dropped);
-    let remaining = made.into_iter().enumerate().filter(|(i, _)| all_dropped || !is_dropped(*i));
+    let all_dropped = (0..questions.len()).all(is_dropped);
+    let remaining = questions.into_iter().enumerate().filter(|(i, _)| all_dropped || !is_dropped(*i));
     Ok(remaining.map(|(_, question)| Item { question, check: None }).collect())
 }
 
@@ -98,8 +99,8 @@ fn ask(
     (list, item_type): (&str, &str),
     render: Render<'_>,
 ) -> CriteriaStep {
-    let mut blocks = vec![PromptBlock::about("the task", task, true)];
-    blocks.extend(listed.map(|text| PromptBlock::about("the questions", text, false)));
+    let mut blocks = vec![PromptBlock::without_span("the task", task, true)];
+    blocks.extend(listed.map(|text| PromptBlock::without_span("the questions", text, false)));
     let (intro, question) = match key {
         "criteria" => ("Write the checklist of a task.", "Write its checklist now."),
         _ => ("Review the checklist of a task.", "Give the numbers of the questions to drop."),

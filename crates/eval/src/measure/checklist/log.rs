@@ -217,8 +217,8 @@ fn call_counts(trace: &AgentTrace, calls: &[usize]) -> String {
             counts.push((&call.name, 0, 0));
             counts.len() - 1
         });
-        if let Some((_, made, failed)) = counts.get_mut(place) {
-            *made += 1;
+        if let Some((_, call_count, failed)) = counts.get_mut(place) {
+            *call_count += 1;
             *failed += usize::from(call.failed);
         }
     }
@@ -226,8 +226,8 @@ fn call_counts(trace: &AgentTrace, calls: &[usize]) -> String {
         return "Tool calls of this run: none.".to_owned();
     }
     let mut text = "Tool calls of this run, all of them:".to_owned();
-    for (name, made, failed) in counts {
-        text.push_str(&format!("\n{name}: {made}, of which {failed} failed"));
+    for (name, call_count, failed) in counts {
+        text.push_str(&format!("\n{name}: {call_count}, of which {failed} failed"));
     }
     text
 }

@@ -30,10 +30,10 @@ pub(crate) struct PlanContent {
 impl PlanContent {
     /// The plans of the trace, found once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<PlanContent> {
-        memo.send_value(|| PlanContent::of_trace(trace))
+        memo.send_value(|| PlanContent::from_trace(trace))
     }
 
-    fn of_trace(trace: &AgentTrace) -> PlanContent {
+    fn from_trace(trace: &AgentTrace) -> PlanContent {
         let plans: Vec<&RecordedPlan> = trace
             .agents
             .iter()

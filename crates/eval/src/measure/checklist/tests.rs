@@ -489,7 +489,7 @@ fn criteria_question_depends_only_on_the_task() {
 }
 
 #[test]
-fn of_agents_measures_every_agent() {
+fn checklist_of_agents_measures_every_agent() {
     let trace = Script::new("Find the height of Elbrus.")
         .calls("", &[("searcher", r#"{"task": "Look Elbrus up."}"#)])
         .enter("Look Elbrus up.")

@@ -86,7 +86,7 @@ pub(super) fn passage<'t>(text: &'t str, headline: &'t str) -> &'t str {
     if let Some(exception) = EXCEPTION.find_iter(end).last() {
         return end.get(exception.start()..).unwrap_or(end);
     }
-    let above = text.trim_end().strip_suffix(headline.trim()).unwrap_or(text).trim();
-    let below = above.strip_prefix(headline.trim()).unwrap_or(above).trim();
+    let before_headline = text.trim_end().strip_suffix(headline.trim()).unwrap_or(text).trim();
+    let below = before_headline.strip_prefix(headline.trim()).unwrap_or(before_headline).trim();
     if below.is_empty() { headline } else { tail(below, QUOTE_BYTES) }
 }

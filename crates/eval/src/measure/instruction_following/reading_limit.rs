@@ -101,11 +101,11 @@ impl ReadingLimit {
         arguments.iter().find_map(|(key, value)| {
             let number = value.as_u64().filter(|n| *n > self.amount as u64)?;
             let words = identifier_words(key);
-            let of_unit = words.iter().any(|word| word.trim_end_matches('s') == stem);
-            let of_items = self.is_of_items()
+            let names_unit = words.iter().any(|word| word.trim_end_matches('s') == stem);
+            let counts_items = self.is_of_items()
                 && !words.is_empty()
                 && words.iter().all(|word| COUNTS.contains(&word.as_str()));
-            (of_unit || of_items).then_some((key.as_str(), number))
+            (names_unit || counts_items).then_some((key.as_str(), number))
         })
     }
 

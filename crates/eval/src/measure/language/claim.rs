@@ -187,8 +187,8 @@ impl Claims {
                 patterns.push((tense, form.to_owned(), Pattern::new(&source)));
             }
         }
-        let [of_done, _] = &frames;
-        let done_frames: Vec<&str> = of_done.values().flatten().map(String::as_str).collect();
+        let [done_by_form, _] = &frames;
+        let done_frames: Vec<&str> = done_by_form.values().flatten().map(String::as_str).collect();
         let done_frames = Pattern::new(&done_frames.join("|"));
         let prefilters = frames.into_iter().zip([true, false]).flat_map(|(by_form, is_done)| {
             let prefilter = |(form, frames): (&str, Vec<String>)| Prefilter {
@@ -206,9 +206,11 @@ impl Claims {
             Some(ClaimPattern { tense, form, pattern, prefilter })
         });
         let patterns = patterns.collect();
-        let of_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
-        let finder =
-            VerbFinder::new(prefilters.iter().map(|prefilter| of_form(&prefilter.form)), compiler.spaced)?;
+        let verbs_for_form = |form: &str| any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default();
+        let finder = VerbFinder::new(
+            prefilters.iter().map(|prefilter| verbs_for_form(&prefilter.form)),
+            compiler.spaced,
+        )?;
         Ok(Claims {
             done_frames,
             prefilters,

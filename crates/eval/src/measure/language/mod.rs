@@ -161,7 +161,7 @@ fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Mem
     let (TooFewWords | Unclear(_), Some(fallback)) = (found, fallback) else { return found };
     match (found, Reading::cached(fallback, memo).language(fallback)) {
         (Unclear(Some(language)), Unclear(Some(other))) if language == other => In(language),
-        (_, of_fallback) => of_fallback,
+        (_, fallback_language) => fallback_language,
     }
 }
 
@@ -320,11 +320,11 @@ impl<'t> ReadText<'t> {
         for &language in self.languages {
             let (split, done) =
                 (self.reading.split(self.text, language), self.reading.done(self.text, language));
-            let of_text = done.iter().filter_map(|(nth, claim)| {
+            let text_claims = done.iter().filter_map(|(nth, claim)| {
                 let sentence = split.sentence(self.text, *nth)?;
                 Some(claim.clone().with_sentence(sentence))
             });
-            out.extend(of_text);
+            out.extend(text_claims);
         }
         out
     }

@@ -347,8 +347,8 @@ impl WordClassTable {
 
     /// The single words of a class, with their values.
     pub(super) fn words(&self, class: WordClass) -> impl Iterator<Item = (&str, u8)> {
-        let of_class = self.entries.iter().filter(move |entry| entry.classes.has(class));
-        of_class.filter_map(|entry| Some((entry.single()?, entry.value)))
+        let class_entries = self.entries.iter().filter(move |entry| entry.classes.has(class));
+        class_entries.filter_map(|entry| Some((entry.single()?, entry.value)))
     }
 
     /// The value of a word in lower case, if it is of the class: the month of "februar".
@@ -384,7 +384,7 @@ impl EntryForm {
 
     /// How many conditions it has in addition to its letters.
     fn conditions(&self) -> usize {
-        [self.before_number, self.begins_clause, self.as_written].into_iter().filter(|is| *is).count()
+        [self.before_number, self.begins_clause, self.as_written].into_iter().filter(|is_set| *is_set).count()
     }
 
     /// The spellings that differ in more than the case of ASCII letters.

@@ -53,8 +53,8 @@ impl ValuePattern {
 
     fn fits_apart_from_captured(&self, value: &Value) -> bool {
         let is_number = |is_in_range: &dyn Fn(f64) -> bool| value.as_f64().is_some_and(is_in_range);
-        self.one_of.as_ref().is_none_or(|all| all.iter().any(|one| same(one, value)))
-            && !self.not.iter().any(|one| same(one, value))
+        self.one_of.as_ref().is_none_or(|all| all.iter().any(|one| same_value(one, value)))
+            && !self.not.iter().any(|one| same_value(one, value))
             && self.min.is_none_or(|min| is_number(&|n| n >= min))
             && self.max.is_none_or(|max| is_number(&|n| n <= max))
             && self.regex.as_ref().is_none_or(|regex| match value {
@@ -77,20 +77,22 @@ impl ValuePattern {
 }
 
 /// Equality of JSON values, where `1` equals `1.0`.
-pub(crate) fn same(a: &Value, b: &Value) -> bool {
+pub(crate) fn same_value(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => same_number(a, b),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b))
+        }
         (Value::Object(a), Value::Object(b)) => same_members(a, b),
         _ => a == b,
     }
 }
 
 pub(super) fn same_members(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
-    a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+    a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
 }
 
-/// A text that is equal for values that are the [`same`], and for no others.
+/// A text that is equal for values that are the [`same_value`], and for no others.
 pub(super) fn value_key(value: &Value) -> String {
     let mut key = String::new();
     write_key(value, &mut key);
@@ -196,7 +198,7 @@ mod tests {
     proptest! {
         #[test]
         fn keys_are_equal_for_the_same_values_only(a in values(), b in values()) {
-            prop_assert_eq!(value_key(&a) == value_key(&b), same(&a, &b), "{} {}", a, b);
+            prop_assert_eq!(value_key(&a) == value_key(&b), same_value(&a, &b), "{} {}", a, b);
             prop_assert_eq!(value_key(&a), value_key(&a.clone()));
         }
     }
@@ -206,7 +208,7 @@ mod tests {
         for (a, b) in
             [(json!(1), json!(1.0)), (json!(0), json!(-0.0)), (json!(1u64 << 60), json!((1u64 << 60) as f64))]
         {
-            assert!(same(&a, &b) && value_key(&a) == value_key(&b), "{a} {b}");
+            assert!(same_value(&a, &b) && value_key(&a) == value_key(&b), "{a} {b}");
         }
         assert_eq!(value_key(&json!({"a": 1, "b": [2.0]})), value_key(&json!({"b": [2], "a": 1.0})));
     }

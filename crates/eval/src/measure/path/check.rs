@@ -127,7 +127,7 @@ impl Linker<'_> {
     ) {
         match edges.iter().find(|(s, _)| *s == symbol) {
             None => edges.push((symbol, to)),
-            Some((_, same)) if *same == to => {
+            Some((_, target)) if *target == to => {
                 self.add_warning(location, format!("'{name}' is given twice in state '{}'", state.name));
             }
             Some((_, other)) => {

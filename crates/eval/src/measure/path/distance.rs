@@ -86,8 +86,8 @@ mod tests {
         for (i, a) in one.iter().enumerate() {
             let mut diagonal = std::mem::replace(&mut row[0], i + 1);
             for (j, b) in other.iter().enumerate() {
-                let same = a == b && *a != FOREIGN;
-                let next = (diagonal + usize::from(!same)).min(row[j] + 1).min(row[j + 1] + 1);
+                let is_match = a == b && *a != FOREIGN;
+                let next = (diagonal + usize::from(!is_match)).min(row[j] + 1).min(row[j + 1] + 1);
                 diagonal = std::mem::replace(&mut row[j + 1], next);
             }
         }

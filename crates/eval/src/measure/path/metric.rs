@@ -225,15 +225,16 @@ impl TaskScorer<'_> {
     /// Compensating calls and repeated writes, which the final state does not show.
     fn calls_hidden_by_final_state(&self, calls: &[usize]) -> Vec<Detail> {
         let all: Vec<&Call> = calls.iter().filter_map(|i| self.trace.calls.get(*i)).collect();
-        let made: Vec<review::ReviewedCall<'_>> = all.iter().map(|call| reviewed_call(call)).collect();
+        let reviewed_calls: Vec<review::ReviewedCall<'_>> =
+            all.iter().map(|call| reviewed_call(call)).collect();
         let detail = |key, pairs: Vec<(usize, usize)>, relation: &str| {
-            let name = |i: usize| clip(made[i].name, NAME_BYTES);
+            let name = |i: usize| clip(reviewed_calls[i].name, NAME_BYTES);
             let text = |(a, b): (usize, usize)| format!("{}, {relation} {}", name(a), name(b));
             let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(text).collect();
             (!texts.is_empty()).then_some(Detail { key, value: DetailValue::Texts(texts) })
         };
-        let undone = detail("path.undone", review::compensating(&made), "undone by");
-        let repeated = detail("path.repeated", review::repeated(&made), "again");
+        let undone = detail("path.undone", review::compensating(&reviewed_calls), "undone by");
+        let repeated = detail("path.repeated", review::repeated(&reviewed_calls), "again");
         undone.into_iter().chain(repeated).collect()
     }
 

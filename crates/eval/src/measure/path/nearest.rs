@@ -280,7 +280,7 @@ impl CostRow {
                 self.shift(before, 1, path, |token| cost(token == *code));
             }
             EdgeLabel::AnyOf(set) => {
-                let has = |token: Code| set.get(token as usize).is_some_and(|is| *is);
+                let has = |token: Code| set.get(token as usize).is_some_and(|is_member| *is_member);
                 self.shift(before, 0, path, |_| other);
                 self.shift(before, 1, path, |token| cost(has(token)));
             }

@@ -123,7 +123,7 @@ struct AgentPosition {
     /// Hashes of the ids of calls that were made.
     ids: HashSet<u64>,
     /// Number of calls that were made, by key.
-    made: HashMap<u64, usize>,
+    call_counts: HashMap<u64, usize>,
 }
 
 /// The answer for one task.
@@ -188,10 +188,10 @@ impl PathPositions {
                     made_calls = calls;
                 }
             }
-            let (mut ids, mut made) = (HashSet::default(), HashMap::default());
+            let (mut ids, mut call_counts) = (HashSet::default(), HashMap::default());
             for call in made_calls.iter().filter_map(|&call| trace.calls.get(call)) {
                 let arguments = call.parsed.as_deref().unwrap_or(&Value::Null);
-                *made.entry(call_key(&call.name, arguments)).or_default() += 1;
+                *call_counts.entry(call_key(&call.name, arguments)).or_default() += 1;
                 ids.extend(call.id.as_ref().map(|id| id_key(id)));
             }
             let agent = trace.agents.get(i)?;
@@ -199,7 +199,7 @@ impl PathPositions {
                 name: agent.name.as_ref().map(ToString::to_string),
                 last: last.get(i).copied().unwrap_or(0),
                 ids,
-                made,
+                call_counts,
                 runs,
             })
         };
@@ -208,7 +208,7 @@ impl PathPositions {
 
     /// The memory that they take, at most.
     pub fn bytes(&self) -> usize {
-        let of_agent = |agent: &AgentPosition| {
+        let agent_bytes = |agent: &AgentPosition| {
             let captured = |captures: &PromptCaptures| -> usize {
                 let texts =
                     captures.iter().map(|(name, c)| name.len() + c.text.as_ref().map_or(0, String::len));
@@ -216,13 +216,13 @@ impl PathPositions {
             };
             let runs = agent.runs.iter().map(|(_, run_walk, captures)| run_walk.bytes() + captured(captures));
             // A table of hashes has twice as many places as entries, and a byte for each.
-            let hashes = agent.ids.len() * 2 * 9 + agent.made.len() * 2 * 17;
+            let hashes = agent.ids.len() * 2 * 9 + agent.call_counts.len() * 2 * 17;
             size_of::<AgentPosition>()
                 + agent.name.as_ref().map_or(0, String::len)
                 + hashes
                 + runs.sum::<usize>()
         };
-        self.agents.iter().map(of_agent).sum()
+        self.agents.iter().map(agent_bytes).sum()
     }
 
     /// The agent whose run is asked about: the one with this name, else the one with the latest span among
@@ -297,7 +297,7 @@ impl PathPositions {
 
 impl AgentPosition {
     fn made_as(&self, key: u64) -> usize {
-        self.made.get(&key).copied().unwrap_or(0)
+        self.call_counts.get(&key).copied().unwrap_or(0)
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use foldhash::{HashMap, HashMapExt};
 use serde_json::{Map, Value};
 
-use super::argument::{members_key, same, value_key};
+use super::argument::{members_key, same_value, value_key};
 use crate::measure::identifier::identifier_words;
 
 /// The parts of a call that are compared.
@@ -210,9 +210,9 @@ fn exchanged(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let mut moved = a.iter().filter(|(key, value)| b.get(*key).is_none_or(|other| !same(value, other)));
+    let mut moved = a.iter().filter(|(key, value)| b.get(*key).is_none_or(|other| !same_value(value, other)));
     let (Some((k, x)), Some((l, y)), None) = (moved.next(), moved.next(), moved.next()) else { return false };
-    b.get(k).is_some_and(|v| same(v, y)) && b.get(l).is_some_and(|v| same(v, x))
+    b.get(k).is_some_and(|v| same_value(v, y)) && b.get(l).is_some_and(|v| same_value(v, x))
 }
 
 #[cfg(test)]
@@ -227,11 +227,11 @@ mod tests {
         calls: &[(&str, Value)],
         look: fn(&[ReviewedCall<'_>]) -> Vec<(usize, usize)>,
     ) -> Vec<(usize, usize)> {
-        let made: Vec<ReviewedCall<'_>> = calls
+        let reviewed_calls: Vec<ReviewedCall<'_>> = calls
             .iter()
             .map(|(name, arguments)| ReviewedCall { name, arguments: arguments.as_object(), failed: false })
             .collect();
-        look(&made)
+        look(&reviewed_calls)
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn shares_argument(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
-        a.is_empty() && b.is_empty() || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        a.is_empty() && b.is_empty() || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
     }
 
     proptest! {
@@ -319,11 +319,11 @@ mod tests {
                 None => false,
             });
             prop_assert_eq!(compensating(&run), undo);
-            let again = paired(&run, |a, b| {
+            let repeats = paired(&run, |a, b| {
                 let equal = a.arguments.zip(b.arguments).is_some_and(|(one, other)| same_members(one, other));
                 a.name == b.name && !is_read(a.name) && equal
             });
-            prop_assert_eq!(repeated(&run), again);
+            prop_assert_eq!(repeated(&run), repeats);
         }
     }
 

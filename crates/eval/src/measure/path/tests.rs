@@ -345,9 +345,9 @@ proptest! {
             scores.efficiency, scores.pc_hlr];
         prop_assert!(all.iter().flatten().all(|s| (0.0..=1.0).contains(s)), "{:?}", scores);
         let path = correctness::codes(&walk);
-        let is = |words: Vec<Vec<Symbol>>| words.iter().any(|w| word_codes(w) == path);
-        prop_assert_eq!(scores.correctness == Some(1.0), is(golden(&automaton)));
-        prop_assert_eq!(scores.pc_hlr == Some(1.0), is(candidates(&automaton, &walk)));
+        let is_among = |words: Vec<Vec<Symbol>>| words.iter().any(|w| word_codes(w) == path);
+        prop_assert_eq!(scores.correctness == Some(1.0), is_among(golden(&automaton)));
+        prop_assert_eq!(scores.pc_hlr == Some(1.0), is_among(candidates(&automaton, &walk)));
         let harm_free = walk.harmful() == 0;
         prop_assert_eq!(scores.prefix_criticality == 1.0, harm_free);
         prop_assert_eq!(scores.harm_rate == 0.0, harm_free);

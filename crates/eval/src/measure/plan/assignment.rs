@@ -15,8 +15,8 @@ pub(crate) fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
         if weight.is_finite() { -weight.max(0.0) } else { 0.0 }
     };
     // Row 0 and column 0 are sentinels of the method.
-    let mut of_row = vec![0.0f64; rows + 1];
-    let mut of_column = vec![0.0f64; width + 1];
+    let mut row_potentials = vec![0.0f64; rows + 1];
+    let mut column_potentials = vec![0.0f64; width + 1];
     let mut taken_by = vec![0usize; width + 1];
     for row in 1..=rows {
         let mut way = vec![0usize; width + 1];
@@ -32,7 +32,7 @@ pub(crate) fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
                 if done[j] {
                     continue;
                 }
-                let reduced = cost(current - 1, j - 1) - of_row[current] - of_column[j];
+                let reduced = cost(current - 1, j - 1) - row_potentials[current] - column_potentials[j];
                 if reduced < least[j] {
                     least[j] = reduced;
                     way[j] = column;
@@ -44,8 +44,8 @@ pub(crate) fn maximum_matching(weights: &[Vec<f64>]) -> Vec<Option<usize>> {
             }
             for j in 0..=width {
                 if done[j] {
-                    of_row[taken_by[j]] += step;
-                    of_column[j] -= step;
+                    row_potentials[taken_by[j]] += step;
+                    column_potentials[j] -= step;
                 } else {
                     least[j] -= step;
                 }

@@ -152,14 +152,16 @@ pub struct WinRates {
 pub fn win_rates(count: usize, queries: &[Option<(ResponseComparison, Option<bool>)>]) -> WinRates {
     let compared: Vec<&(ResponseComparison, Option<bool>)> = queries.iter().flatten().collect();
     let share = |n: usize| if compared.is_empty() { 0.0 } else { n as f64 / compared.len() as f64 };
-    let decided = |is: &dyn Fn(&str) -> bool| share(compared.iter().filter(|(c, _)| is(&c.decision)).count());
+    let decided = |is_counted: &dyn Fn(&str) -> bool| {
+        share(compared.iter().filter(|(c, _)| is_counted(&c.decision)).count())
+    };
     let includes =
         |name: &str, decision: &str| decision == "All" || decision.split(',').any(|one| one == name);
     let names = NAMES.get(..count).unwrap_or_default();
     let mut decisions = BTreeMap::new();
     compared.iter().for_each(|(c, _)| *decisions.entry(c.decision.clone()).or_default() += 1);
     let agreeing: Vec<bool> = compared.iter().filter_map(|(_, agree)| *agree).collect();
-    let same = agreeing.iter().filter(|agree| **agree).count();
+    let agreement_count = agreeing.iter().filter(|agree| **agree).count();
     // Two equal responses are all of two.
     let is_all = |decision: &str| decision == "All" || names.iter().all(|name| includes(name, decision));
     WinRates {
@@ -170,7 +172,7 @@ pub fn win_rates(count: usize, queries: &[Option<(ResponseComparison, Option<boo
         ties: decided(&|decision| decision.contains(',') && !is_all(decision)),
         all: decided(&is_all),
         neither: decided(&|decision| decision == "Neither"),
-        consistent: (!agreeing.is_empty()).then(|| same as f64 / agreeing.len() as f64),
+        consistent: (!agreeing.is_empty()).then(|| agreement_count as f64 / agreeing.len() as f64),
         decisions,
     }
 }

@@ -66,7 +66,7 @@ impl Intents {
     pub(crate) fn new(plan: &Plan, reference: &Plan) -> Intents {
         let prompts = || plan.steps.iter().chain(&reference.steps).map(|step| step.prompt.as_str());
         let words = RequestWords::for_text(&prompts().collect::<Vec<_>>().join("\n"));
-        let read = |plan: &Plan| plan.steps.iter().map(|step| Intent::of_step(step, words)).collect();
+        let read = |plan: &Plan| plan.steps.iter().map(|step| Intent::from_step(step, words)).collect();
         Intents { words, plan_intents: read(plan), reference_intents: read(reference) }
     }
 
@@ -86,7 +86,7 @@ impl Intents {
 
 impl Intent {
     /// The intent of a step. In prose, the name of its tool is no part of the prompt.
-    fn of_step(step: &PlanStep, words: Option<&RequestWords>) -> Intent {
+    fn from_step(step: &PlanStep, words: Option<&RequestWords>) -> Intent {
         let tool = step.tool.as_deref().filter(|_| step.notation == StepNotation::Prose);
         Intent::parse(&step.prompt, tool, words)
     }
@@ -98,14 +98,14 @@ impl Intent {
     fn parse(prompt: &str, tool: Option<&str>, words: Option<&RequestWords>) -> Intent {
         let prompt = placeholder::without(clip(prompt, MAX_BYTES)).replace('’', "'");
         let mut out = Intent { names: quotations(&prompt), ..Intent::default() };
-        let of_tool: Vec<String> = tool
+        let tool_words: Vec<String> = tool
             .map(|tool| tokens(tool, words))
             .into_iter()
             .flatten()
             .map(|t| t.text.to_lowercase())
             .collect();
         let mut tokens = tokens(&prompt, words);
-        tokens.retain(|token| !of_tool.contains(&token.text.to_lowercase()));
+        tokens.retain(|token| !tool_words.contains(&token.text.to_lowercase()));
         let capitals = words.is_some_and(|w| !w.nouns_in_capitals) && !is_title(&tokens, words);
         let mut negation = false;
         for (at, token) in tokens.iter().enumerate() {

@@ -188,8 +188,8 @@ pub fn read_pairs(
             let pair = number.and_then(|n| pairs.get(n.checked_sub(1)?));
             let Some(pair) = pair.filter(|pair| !seen.contains(*pair)) else { continue };
             seen.push(*pair);
-            let same = one.get("same").and_then(Value::as_str) == Some("yes");
-            votes.entry(*pair).or_default()[usize::from(same)] += 1;
+            let is_same = one.get("same").and_then(Value::as_str) == Some("yes");
+            votes.entry(*pair).or_default()[usize::from(is_same)] += 1;
         }
     }
     let more_than_half = |count: usize| count * 2 > opinions.len();
@@ -228,7 +228,7 @@ mod tests {
     fn judges_decide_by_majority_and_what_they_do_not_mention_stays_unsure() {
         let mut assessment = assessed();
         assert_eq!(assessment.open_pairs(), [(0, 0), (1, 1)]);
-        let pair = |n: u64, same: &str| json!({ "reason": "", "pair": n, "same": same });
+        let pair = |n: u64, answer: &str| json!({ "reason": "", "pair": n, "same": answer });
         let all = [
             opinion(json!([pair(1, "yes"), pair(2, "no"), pair(2, "yes"), pair(9, "yes")])),
             opinion(json!([pair(1, "yes"), pair(2, "yes")])),

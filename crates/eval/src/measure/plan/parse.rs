@@ -101,10 +101,10 @@ fn parse_nested(text: &str, depth: usize) -> Plan {
         }
         if !repairs.is_empty() {
             let message = format!("not JSON: {}", repairs.join(", "));
-            plan.issues.insert(0, PlanIssue::of_plan(Fault::Repaired, message));
+            plan.issues.insert(0, PlanIssue::for_plan(Fault::Repaired, message));
         }
         if at > 0 || text.get(at + parsed.bytes..).is_some_and(|rest| !rest.trim().is_empty()) {
-            plan.issues.insert(0, PlanIssue::of_plan(Fault::Surrounded, "text or a fence around the plan"));
+            plan.issues.insert(0, PlanIssue::for_plan(Fault::Surrounded, "text or a fence around the plan"));
         }
         return plan;
     }
@@ -125,7 +125,7 @@ fn parse_prose(text: &str) -> Plan {
             "" => "the text is empty".to_owned(),
             text => format!("no steps can be parsed: \"{}\"", clip(text, EXCERPT_BYTES)),
         };
-        plan.issues.push(PlanIssue::of_plan(Fault::Unreadable, message));
+        plan.issues.push(PlanIssue::for_plan(Fault::Unreadable, message));
     }
     plan
 }
@@ -173,7 +173,7 @@ fn plan_from_steps<'a>(written: impl Iterator<Item = (Option<&'a str>, &'a Lenie
     let mut dependencies: Vec<Option<&LenientValue>> = Vec::new();
     for (name, value) in written {
         if plan.steps.len() == MAX_STEPS {
-            plan.issues.push(PlanIssue::of_plan(Fault::TooLong, format!("only {MAX_STEPS} steps are read")));
+            plan.issues.push(PlanIssue::for_plan(Fault::TooLong, format!("only {MAX_STEPS} steps are read")));
             break;
         }
         let place = plan.steps.len() + 1;

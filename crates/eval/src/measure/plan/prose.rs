@@ -166,7 +166,7 @@ fn reference_issues(plan: &Plan) -> Vec<PlanIssue> {
 
 /// Steps that repeat an earlier one. A check may be repeated, but not directly after itself.
 fn repeated_steps(plan: &Plan) -> Vec<PlanIssue> {
-    let words = PromptWords::of_steps(plan);
+    let words = PromptWords::for_steps(plan);
     let mut out = Vec::new();
     for (at, (step, step_words)) in plan.steps.iter().zip(&words).enumerate() {
         let lower = step.prompt.to_lowercase();

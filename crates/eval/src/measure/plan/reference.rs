@@ -320,11 +320,11 @@ mod tests {
 
     #[test]
     fn plan_equal_to_its_reference_is_extremely_good() {
-        let same = compare(LISTING_1, LISTING_1);
-        assert_eq!((same.precision, same.recall, same.f1), (1.0, 1.0, 1.0));
-        assert_eq!(same.rating, Rating::ExtremelyGood);
-        assert_eq!((same.format, same.dependencies, same.placeholders), (1.0, 1.0, 1.0));
-        assert_eq!(same.matched, (1..=6).map(|n| (n, n)).collect::<Vec<_>>());
+        let comparison = compare(LISTING_1, LISTING_1);
+        assert_eq!((comparison.precision, comparison.recall, comparison.f1), (1.0, 1.0, 1.0));
+        assert_eq!(comparison.rating, Rating::ExtremelyGood);
+        assert_eq!((comparison.format, comparison.dependencies, comparison.placeholders), (1.0, 1.0, 1.0));
+        assert_eq!(comparison.matched, (1..=6).map(|n| (n, n)).collect::<Vec<_>>());
     }
 
     #[test]
@@ -384,8 +384,8 @@ mod tests {
         assert_eq!((compared.f1_at_most, compared.rating_at_most), (1.0, Rating::ExtremelyGood));
         let (plan, reference) = (parse_plan(&one), parse_plan(&other));
         assert_eq!(open_pairs(&plan, &reference, &PairDecisions::new()), [(0, 0)], "only one is a question");
-        for (same, f1) in [(true, 1.0), (false, 0.0)] {
-            let decided = PairDecisions::from([((0, 0), same)]);
+        for (is_same, f1) in [(true, 1.0), (false, 0.0)] {
+            let decided = PairDecisions::from([((0, 0), is_same)]);
             let found = match_reference(&plan, &reference, &[], &decided);
             assert_eq!((found.f1, found.f1_at_most, found.unsure), (f1, f1, Vec::new()));
             assert_eq!(open_pairs(&plan, &reference, &decided), []);

@@ -97,11 +97,11 @@ pub(crate) fn share(steps: usize, violations: usize) -> f64 {
 /// Number of steps that `part` applies to: for prose and metrics about tools those that name a tool,
 /// otherwise all.
 pub(crate) fn judged_steps(plan: &Plan, part: PlanPart) -> usize {
-    let of_tools = matches!(
+    let is_about_tools = matches!(
         part,
         PlanPart::ToolPromptAlignment | PlanPart::StepExecutability | PlanPart::ToolUsageCompleteness
     );
-    let judged = |step: &&PlanStep| plan.structured || !of_tools || step.tool.is_some();
+    let judged = |step: &&PlanStep| plan.structured || !is_about_tools || step.tool.is_some();
     plan.steps.iter().filter(judged).count()
 }
 
@@ -272,10 +272,10 @@ fn one_tool_of_two(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
     // The step of the plan that corresponds to a step of the reference.
     let counterpart = |at: usize| {
         let mut steps = plan.steps.iter().enumerate();
-        let same = |(position, step): &(usize, &PlanStep)| {
+        let corresponds = |(position, step): &(usize, &PlanStep)| {
             step.has_tool_of(&reference.steps[at]) && intents.likeness(*position, at) == Likeness::Same
         };
-        steps.find(same).map(|(_, step)| step.number)
+        steps.find(corresponds).map(|(_, step)| step.number)
     };
     let inputs = |at: usize| shape::transitive_dependencies(reference, at);
     let mut out = Vec::new();

@@ -217,7 +217,7 @@ impl PlanIssue {
     }
 
     /// An issue of the whole plan.
-    pub fn of_plan(fault: Fault, message: impl Into<String>) -> PlanIssue {
+    pub fn for_plan(fault: Fault, message: impl Into<String>) -> PlanIssue {
         PlanIssue { step: None, fault, message: message.into() }
     }
 }

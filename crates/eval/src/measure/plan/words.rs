@@ -29,7 +29,7 @@ pub(crate) struct PromptWords {
 }
 
 impl PromptWords {
-    pub(crate) fn of_steps(plan: &Plan) -> Vec<PromptWords> {
+    pub(crate) fn for_steps(plan: &Plan) -> Vec<PromptWords> {
         plan.steps.iter().map(|step| PromptWords::from_prompt(&step.prompt)).collect()
     }
 

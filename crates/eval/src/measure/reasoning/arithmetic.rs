@@ -91,12 +91,12 @@ pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Opti
     let many = operands.len() > CONVERTED_AMONG;
     let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
     let gives = |f: f64| has(low / f, high / f) || has(low * f, high * f);
-    let of_units = || match units {
+    let converts_units = || match units {
         Some(units) => units.iter().any(|f| gives(*f)),
         None => UNITS.iter().any(|(f, _)| gives(*f)),
     };
     factors.iter().any(|f| gives(*f))
-        || !many && of_units()
+        || !many && converts_units()
         || !many && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
         || !many && in_kelvin(high + KELVIN) && has(low + KELVIN, high + KELVIN)
         || !many && in_kelvin(low) && has(low - KELVIN, high - KELVIN)

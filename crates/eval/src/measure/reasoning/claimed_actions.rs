@@ -136,7 +136,7 @@ struct Claimed<'c, 't> {
 }
 
 impl Claimed<'_, '_> {
-    /// The finding if the claim is unsupported; nothing if it is none that can be examined.
+    /// The finding if the claim is unsupported; `None` if the claim cannot be examined.
     fn examine(&self) -> Option<Option<Finding>> {
         use Action::{Book, Cancel, Order, Pay, Refund, Send, Transfer};
         let ActionClaim { action, tense, .. } = self.claim;
@@ -230,9 +230,9 @@ impl Claimed<'_, '_> {
         let results: Vec<&Text> = results.filter(|text| text.len() <= MAX_BYTES).collect();
         let bytes: usize = results.iter().map(|text| text.len()).sum();
         let shown = |id: &&String| {
-            let mut about = results.iter().filter(|text| contains_ignoring_case(text, id));
+            let mut mentioning = results.iter().filter(|text| contains_ignoring_case(text, id));
             !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
-                || about.any(|text| has_participle(text, self.claim.action))
+                || mentioning.any(|text| has_participle(text, self.claim.action))
         };
         listed.iter().find(|id| !is_known(id) && !shown(id)).cloned()
     }
@@ -262,8 +262,8 @@ impl Claimed<'_, '_> {
         if !self.memo.budget.spend(4 * MAX_CALLS.min(self.trace.calls.len())) {
             return None;
         }
-        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let mut acting = made.filter(|call| {
+        let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let mut acting = earlier_calls.filter(|call| {
             let purpose = ToolPurpose::new(&call.name, None);
             !purpose.is_query() && purpose.may_do(self.claim.action)
         });
@@ -271,16 +271,16 @@ impl Claimed<'_, '_> {
         let texts = [call.arguments.as_deref()?, call.result.as_deref()?];
         let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || wrong_date_time::is_zoned(text))
             && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
-        let (of_arguments, call_text) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
+        let (arguments, call_text) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
         let other_day = || {
-            let passed = wrong_date_time::days(of_arguments);
+            let passed = wrong_date_time::days(arguments);
             let call_days = wrong_date_time::days(&call_text);
             days.first().is_some_and(|day| {
                 !passed.is_empty() && !call_days.iter().any(|call_day| call_day.may_equal(*day))
             })
         };
         let other_time = || {
-            let passed = wrong_date_time::times(of_arguments);
+            let passed = wrong_date_time::times(arguments);
             let call_times = wrong_date_time::times(&call_text);
             times.first().is_some_and(|time| {
                 !passed.is_empty() && !call_times.iter().any(|call_time| call_time % 720 == time % 720)
@@ -331,12 +331,12 @@ impl Claimed<'_, '_> {
         let claim_stems: HashSet<String> = stems(self.claim.sentence).collect();
         let is_said =
             |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| claim_stems.contains(thing));
-        let of_action = self.offers.named.iter().filter(|named| named.action == action);
-        let NamedTool { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
+        let action_tools = self.offers.named.iter().filter(|named| named.action == action);
+        let NamedTool { tool, things: wanted, is_own, .. } = action_tools.clone().find(is_said)?;
         // The claim names another tool that did it, or one that may do anything.
         let end = end_of(self.trace, self.at);
-        let mut made = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
-        let may_be = made.any(|(name, tool)| {
+        let mut called_tools = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
+        let may_be = called_tools.any(|(name, tool)| {
             let actions = &tool.purpose.actions;
             let things = tool.things.get_or_init(|| things(name));
             // A tool that makes a thing does not end one.
@@ -361,11 +361,12 @@ impl Claimed<'_, '_> {
         if may_be || *is_own && self.is_ruled(wanted) {
             return None;
         }
-        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         // A call that changed something may have included the action, by its arguments or with a file that the claim
         // names.
         let passed = |call: &'_ Call| call.arguments.as_ref().filter(|_| self.effects.changes(call)).cloned();
-        let texts: Vec<Text> = made.flat_map(|call| [call.result.clone(), passed(call)]).flatten().collect();
+        let texts: Vec<Text> =
+            earlier_calls.flat_map(|call| [call.result.clone(), passed(call)]).flatten().collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         let paths: Vec<&str> = paths(self.claim.sentence).collect();
         let mentions = |text: &Text| {
@@ -450,8 +451,8 @@ impl Claimed<'_, '_> {
             return None;
         }
         // The user's number of a thing is not always the one that the tool was called with.
-        let made = || self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let passed: Vec<&Text> = made()
+        let earlier_calls = || self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let passed: Vec<&Text> = earlier_calls()
             .filter(|call| self.effects.changes(call))
             .filter_map(|call| call.arguments.as_ref())
             .collect();
@@ -461,7 +462,7 @@ impl Claimed<'_, '_> {
                 && passed.iter().any(|text| contains_ignoring_case(text, code))
         };
         let mut unknown = named.iter().filter(|id| !is_known(id));
-        unknown.find(|id| !is_known_otherwise(made(), id, is_passed, self.memo)).cloned()
+        unknown.find(|id| !is_known_otherwise(earlier_calls(), id, is_passed, self.memo)).cloned()
     }
 
     fn finding(&self, reason: &str) -> Finding {
@@ -668,8 +669,8 @@ mod tests {
         let report = Script::new("Is my table noted?").tools(tools).calls("", &[("check_table", "{}")]);
         assert!(unsupported(report.returns("{\"held_for\":\"Okafor\"}").answers(text)).is_empty());
         assert!(unsupported(looked("{\"state\":\"reserved\"}").answers(text)).is_empty());
-        let made = looked("{\"available\":true}").calls("", &[("reserve_table", "{}")]).returns("ok");
-        assert!(unsupported(made.answers(text)).is_empty());
+        let reserved_run = looked("{\"available\":true}").calls("", &[("reserve_table", "{}")]).returns("ok");
+        assert!(unsupported(reserved_run.answers(text)).is_empty());
     }
 
     #[test]

@@ -14,11 +14,11 @@ const CENT: f64 = 0.0051;
 
 /// The numbers of texts that may be combined, at most so many of each.
 pub(super) fn combinable<'t>(texts: impl IntoIterator<Item = &'t Text>, max: usize) -> Vec<f64> {
-    let of_text = |text: &Text| {
+    let positive_numbers = |text: &Text| {
         let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
         numbers.map(|n| n.value).take(max).collect::<Vec<f64>>()
     };
-    texts.into_iter().flat_map(of_text).collect()
+    texts.into_iter().flat_map(positive_numbers).collect()
 }
 
 /// Whether an amount is another one, rounded to cents.

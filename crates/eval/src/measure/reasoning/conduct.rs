@@ -31,7 +31,7 @@ pub(super) fn apply_rule(
     memo: &Memo,
     attempts: &CallAttempts,
 ) -> Vec<(Idx, Finding)> {
-    let found = Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct));
+    let found = Conduct::for_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct));
     found.map(|(at, finding)| (at, finding.by_rule(name))).collect()
 }
 
@@ -43,7 +43,7 @@ pub(super) fn found(rule: ConductRule, trace: &AgentTrace) -> Vec<(Idx, Finding)
 }
 
 impl<'a> Conduct<'a> {
-    pub(super) fn of_agents(
+    pub(super) fn for_agents(
         trace: &'a AgentTrace,
         memo: &'a Memo,
         attempts: &'a CallAttempts,

@@ -115,7 +115,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         flags.extend(chosen(trace, memo, results, call));
         // The request's verb gives the value of the property: "stop all marketing mails".
         if !flags.is_empty()
-            && ToolPurpose::of_call(trace, memo, call).actions.first() == Some(&Action::Update)
+            && ToolPurpose::for_call(trace, memo, call).actions.first() == Some(&Action::Update)
         {
             return None;
         }
@@ -154,7 +154,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
 fn flags(arguments: &Value) -> Vec<(String, bool)> {
     let Some(arguments) = arguments.as_object() else { return Vec::new() };
     let nested = arguments.values().filter_map(Value::as_object).flatten();
-    let flag = |(key, value): (&String, &Value)| value.as_bool().map(|is| (key.clone(), is));
+    let flag = |(key, value): (&String, &Value)| value.as_bool().map(|is_set| (key.clone(), is_set));
     arguments.iter().chain(nested).filter_map(flag).take(MAX_FLAGS).collect()
 }
 

@@ -37,13 +37,15 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         let latest = agent.calls.iter().rev().take(MAX_CALLS);
         let mut corrected: Vec<(&str, Vec<String>)> = Vec::new();
         for &call in latest {
-            let Some(made) = trace.calls.get(call) else { continue };
-            let Some(llm) = made.llm.filter(|_| attempts.has_succeeded(call)) else { continue };
-            for (name, finding) in check_call(trace, memo, llm, made).unwrap_or_default() {
+            let Some(call_record) = trace.calls.get(call) else { continue };
+            let Some(llm) = call_record.llm.filter(|_| attempts.has_succeeded(call)) else { continue };
+            for (name, finding) in check_call(trace, memo, llm, call_record).unwrap_or_default() {
                 let is_repeated =
-                    corrected.iter().any(|(tool, argument)| *tool == &*made.name && *argument == name);
-                corrected.push((&made.name, name));
-                out.extend(finding.filter(|_| !is_repeated).map(|f| (i, llm, f.citing_at(trace, made.at))));
+                    corrected.iter().any(|(tool, argument)| *tool == &*call_record.name && *argument == name);
+                corrected.push((&call_record.name, name));
+                out.extend(
+                    finding.filter(|_| !is_repeated).map(|f| (i, llm, f.citing_at(trace, call_record.at))),
+                );
             }
         }
     }
@@ -192,7 +194,7 @@ struct Numbers(Vec<Number>);
 /// The numbers of a text that are followed by one of the nouns, or by its plural or singular, or that have
 /// one of the signs before them.
 fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Text, Number)> {
-    let same = |word: &str| {
+    let names_noun = |word: &str| {
         nouns.iter().any(|noun| {
             let (noun, word) = (noun.trim_end_matches('s'), word.trim_end_matches('s'));
             noun == word || matches!((noun, word), ("people", "person") | ("person", "people"))
@@ -200,13 +202,13 @@ fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Tex
     };
     let follows = |n: &Number| {
         let after = text.get(n.end..).unwrap_or_default().trim_start();
-        let sign = after.chars().next().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()));
+        let sign = after.chars().next().is_some_and(|c| !c.is_alphanumeric() && names_noun(&c.to_string()));
         let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-        sign || !word.is_empty() && same(&word.to_lowercase())
+        sign || !word.is_empty() && names_noun(&word.to_lowercase())
     };
     let precedes = |n: &Number| {
         let before = text.get(..n.start).unwrap_or_default().trim_end();
-        before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()))
+        before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && names_noun(&c.to_string()))
     };
     let all = memo.for_text(text, |text| Numbers(numbers::all(text)));
     let found = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));

@@ -89,8 +89,8 @@ pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
     // Years that begin in March, so that a leap day is the last of one.
     let (month, day) = (month as i64, day as i64);
     let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day;
-    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day;
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
 }
 
 impl Date {

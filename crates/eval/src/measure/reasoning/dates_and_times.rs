@@ -63,8 +63,8 @@ impl Day {
 
     /// The day of the week, from 0 for Monday, if the year is known.
     pub(super) fn weekday(self) -> Option<usize> {
-        let of_a_monday = day_number(2024, 1, 1);
-        usize::try_from((self.number()? - of_a_monday).rem_euclid(7)).ok()
+        let monday = day_number(2024, 1, 1);
+        usize::try_from((self.number()? - monday).rem_euclid(7)).ok()
     }
 
     /// Days since an origin, if the year is known.
@@ -220,13 +220,13 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 
 /// The day of today by instructions, if they give one.
 pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
-    let of_text = |text: &'t str| {
+    let today_in_text = |text: &'t str| {
         dates::all(text).filter_map(move |date| {
             let is_today = TODAY.is_match(clip_end(text.get(..date.at.start)?, NEAR));
             is_today.then_some(Day { year: Some(date.year), month: date.month, day: date.day_of_month })
         })
     };
-    let found = distinct(texts.flat_map(of_text));
+    let found = distinct(texts.flat_map(today_in_text));
     match found.as_slice() {
         [day] => Some(*day),
         _ => None,

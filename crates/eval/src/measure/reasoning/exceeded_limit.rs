@@ -72,7 +72,7 @@ struct StatedLimit {
     topic_stems: Vec<String>,
     actions: Vec<Action>,
     /// The sentence is about a discount or another share: "10 % off".
-    of_share: bool,
+    is_share: bool,
     sentence: String,
 }
 
@@ -124,9 +124,9 @@ impl InstructionSentence<'_> {
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
-            let of_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
+            let is_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
             let (topic_stems, actions) = (topic_stems.clone(), actions.clone());
-            Some(StatedLimit { maximum: n.value, unit, topic_stems, actions, of_share, sentence })
+            Some(StatedLimit { maximum: n.value, unit, topic_stems, actions, is_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
     }
@@ -187,7 +187,7 @@ fn is_money(word: &str) -> bool {
 
 /// Findings by agent and by the model span that requested the call.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
-    Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| check_agent(&conduct)).flatten().collect()
+    Conduct::for_agents(trace, memo, attempts).filter_map(|conduct| check_agent(&conduct)).flatten().collect()
 }
 
 fn check_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
@@ -198,9 +198,10 @@ fn check_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
     (!limits.0.is_empty()).then_some(())?;
     // What follows a request for approval may have been approved.
     let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
-    let made = conduct.succeeded(usize::MAX).map(|(_, call)| call);
-    let made: Vec<&Call> = made.take_while(|call| !asks(call)).collect();
-    let found = made.iter().rev().take(MAX_CALLS).filter_map(|call| exceeds(conduct, call, &limits.0));
+    let succeeded = conduct.succeeded(usize::MAX).map(|(_, call)| call);
+    let unapproved_calls: Vec<&Call> = succeeded.take_while(|call| !asks(call)).collect();
+    let found =
+        unapproved_calls.iter().rev().take(MAX_CALLS).filter_map(|call| exceeds(conduct, call, &limits.0));
     Some(found.map(|(llm, finding)| (i, llm, finding)).collect())
 }
 
@@ -208,7 +209,7 @@ fn check_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
 fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
     let words = identifier_words(&call.name);
-    if ToolPurpose::of_call(trace, memo, call).is_query() || is_of_kind("prepares", &words) {
+    if ToolPurpose::for_call(trace, memo, call).is_query() || is_of_kind("prepares", &words) {
         return None;
     }
     let matching_limits = limits.iter().filter(|limit| is_about(&words, limit) && !is_lifted(call, limit));
@@ -255,7 +256,7 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
         };
         limit.topic_stems.iter().any(is_similar)
     };
-    if limit.unit == LimitUnit::Percent && limit.of_share && names::has(words, WordClass::Share) {
+    if limit.unit == LimitUnit::Percent && limit.is_share && names::has(words, WordClass::Share) {
         return true;
     }
     let is_action = |word: &&String| {
@@ -319,8 +320,8 @@ fn only_amount<'f>(
     fields: impl Iterator<Item = &'f RecordField>,
     unit: &LimitUnit,
 ) -> Option<(&'f RecordField, f64)> {
-    let of_unit = fields.filter(|field| is_of(&field.name, unit));
-    let mut amounts = of_unit.filter_map(|field| Some((field, field.number()? * scale(&field.name))));
+    let unit_fields = fields.filter(|field| is_of(&field.name, unit));
+    let mut amounts = unit_fields.filter_map(|field| Some((field, field.number()? * scale(&field.name))));
     amounts.next().filter(|_| amounts.next().is_none())
 }
 

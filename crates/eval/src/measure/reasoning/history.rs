@@ -169,7 +169,7 @@ impl<'a> TraceHistory<'a> {
         let Some(attempt) = self.attempts.at(i).filter(|a| !a.is_control) else { return };
         if let Some(arguments) = call.arguments.as_ref().filter(|_| attempt.outcome == CallOutcome::Succeeded)
             && purpose(self.trace, self.memo, call) == Purpose::Action
-            && is_carried_out(call, &ToolPurpose::of_call(self.trace, self.memo, call), self.memo)
+            && is_carried_out(call, &ToolPurpose::for_call(self.trace, self.memo, call), self.memo)
         {
             self.evidence.add(arguments, TextSource::Instructions);
         }
@@ -236,6 +236,6 @@ pub(super) fn end_of(trace: &AgentTrace, at: Idx) -> u64 {
 
 fn delegations(trace: &AgentTrace) -> HashSet<Idx> {
     let is_tool = |at: &Idx| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Tool);
-    let above = |at: Idx| trace.tree.ancestors(at).take(MAX_ABOVE).find(is_tool);
-    trace.agents.iter().filter_map(|agent| above(agent.at)).collect()
+    let delegating_tool = |at: Idx| trace.tree.ancestors(at).take(MAX_ABOVE).find(is_tool);
+    trace.agents.iter().filter_map(|agent| delegating_tool(agent.at)).collect()
 }

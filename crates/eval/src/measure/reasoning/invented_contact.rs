@@ -103,11 +103,11 @@ fn is_phone(value: &ArgumentValue) -> bool {
 /// Whether a value is the name of a person, of two or more words.
 fn is_person(value: &ArgumentValue) -> bool {
     let words = identifier_words(&value.name);
-    let of_person = words.last().is_some_and(|word| word == "name")
+    let is_person_name = words.last().is_some_and(|word| word == "name")
         && (words.len() == 1 || words.iter().any(|word| PERSONS.contains(&word.as_str())));
     let is_capital =
         |word: &str| word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphabetic);
-    of_person && value.value.split(' ').all(is_capital) && value.value.contains(' ')
+    is_person_name && value.value.split(' ').all(is_capital) && value.value.contains(' ')
 }
 
 /// The digits of a number by which it is compared.
@@ -123,14 +123,14 @@ struct GivenNumbers {
     /// The start of the first call whose result has it.
     results: HashMap<LastDigits, u64>,
     /// The last digits of the numbers of a text, by its address and length.
-    of_text: HashMap<(usize, usize), Vec<LastDigits>>,
+    digits_by_text: HashMap<(usize, usize), Vec<LastDigits>>,
 }
 
 impl GivenNumbers {
     /// `None` beyond the work budget.
     fn from_trace(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<GivenNumbers> {
         let mut given_numbers =
-            GivenNumbers { wanted, results: HashMap::default(), of_text: HashMap::default() };
+            GivenNumbers { wanted, results: HashMap::default(), digits_by_text: HashMap::default() };
         for call in trace.calls.iter().filter(|_| !given_numbers.wanted.is_empty()) {
             let Some(result) = &call.result else { continue };
             for digits in read(&given_numbers.wanted, result, memo)? {
@@ -151,8 +151,9 @@ impl GivenNumbers {
         prompt.chain(task).any(|text| {
             let read =
                 || read(&self.wanted, text, memo).unwrap_or_else(|| self.wanted.iter().copied().collect());
-            let of_text = self.of_text.entry((text.as_ptr() as usize, text.len())).or_insert_with(read);
-            !memo.budget.spend(1 + of_text.len() / BYTES_PER_STEP) || of_text.contains(&wanted)
+            let text_digits =
+                self.digits_by_text.entry((text.as_ptr() as usize, text.len())).or_insert_with(read);
+            !memo.budget.spend(1 + text_digits.len() / BYTES_PER_STEP) || text_digits.contains(&wanted)
         })
     }
 }

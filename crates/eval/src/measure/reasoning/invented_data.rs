@@ -65,7 +65,7 @@ impl CodeRuns {
 #[derive(Debug, Default)]
 pub(crate) struct Invented {
     /// By the outermost agent of the run: the model span, when it began, and the finding.
-    of_run: HashMap<usize, (Idx, u64, Finding)>,
+    first_by_run: HashMap<usize, (Idx, u64, Finding)>,
     /// By agent, the outermost agent of its run.
     runs: Vec<usize>,
 }
@@ -73,23 +73,23 @@ pub(crate) struct Invented {
 impl Invented {
     /// The inventions of the trace, computed once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<Invented> {
-        memo.trace(|| Invented::of_trace(trace, memo))
+        memo.trace(|| Invented::from_trace(trace, memo))
     }
 
     /// Findings by model span.
     pub(crate) fn findings(&self) -> impl Iterator<Item = (Idx, &Finding)> {
-        self.of_run.values().map(|(at, _, finding)| (*at, finding))
+        self.first_by_run.values().map(|(at, _, finding)| (*at, finding))
     }
 
     /// Whether the run went on with invented data after the call.
     pub(crate) fn follows(&self, call: &Call) -> bool {
         let run = call.agent.and_then(|agent| self.runs.get(agent));
-        run.and_then(|run| self.of_run.get(run)).is_some_and(|(_, start, _)| *start > call.start)
+        run.and_then(|run| self.first_by_run.get(run)).is_some_and(|(_, start, _)| *start > call.start)
     }
 
-    fn of_trace(trace: &AgentTrace, memo: &Memo) -> Invented {
+    fn from_trace(trace: &AgentTrace, memo: &Memo) -> Invented {
         let runs: Vec<usize> = (0..trace.agents.len()).map(|i| outermost(trace, i)).collect();
-        let mut invented = Invented { of_run: HashMap::default(), runs };
+        let mut invented = Invented { first_by_run: HashMap::default(), runs };
         let mut allowed: HashMap<usize, bool> = HashMap::default();
         let mut stated: HashMap<usize, OnceCell<bool>> = HashMap::default();
         let mut llms: Vec<(u64, Idx, usize)> = Vec::new();
@@ -100,7 +100,7 @@ impl Invented {
         llms.sort_unstable();
         for (start, at, agent) in llms.into_iter().take(MAX_TEXTS) {
             let run = invented.runs.get(agent).copied().unwrap_or(agent);
-            if invented.of_run.contains_key(&run)
+            if invented.first_by_run.contains_key(&run)
                 || *allowed.entry(run).or_insert_with(|| allows(trace, memo, run))
             {
                 continue;
@@ -109,15 +109,15 @@ impl Invented {
             let Some(finding) = (WrittenText { trace, memo, at, agent, run, stated }).finding() else {
                 continue;
             };
-            invented.of_run.insert(run, (at, start, finding));
+            invented.first_by_run.insert(run, (at, start, finding));
         }
         invented
     }
 }
 
 fn outermost(trace: &AgentTrace, agent: usize) -> usize {
-    let above = |at: &usize| trace.agents.get(*at).and_then(|agent| agent.parent);
-    std::iter::successors(Some(agent), above).take(MAX_DEPTH).last().unwrap_or(agent)
+    let parent = |at: &usize| trace.agents.get(*at).and_then(|agent| agent.parent);
+    std::iter::successors(Some(agent), parent).take(MAX_DEPTH).last().unwrap_or(agent)
 }
 
 /// Whether the request of a run is none for facts, or is about data that are not real, or may be so in a language that
@@ -169,10 +169,10 @@ impl WrittenText<'_> {
             }
             let read_prose = self.read_text(prose);
             let in_prose = read_prose.inventions().into_iter();
-            let of_code = || read_prose.answered_by(&comments, self.memo).inventions();
-            let in_code = if comments.is_empty() { Vec::new() } else { of_code() };
+            let code_inventions = || read_prose.answered_by(&comments, self.memo).inventions();
+            let in_code = if comments.is_empty() { Vec::new() } else { code_inventions() };
             let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
-            let of_text = OnceCell::new();
+            let text_values = OnceCell::new();
             for Invention { sentence, is_assumption } in found {
                 let from = text.find(sentence.split('\n').next().unwrap_or(sentence)).unwrap_or(0);
                 if !self.memo.budget.spend(1 + from / BYTES_PER_STEP) {
@@ -181,7 +181,7 @@ impl WrittenText<'_> {
                 if is_assumption && self.is_stated_at_the_end() {
                     continue;
                 }
-                let values = of_text.get_or_init(|| values_at(text));
+                let values = text_values.get_or_init(|| values_at(text));
                 let values = values.get(values.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
                 if let Some(values) = self.unknown_values(values).filter(|values| self.are_handed_on(values))
                 {
@@ -195,7 +195,7 @@ impl WrittenText<'_> {
     /// Code that draws random numbers after the last call failed, and whose result is in the answer of the run.
     fn drawn_at_random(&self) -> Option<Finding> {
         let calls = &self.trace.agents.get(self.agent)?.calls;
-        let made = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
+        let agent_calls = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
         let at =
             self.memo.trace(|| CodeRuns::from_trace(self.trace)).0.get(&(self.agent, self.at)).copied()?;
         let call = self.trace.calls.get(at)?;
@@ -203,7 +203,7 @@ impl WrittenText<'_> {
         self.memo.budget.spend(1 + code.len() / 8 + calls.len() / 8).then_some(())?;
         let line = RANDOM.find(code)?.as_str();
         let attempts = CallAttempts::get(self.trace, self.memo);
-        let (before, _) = made().take_while(|(i, _)| *i != at).last()?;
+        let (before, _) = agent_calls().take_while(|(i, _)| *i != at).last()?;
         let result = call.result.as_deref().filter(|_| attempts.at(before).is_some_and(Attempt::failed))?;
         let answer = self.trace.agents.get(self.run)?.answer.as_deref()?;
         let answer_figures: HashSet<String> =

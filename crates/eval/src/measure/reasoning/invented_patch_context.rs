@@ -150,8 +150,8 @@ fn model_text(tools: &ControlTools, view: &SpanView) -> String {
 }
 
 /// The arguments of the calls that give the final answer, or of all others.
-fn arguments(tools: &ControlTools, view: &SpanView, of_answer: bool) -> String {
-    let requests = view.requests().filter(|r| tools.is_final_answer(&r.name) == of_answer);
+fn arguments(tools: &ControlTools, view: &SpanView, in_answer: bool) -> String {
+    let requests = view.requests().filter(|r| tools.is_final_answer(&r.name) == in_answer);
     requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")
 }
 

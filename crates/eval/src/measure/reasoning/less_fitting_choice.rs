@@ -207,24 +207,24 @@ fn better<'r>(
     let asked = |field: &&RecordField| {
         !is_state(field) && field.text().is_some_and(is_name) && request.names(field.shown())
     };
-    let same = |row: &'r Record, field: &RecordField| {
+    let matching_field = |row: &'r Record, field: &RecordField| {
         row.fields.iter().find(|candidate| candidate.name == field.name)
     };
-    let of_chosen: Vec<&RecordField> = chosen.fields.iter().filter(asked).collect();
+    let asked_fields: Vec<&RecordField> = chosen.fields.iter().filter(asked).collect();
     let others = rows.iter().filter(|row| !std::ptr::eq::<Record>(**row, chosen));
     let mut fitting = others.filter_map(|row| {
-        let has_all = of_chosen
-            .iter()
-            .all(|field| same(row, field).is_some_and(|other| other.value == field.value || asked(&other)));
+        let has_all = asked_fields.iter().all(|field| {
+            matching_field(row, field).is_some_and(|other| other.value == field.value || asked(&other))
+        });
         let is_more = |field: &&RecordField| {
-            let counterpart = same(chosen, field);
+            let counterpart = matching_field(chosen, field);
             asked(field)
                 && counterpart.is_none_or(|other| {
                     other.value != field.value && !asked(&other) && other.text().is_some()
                 })
         };
         let wanted = row.fields.iter().find(|field| is_more(field)).filter(|_| has_all)?;
-        Some((wanted, same(chosen, wanted)))
+        Some((wanted, matching_field(chosen, wanted)))
     });
     fitting.next()
 }

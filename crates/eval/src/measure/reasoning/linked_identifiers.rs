@@ -99,7 +99,7 @@ pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
 }
 
 fn is_identifier(word: &[u8]) -> bool {
-    let count = |is: fn(&u8) -> bool| word.iter().filter(|byte| is(byte)).count();
+    let count = |predicate: fn(&u8) -> bool| word.iter().filter(|byte| predicate(byte)).count();
     let digits = if IDENTIFIER.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
     if digits < MIN_DIGITS || digits == word.len() {
         return false;

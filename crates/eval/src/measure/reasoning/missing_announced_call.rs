@@ -205,12 +205,12 @@ fn was_called(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<I
 }
 
 fn finding(name: &str, sentence: &str, before: usize) -> Finding {
-    let again = match before {
+    let repeat_note = match before {
         0 => String::new(),
         n => format!(" ({n} earlier announcements without a call)"),
     };
     let rationale = format!(
-        "a call to {name} was expected, as announced here; none was made before the next turn{again}"
+        "a call to {name} was expected, as announced here; none was made before the next turn{repeat_note}"
     );
     Defect::AnnouncedCallMissing.finding(rationale, sentence)
 }

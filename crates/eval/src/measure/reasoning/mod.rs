@@ -102,7 +102,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return None;
     }
     let review = Review::get(context.trace, context.memo);
-    let entry = review.of_llm.get(&context.at);
+    let entry = review.llm_reviews.get(&context.at);
     // Later prompts and tool spans can prove a defect of an output that is not recorded; a pass
     // requires the output itself.
     let has_output = view.output_content == Content::Present;

@@ -85,10 +85,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     // The result of a lookup shows that a thing exists, and the form of a verb in it what was done with it.
-    let (made, looked_up): (Vec<&Call>, Vec<&Call>) =
+    let (action_calls, looked_up): (Vec<&Call>, Vec<&Call>) =
         trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
     let looked_up = || looked_up.iter().filter_map(|call| call.result.as_deref());
-    let results = made.iter().filter_map(|call| call.result.as_deref());
+    let results = action_calls.iter().filter_map(|call| call.result.as_deref());
     let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
     let bytes: usize = looked_up().chain(texts.iter().copied()).map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
@@ -100,8 +100,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let analysed_answer = ReadText::new(answer, Some(task), memo);
-    let mentions =
-        Mentions { made: &made, texts: &texts, answer, looked_up: looked_up().collect(), memo, language };
+    let mentions = Mentions {
+        action_calls: &action_calls,
+        texts: &texts,
+        answer,
+        looked_up: looked_up().collect(),
+        memo,
+        language,
+    };
     let missing = uncalled_tool_part(trace, i, &parts, &mentions).filter(|_| language == Language::English);
     let missing = missing.map(|(part, tool)| (part, format!("of {tool}")));
     let missing = missing.or_else(|| {
@@ -143,11 +149,11 @@ fn omitted_part<'p>(
 impl Mentions<'_> {
     /// Whether a call may have been the action, or have included it.
     fn may_include(&self, trace: &AgentTrace, action: Action) -> bool {
-        let purposes = || trace.calls.iter().map(|call| ToolPurpose::of_call(trace, self.memo, call));
+        let purposes = || trace.calls.iter().map(|call| ToolPurpose::for_call(trace, self.memo, call));
         let may_be = |tool: &ToolPurpose| {
             tool.actions.is_empty() || tool.actions.contains(&action) || {
                 let first = tool.actions.first().copied();
-                tool.may_do(action) && !first.is_some_and(|made| are_distinct(made, action))
+                tool.may_do(action) && !first.is_some_and(|performed| are_distinct(performed, action))
             }
         };
         // A cancellation may include the refund, of which the answer then gives the amount.
@@ -168,7 +174,7 @@ impl Mentions<'_> {
                 && !others.iter().any(|other| stems(other).any(|other_stem| other_stem == *stem))
         };
         let names = |text: &str| stems(text).any(|stem| is_own(&stem));
-        let arguments = self.made.iter().filter_map(|call| call.arguments.as_deref());
+        let arguments = self.action_calls.iter().filter_map(|call| call.arguments.as_deref());
         // So does a call that was not read, beyond the work budget.
         let is_done = |call: &Call| says_done(call, action, self.memo) != Some(false);
         trace.calls.iter().any(is_done)
@@ -179,14 +185,14 @@ impl Mentions<'_> {
 
 /// Whether an action that was carried out is another one than the one that is asked for, although tools of both are
 /// alike.
-fn are_distinct(made: Action, asked: Action) -> bool {
+fn are_distinct(performed: Action, asked: Action) -> bool {
     use Action::{Book, Cancel, Notify, Order, Refund, Return, Schedule, Send, Update};
     match asked {
         // What a change includes is in its arguments or its result.
-        Send | Notify => made == Update,
-        Refund => matches!(made, Cancel | Return | Update),
-        Order => matches!(made, Book | Schedule | Update),
-        Cancel => made == Update,
+        Send | Notify => performed == Update,
+        Refund => matches!(performed, Cancel | Return | Update),
+        Order => matches!(performed, Book | Schedule | Update),
+        Cancel => performed == Update,
         _ => false,
     }
 }
@@ -218,7 +224,7 @@ fn mentions_action(text: &str, action: Action) -> bool {
 /// The texts that may mention a part: the calls of actions, their results with all texts of the agent, the answer, and
 /// what lookups returned.
 struct Mentions<'t> {
-    made: &'t [&'t Call],
+    action_calls: &'t [&'t Call],
     texts: &'t [&'t str],
     answer: &'t str,
     looked_up: Vec<&'t str>,
@@ -257,15 +263,15 @@ fn uncalled_tool_part<'p, 't>(
                 && !others().any(|other| stems(other).any(|other_stem| other_stem == **thing))
         };
         let own_things: Vec<&String> = things.iter().filter(is_own).collect();
-        let of_part: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
-        let arguments = mentions.made.iter().filter_map(|call| call.arguments.as_deref());
-        let tools = mentions.made.iter().map(|call| &*call.name);
+        let noun_stems: Vec<String> = stems(part).filter(|stem| action_of(stem).is_none()).collect();
+        let arguments = mentions.action_calls.iter().filter_map(|call| call.arguments.as_deref());
+        let tools = mentions.action_calls.iter().map(|call| &*call.name);
         let mut passed = arguments.chain(tools);
         let mut is_passed =
             || passed.any(|text| own_things.iter().any(|thing| contains_ignoring_case(text, thing)));
         let names = |text: &&str| own_things.iter().any(|thing| names_value(text, thing));
         let answers =
-            || of_part.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
+            || noun_stems.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
         let is_done = || mentions.looked_up.iter().any(|text| mentions_action(text, action));
         (!own_things.is_empty()
             && !mentions.texts.iter().any(names)

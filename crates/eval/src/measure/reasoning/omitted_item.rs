@@ -73,7 +73,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let task = conduct.task(MAX_TASK);
     let lower = task.map(|task| lowercase(task)).unwrap_or_default();
     let read = OnceCell::new();
-    let of_request = passed.iter().find_map(|(tool, things)| {
+    let omitted_thing = passed.iter().find_map(|(tool, things)| {
         let is_known = |thing: &str| {
             let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
@@ -87,8 +87,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         });
         Some((tool, joined_things(asked, things, *language).into_iter().find(|thing| !is_known(thing))?))
     });
-    let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
-    if let Some((tool, thing)) = of_request {
+    let omitted_thing = omitted_thing.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
+    if let Some((tool, thing)) = omitted_thing {
         let rationale = format!(
             "a call of {tool} for \"{thing}\", or the reason why there is none, was expected, since the request names it \
              beside the others"

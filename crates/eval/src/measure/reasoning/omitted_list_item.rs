@@ -179,15 +179,15 @@ fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
     let mut names = vec![last];
     for item in before.trim_end().trim_end_matches(',').rsplit(", ").take(MAX_LISTED) {
         let words: Vec<&str> = item.split_whitespace().collect();
-        let of_name = words.iter().rev().take_while(|word| is_name(word)).count();
+        let name_length = words.iter().rev().take_while(|word| is_name(word)).count();
         // The first word of a sentence has a capital in any case.
-        let is_first = of_name == words.len() && item.as_ptr() == sentence.trim_start().as_ptr();
-        let name = words.get(words.len() - of_name..).unwrap_or_default().to_vec();
+        let is_first = name_length == words.len() && item.as_ptr() == sentence.trim_start().as_ptr();
+        let name = words.get(words.len() - name_length..).unwrap_or_default().to_vec();
         match joined(name).filter(|_| !is_first) {
             Some(name) => names.push(name),
             None => break,
         }
-        if of_name < words.len() {
+        if name_length < words.len() {
             break;
         }
     }

@@ -64,15 +64,15 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }
-    let of_things: Vec<(&String, String)> = ids
+    let identified_things: Vec<(&String, String)> = ids
         .iter()
         .filter_map(|id| Some((id, user_texts.iter().find_map(|text| thing_before(text, id))?)))
         .collect();
     let is_used = |id: &str| {
         arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id)
     };
-    let is_only = |thing: &str| of_things.iter().filter(|(_, other)| other == thing).count() == 1;
-    let overlooked = of_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
+    let is_only = |thing: &str| identified_things.iter().filter(|(_, other)| other == thing).count() == 1;
+    let overlooked = identified_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
     overlooked.into_iter().find_map(|(id, thing)| {
         let (_, question) = questions(&read).find(|(_, text)| asks_for(text, read.classes(text), thing))?;
         let rationale = format!(

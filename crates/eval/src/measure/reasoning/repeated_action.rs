@@ -54,15 +54,15 @@ regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
-    let made = conduct.succeeded(MAX_CALLS).filter(|_| conduct.agent.calls.len() > 1);
-    let actions: Vec<(usize, &Call)> = made.filter(|(_, call)| conduct.is_action(call)).collect();
+    let succeeded = conduct.succeeded(MAX_CALLS).filter(|_| conduct.agent.calls.len() > 1);
+    let actions: Vec<(usize, &Call)> = succeeded.filter(|(_, call)| conduct.is_action(call)).collect();
     repeated_call(conduct, &actions).or_else(|| doubled(conduct)).or_else(|| forbidden(conduct, &actions))
 }
 
 /// The second of two equal calls that have an effect each.
 fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let mut last: HashMap<&str, usize> = HashMap::default();
-    let again = actions.iter().enumerate().find_map(|(nth, (i, call))| {
+    let repeat = actions.iter().enumerate().find_map(|(nth, (i, call))| {
         let key = conduct.attempts.at(*i)?.key.as_deref()?;
         let before = last.insert(key, nth)?;
         // Another action may have undone the first one.
@@ -71,7 +71,7 @@ fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(I
             .flatten()
             .map(|(_, first)| (*first, *call))
     });
-    let (first, call) = again?;
+    let (first, call) = repeat?;
     let [one, two] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
     let ids = |text: &str| identifiers(clip(text, MAX_RESULT)).collect::<Vec<String>>();
     let passed = ids(call.arguments.as_deref().unwrap_or_default());
@@ -102,7 +102,7 @@ fn finding(conduct: &Conduct<'_>, first: &Call, call: &Call, reason: &str) -> Op
 fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Book, Order, Pay, Refund, Send};
     // "Order" in `update_order` is a thing.
-    let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
+    let purpose = ToolPurpose::for_call(conduct.trace, conduct.memo, call);
     let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
     verbs.next().is_some_and(|action| matches!(action, Book | Order | Pay | Refund | Send))
         || purpose.actions.first() == Some(&Action::Create)
@@ -112,7 +112,7 @@ fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
 /// Whether a call may create something, of which two are distinguished by their identifiers.
 fn makes(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
-    let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
+    let purpose = ToolPurpose::for_call(conduct.trace, conduct.memo, call);
     let first = purpose.actions.first();
     let is_making = |action: &Action| matches!(action, Add | Create | Notify | Schedule | Submit | Transfer);
     has_effect(conduct, call) || first.is_some_and(is_making)
@@ -136,8 +136,8 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
-        let made = both.then(|| made_by_each(memo, first, call)).flatten();
-        let Some([a, b]) = made.or_else(|| listed_twice(conduct, call)) else { continue };
+        let both_created = both.then(|| made_by_each(memo, first, call)).flatten();
+        let Some([a, b]) = both_created.or_else(|| listed_twice(conduct, call)) else { continue };
         let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();
         let repetition = match &repetition {
             Some(repetition) => repetition,
@@ -307,7 +307,7 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
                 })
             });
             let shared: Vec<bool> = shared.collect();
-            row.list.is_some() && shared.len() >= MIN_SHARED && shared.into_iter().all(|is| is)
+            row.list.is_some() && shared.len() >= MIN_SHARED && shared.into_iter().all(|is_shared| is_shared)
         };
         let mut ids = parsed
             .records
@@ -343,12 +343,12 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
         memo.budget.spend(1 + records.len() + steps.sum::<usize>()).then_some(())?;
         let is_in =
             |part: &str| contains_ignoring_case(arguments, part) || contains_ignoring_case(&call.name, part);
-        let mut of_call = earlier.filter_map(|record| {
-            let flag = record.flags.iter().find(|flag| flag.about.iter().all(|part| is_in(part)))?;
+        let mut call_flags = earlier.filter_map(|record| {
+            let flag = record.flags.iter().find(|flag| flag.object_words.iter().all(|part| is_in(part)))?;
             record.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
         });
         // The latest one counts.
-        let Some(flag) = of_call.next_back().filter(|flag| !flag.holds) else { continue };
+        let Some(flag) = call_flags.next_back().filter(|flag| !flag.holds) else { continue };
         // The instructions may make exceptions.
         let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(instructions);
         let prompt: Vec<&str> = prompt.collect();
@@ -382,7 +382,7 @@ struct PermissionFlag {
     name: String,
     holds: bool,
     /// In "can_update_address" only the address cannot be changed, so that the call has to be about it.
-    about: Vec<String>,
+    object_words: Vec<String>,
 }
 
 /// What the records in the results of an agent's calls state about an action, in order; `None` beyond the work budget.
@@ -425,7 +425,7 @@ fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = Permissi
         (is_ability && !is_negated).then(|| PermissionFlag {
             name: words.join(" "),
             holds,
-            about: words.iter().filter(|word| !is_plain(word)).cloned().collect(),
+            object_words: words.iter().filter(|word| !is_plain(word)).cloned().collect(),
         })
     })
 }
@@ -466,8 +466,8 @@ mod tests {
         let booked = ("book_court", r#"{"day":"Monday"}"#, r#"{"ok":true}"#);
         let cancelled = ("cancel_court", r#"{"day":"Monday"}"#, r#"{"ok":true}"#);
         assert!(found("Book the court.", &[booked, cancelled, booked]).is_empty(), "undone");
-        let same = ("book_court", r#"{"day":"Monday"}"#, r#"{"booking":"BK-2291"}"#);
-        assert!(found("Book the court.", &[same, same]).is_empty(), "one booking");
+        let booking = ("book_court", r#"{"day":"Monday"}"#, r#"{"booking":"BK-2291"}"#);
+        assert!(found("Book the court.", &[booking, booking]).is_empty(), "one booking");
         let already_refunded = ("issue_refund", r#"{"order":"W-1"}"#, "already refunded");
         assert!(found("Refund order W-1.", &[refund, already_refunded]).is_empty());
         let failed = ("issue_refund", r#"{"order":"W-1","amount":40}"#, "Error: timeout");

@@ -56,11 +56,11 @@ pub(crate) struct SpanReview {
 #[derive(Debug, Default)]
 pub(crate) struct Review {
     /// By LLM span.
-    pub of_llm: HashMap<Idx, SpanReview>,
+    pub llm_reviews: HashMap<Idx, SpanReview>,
     /// LLM spans with a call that is wrong unless words say otherwise, in a language whose words are not read.
     pub unread: HashSet<Idx>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
-    pub of_answer: BTreeMap<usize, Vec<Finding>>,
+    pub answer_findings: BTreeMap<usize, Vec<Finding>>,
     /// Facts and claims of the final answer that were checked, by agent.
     pub examined_in_answer: BTreeMap<usize, usize>,
 }
@@ -102,15 +102,15 @@ impl Review {
                 .chain(unmet_confirmation::find(trace, memo));
             // Content that is hidden or cut off may state the opposite.
             for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
-                review.of_llm.entry(at).or_default().findings.push(finding);
+                review.llm_reviews.entry(at).or_default().findings.push(finding);
             }
             for (at, finding) in Invented::cached(trace, memo).findings() {
-                let entry = review.of_llm.entry(at).or_default();
+                let entry = review.llm_reviews.entry(at).or_default();
                 entry.examined += 1;
                 entry.findings.push(finding.clone());
             }
             for (at, finding) in claimed_actions::find(trace, memo, &attempts) {
-                let entry = review.of_llm.entry(at).or_default();
+                let entry = review.llm_reviews.entry(at).or_default();
                 entry.examined += 1;
                 entry.findings.extend(finding);
             }
@@ -118,7 +118,7 @@ impl Review {
                 if trace.evidence(at).is_partial() {
                     continue;
                 }
-                let findings = &mut review.of_llm.entry(at).or_default().findings;
+                let findings = &mut review.llm_reviews.entry(at).or_default().findings;
                 // A fact without support is the same failure, and names what has none.
                 if !findings.iter().any(|f| f.defect.is_some_and(Defect::is_unsupported)) {
                     findings.push(finding);
@@ -132,7 +132,7 @@ impl Review {
                     *review.examined_in_answer.entry(compared.agent).or_default() += 1;
                 }
                 if let Some(at) = compared.at {
-                    let entry = review.of_llm.entry(at).or_default();
+                    let entry = review.llm_reviews.entry(at).or_default();
                     entry.examined += 1;
                     entry.findings.extend(compared.findings.iter().cloned());
                 }
@@ -141,17 +141,17 @@ impl Review {
                 }
                 let place = compared.at.and_then(|at| trace.tree.spans.get(at)).map(|span| span.id);
                 let placed = compared.findings.into_iter().map(|f| Finding { seen_in: place, ..f });
-                review.of_answer.entry(compared.agent).or_default().extend(placed);
+                review.answer_findings.entry(compared.agent).or_default().extend(placed);
             }
             // The patch, or the action, is the answer.
             let done = contradicted_number::find(trace, memo, &attempts).into_iter();
             let done = done.chain(guess_as_fact::find(trace, memo));
             let done = done.chain(exceeded_limit::find(trace, memo, &attempts));
             for (agent, at, finding) in done.chain(invented_patch_context::find(trace, memo)) {
-                review.of_llm.entry(at).or_default().findings.push(finding.clone());
+                review.llm_reviews.entry(at).or_default().findings.push(finding.clone());
                 let place = trace.tree.spans.get(at).map(|span| span.id);
                 let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
-                review.of_answer.entry(agent).or_default().extend(placed);
+                review.answer_findings.entry(agent).or_default().extend(placed);
             }
             review.specify_answers(trace);
             review
@@ -161,8 +161,8 @@ impl Review {
     /// Replaces findings on an answer by the most specific one on the same statement at its model span.
     fn specify_answers(&mut self, trace: &AgentTrace) {
         let mut statements: HashMap<SpanId, Vec<&mut Finding>> = HashMap::new();
-        let of_answers = self.of_answer.values_mut().flatten();
-        for finding in of_answers.filter(|finding| finding.generality().is_some()) {
+        let findings = self.answer_findings.values_mut().flatten();
+        for finding in findings.filter(|finding| finding.generality().is_some()) {
             if let Some(place) = finding.seen_in {
                 statements.entry(place).or_default().push(finding);
             }
@@ -170,10 +170,10 @@ impl Review {
         if statements.is_empty() {
             return;
         }
-        for (at, entry) in &self.of_llm {
+        for (at, entry) in &self.llm_reviews {
             let place = trace.tree.spans.get(*at).map(|span| span.id);
-            let of_place = place.and_then(|place| statements.get_mut(&place));
-            for finding in of_place.into_iter().flatten() {
+            let place_findings = place.and_then(|place| statements.get_mut(&place));
+            for finding in place_findings.into_iter().flatten() {
                 let specific = entry.findings.iter().filter(|other| finding.is_implied_by(other));
                 if let Some(specific) = specific.min_by_key(|other| other.generality()) {
                     **finding = Finding { seen_in: place, ..specific.clone() };
@@ -259,7 +259,7 @@ impl<'a> Reviewer<'a> {
                 let asked = asked.or(view.finish.first().map(|f| &**f)).unwrap_or("no output");
                 let rationale = "an answer to the request, or another call, was expected; this output has neither \
                                  text nor a call, and the run ended with it";
-                let entry = self.review.of_llm.entry(last).or_default();
+                let entry = self.review.llm_reviews.entry(last).or_default();
                 entry.findings.push(Defect::EmptyAnswer.finding(rationale, asked));
             }
         }
@@ -274,7 +274,7 @@ impl<'a> Reviewer<'a> {
                 continue;
             };
             if let Some(llm) = author(self.trace, i).filter(|_| failed.contains(&call.agent)) {
-                self.review.of_llm.entry(llm).or_default().examined += 1;
+                self.review.llm_reviews.entry(llm).or_default().examined += 1;
             }
             if attempt.failed() {
                 failed.insert(call.agent);
@@ -299,7 +299,7 @@ impl<'a> Reviewer<'a> {
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
                 finding.category = None;
             }
-            self.review.of_llm.entry(llm).or_default().findings.push(finding);
+            self.review.llm_reviews.entry(llm).or_default().findings.push(finding);
         }
     }
 
@@ -338,11 +338,11 @@ impl<'a> Reviewer<'a> {
             // The quotes of these findings are in this span.
             let place = self.trace.tree.spans.get(at).map(|span| span.id);
             let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
-            self.review.of_answer.insert(agent, placed.collect());
+            self.review.answer_findings.insert(agent, placed.collect());
             self.review.examined_in_answer.insert(agent, examined);
         }
         if examined > 0 || !findings.is_empty() {
-            let entry = self.review.of_llm.entry(at).or_default();
+            let entry = self.review.llm_reviews.entry(at).or_default();
             entry.examined += examined;
             entry.findings.extend(findings);
         }
@@ -375,7 +375,7 @@ impl<'a> Reviewer<'a> {
         let mut findings = Vec::new();
         let examined = self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings);
         if examined > 0 {
-            self.review.of_answer.insert(i, findings);
+            self.review.answer_findings.insert(i, findings);
             self.review.examined_in_answer.insert(i, examined);
         }
     }

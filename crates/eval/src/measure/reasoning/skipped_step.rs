@@ -108,12 +108,12 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<DemandedOrder> {
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, i, .. } = *conduct;
-    let made: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
+    let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
     // Most runs only look things up, and need no instructions read.
     let acts = |(at, call): &(usize, &Call)| {
         call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) != Purpose::Query
     };
-    if !made.iter().any(acts) {
+    if !calls.iter().any(acts) {
         return None;
     }
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
@@ -131,14 +131,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
         return None;
     }
-    let run = AgentCalls { conduct, made, user_texts, words: OnceCell::new(), prompts: RefCell::default() };
+    let run = AgentCalls { conduct, calls, user_texts, words: OnceCell::new(), prompts: RefCell::default() };
     orders.iter().find_map(|order| run.skipping(order))
 }
 
 /// The calls of an agent, and the texts before them.
 struct AgentCalls<'t> {
     conduct: &'t Conduct<'t>,
-    made: Vec<(usize, &'t Call)>,
+    calls: Vec<(usize, &'t Call)>,
     user_texts: Vec<Text>,
     /// The words of the user's messages, by their roots.
     words: OnceCell<HashSet<(bool, String)>>,
@@ -149,7 +149,7 @@ struct AgentCalls<'t> {
 /// The prompt of a model call.
 struct ModelPrompt {
     /// Messages of the user.
-    of_user: usize,
+    user_message_count: usize,
     /// The names of the tools whose calls it has, in lower case.
     called: HashSet<String>,
 }
@@ -167,7 +167,7 @@ impl<'t> AgentCalls<'t> {
             );
             self.conduct.finding(Defect::StepSkipped, rationale, call)
         };
-        for (at, call) in &self.made {
+        for (at, call) in &self.calls {
             if !memo.budget.spend(1 + (order.later.len() + order.steps.len()) / BYTES_PER_STEP) {
                 return None;
             }
@@ -177,11 +177,11 @@ impl<'t> AgentCalls<'t> {
             if order.confirms && !self.has_spoken(&prompt) {
                 return finding("a confirmation of the user", call);
             }
-            if !memo.budget.spend(order.steps.len() * (1 + self.made.len() / 4)) {
+            if !memo.budget.spend(order.steps.len() * (1 + self.calls.len() / 4)) {
                 return None;
             }
             let mut skipped = order.steps.iter().filter(|step| {
-                let earlier = self.made.iter().take_while(|(_, other)| other.start < call.start);
+                let earlier = self.calls.iter().take_while(|(_, other)| other.start < call.start);
                 !prompt.called.contains(&step.to_ascii_lowercase())
                     && !earlier.into_iter().any(|(_, other)| other.name.trim().eq_ignore_ascii_case(step))
             });
@@ -206,15 +206,15 @@ impl<'t> AgentCalls<'t> {
             Part::Call(call) => Some(call.name.trim().to_ascii_lowercase()),
             _ => None,
         });
-        let of_user = messages.iter().filter(|message| message.role == Role::User).count();
-        let prompt = Rc::new(ModelPrompt { of_user, called: calls.collect() });
+        let user_message_count = messages.iter().filter(|message| message.role == Role::User).count();
+        let prompt = Rc::new(ModelPrompt { user_message_count, called: calls.collect() });
         self.prompts.borrow_mut().insert(llm, prompt.clone());
         Some(prompt)
     }
 
     /// Whether the user said more than the request before a model call, or the request itself confirms.
     fn has_spoken(&self, prompt: &ModelPrompt) -> bool {
-        prompt.of_user != 1
+        prompt.user_message_count != 1
             || self.user_texts.first().is_none_or(|task| {
                 let analysed_task = ReadText::new(task, None, self.conduct.memo);
                 analysed_task.agrees() || analysed_task.classes(task).has_any(AGREES)
@@ -231,7 +231,7 @@ impl<'t> AgentCalls<'t> {
         if is_of_kind("prepares", &identifier_words(name)) {
             return false;
         }
-        let purpose = ToolPurpose::of_call(self.conduct.trace, self.conduct.memo, call);
+        let purpose = ToolPurpose::for_call(self.conduct.trace, self.conduct.memo, call);
         let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };
         if order.is_any {
             return true;

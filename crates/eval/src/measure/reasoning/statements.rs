@@ -148,9 +148,10 @@ pub(super) fn words_of(text: &str) -> String {
 fn is_plain(text: &str) -> bool {
     let text = text.as_bytes();
     // Without branches many bytes are compared at once.
-    let has_sign = text.iter().fold(false, |is, byte| is | !(byte.is_ascii_alphanumeric() | (*byte == b' ')));
+    let has_sign =
+        text.iter().fold(false, |found, byte| found | !(byte.is_ascii_alphanumeric() | (*byte == b' ')));
     let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
-    let has_gap = || pairs.fold(false, |is, (one, next)| is | ((*one == b' ') & (*next == b' ')));
+    let has_gap = || pairs.fold(false, |found, (one, next)| found | ((*one == b' ') & (*next == b' ')));
     !has_sign && !has_gap()
 }
 

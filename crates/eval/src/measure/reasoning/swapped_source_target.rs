@@ -18,9 +18,9 @@ pub(super) type SwappedEnds<'a> = (&'a Call, String, String);
 /// The first call whose ends are swapped.
 pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<SwappedEnds<'a>> {
     let names = memo.shared::<KeyNames>();
-    let made: Vec<(&Call, (&str, &str))> =
+    let calls_with_ends: Vec<(&Call, (&str, &str))> =
         calls.iter().filter_map(|call| Some((*call, ends(call, &names)?))).collect();
-    (!made.is_empty()).then_some(())?;
+    (!calls_with_ends.is_empty()).then_some(())?;
     let asked = words_of(task);
     let analysed_task = ReadText::new(task, None, memo);
     analysed_task.languages().find_map(|language| {
@@ -35,7 +35,7 @@ pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Sw
             _ => (ahead, between, behind),
         };
         let is_back = analysed_task.classes(request).has(WordClass::Reversal);
-        if is_back { None } else { swapped(&made, from, to, language.is_spaced()) }
+        if is_back { None } else { swapped(&calls_with_ends, from, to, language.is_spaced()) }
     })
 }
 
@@ -55,7 +55,7 @@ fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
 
 /// A call whose source is only in the words of the target, and the other way round.
 fn swapped<'a>(
-    made: &[(&'a Call, (&str, &str))],
+    calls_with_ends: &[(&'a Call, (&str, &str))],
     from: &str,
     to: &str,
     spaced: bool,
@@ -67,10 +67,11 @@ fn swapped<'a>(
     let is_swapped = |source: &str, target: &str| {
         has(from, target) && has(to, source) && !has(from, source) && !has(to, target)
     };
-    let (call, (source, target)) = made.iter().find(|(_, (source, target))| is_swapped(source, target))?;
+    let (call, (source, target)) =
+        calls_with_ends.iter().find(|(_, (source, target))| is_swapped(source, target))?;
     let is_way = |(_, other): &(&Call, (&str, &str))| *other == (*target, *source);
     let expected = format!("from {target} to {source}");
-    (!made.iter().any(is_way)).then(|| (*call, expected, format!("from {source} to {target}")))
+    (!calls_with_ends.iter().any(is_way)).then(|| (*call, expected, format!("from {source} to {target}")))
 }
 
 #[cfg(test)]

@@ -130,9 +130,10 @@ impl EvidenceMoments {
             return true;
         }
         let are_few = |moments: &[i64]| moments.len() <= AGES_AMONG;
-        let of_times = pairs(&self.times).filter(|_| are_few(&self.times));
-        let of_times = of_times.flat_map(|gap| [gap, MINUTES_OF_DAY - gap]).chain(self.gaps.iter().copied());
-        let mut minutes = of_times.chain(pairs(&self.instants).filter(|_| are_few(&self.instants)));
+        let time_gaps = pairs(&self.times).filter(|_| are_few(&self.times));
+        let time_gaps =
+            time_gaps.flat_map(|gap| [gap, MINUTES_OF_DAY - gap]).chain(self.gaps.iter().copied());
+        let mut minutes = time_gaps.chain(pairs(&self.instants).filter(|_| are_few(&self.instants)));
         let mut days = pairs(&self.days).filter(|_| are_few(&self.days));
         // "2 Stunden 43 Minuten": the minutes next to the hours before them.
         let mut before = None;

@@ -131,15 +131,20 @@ fn says_done(words: &str, verb: &str) -> bool {
 
 /// Whether a word is the past of a regular verb, in either spelling of "-ise".
 fn is_past_of(word: &str, verb: &str) -> bool {
-    let same =
+    let is_same_stem =
         |stem: &str, other: &str| stem == other || stem.replace("is", "iz") == other.replace("is", "iz");
     let Some(stem) = word.strip_suffix("ed") else { return false };
     let doubled = stem.char_indices().next_back().is_some_and(|(at, last)| {
-        stem.get(..at).is_some_and(|short| short.ends_with(last) && same(short, verb))
+        stem.get(..at).is_some_and(|short| short.ends_with(last) && is_same_stem(short, verb))
     });
-    let with_y =
-        stem.strip_suffix('i').zip(verb.strip_suffix('y')).is_some_and(|(stem, base)| same(stem, base));
-    same(stem, verb) || verb.strip_suffix('e').is_some_and(|verb| same(stem, verb)) || doubled || with_y
+    let with_y = stem
+        .strip_suffix('i')
+        .zip(verb.strip_suffix('y'))
+        .is_some_and(|(stem, base)| is_same_stem(stem, base));
+    is_same_stem(stem, verb)
+        || verb.strip_suffix('e').is_some_and(|verb| is_same_stem(stem, verb))
+        || doubled
+        || with_y
 }
 
 #[cfg(test)]

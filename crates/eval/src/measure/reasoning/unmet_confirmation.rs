@@ -100,7 +100,7 @@ impl Dialogue<'_> {
             return true;
         }
         calls.iter().filter(|call| !self.trace.control_tools.is_control(&call.name)).any(|call| {
-            let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+            let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
             purpose.may_do(action) || purpose.actions.contains(&Action::Transfer)
         })
     }

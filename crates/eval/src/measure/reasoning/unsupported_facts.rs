@@ -340,12 +340,13 @@ impl FactChecker<'_, '_> {
                 || fact.kind == NAME && are_codes
                 || fact.defect == Defect::UnsupportedQuote && self.evidence.was_passed(&fact.phrases)
                 || fact.day.is_some_and(|day| self.evidence.derives_date(day))
-                || !parts.is_empty() && self.evidence.mentions(&parts).into_iter().all(|is| is);
+                || !parts.is_empty()
+                    && self.evidence.mentions(&parts).into_iter().all(|is_mentioned| is_mentioned);
         }
         for defect in [Defect::UnsupportedUrl, Defect::UnsupportedQuote, Defect::UnsupportedFact] {
-            let of_kind = || checked.iter().filter(|(fact, _)| fact.defect == defect);
-            let unsupported = || of_kind().filter(|(_, supported)| !supported);
-            if unsupported().count() * 2 < of_kind().count() {
+            let facts_of_kind = || checked.iter().filter(|(fact, _)| fact.defect == defect);
+            let unsupported = || facts_of_kind().filter(|(_, supported)| !supported);
+            if unsupported().count() * 2 < facts_of_kind().count() {
                 continue;
             }
             for (fact, _) in unsupported().take(MAX_NAMED) {

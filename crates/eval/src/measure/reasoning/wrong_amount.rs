@@ -78,15 +78,15 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let keys = memo.shared::<KeyNames>();
-    let made = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
+    let succeeded_calls = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
     let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
     // Most calls pass no number, or change nothing.
     let passes_number = |call: &Call| passed(call, &keys).next().is_some();
-    if !made().filter(|call| passes_number(call)).any(|call| acts(&call)) {
+    if !succeeded_calls().filter(|call| passes_number(call)).any(|call| acts(&call)) {
         return None;
     }
     let actions: Vec<&Call> =
-        made().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
+        succeeded_calls().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
     if !actions.iter().any(|call| passes_number(call)) {
         return None;
     }
@@ -223,13 +223,13 @@ impl<'a> AmountCheck<'a> {
     /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
     fn other_money(&self) -> Option<Mismatch<'a>> {
         let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|value| value >= MIN_AMOUNT);
-        let of_text = |text: &Text| -> Vec<Number> {
+        let amounts_in_text = |text: &Text| -> Vec<Number> {
             numbers::all(text)
                 .into_iter()
                 .filter(|n| is_amount(n) && currency::is_beside(text, n.start..n.end))
                 .collect()
         };
-        let given: Vec<Number> = self.user_texts.iter().flat_map(of_text).collect();
+        let given: Vec<Number> = self.user_texts.iter().flat_map(amounts_in_text).collect();
         let [expected] = given.as_slice() else { return None };
         let is_it = |number: f64| {
             // Cents; a half, or one for each of a few.
@@ -268,7 +268,7 @@ impl<'a> AmountCheck<'a> {
     /// An action for another number of a thing than the only one that the user gives for it.
     fn other_quantity(&self) -> Option<Mismatch<'a>> {
         let starts = |call: &&&Call| {
-            let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+            let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
         };
         let starting: Vec<&&Call> = self.actions.iter().filter(starts).collect();
@@ -280,10 +280,11 @@ impl<'a> AmountCheck<'a> {
         let wanted = self.quantities();
         starting.iter().find_map(|call| {
             let passed_numbers: Vec<(KeyName, f64)> = self.passed(call).collect();
-            let of_result = self.of_result(call);
+            let result_numbers = self.result_numbers(call);
             // Numbers of the result that repeat the arguments are the effect; others may be a remainder.
-            let echoed =
-                of_result.iter().filter(|(_, n)| passed_numbers.iter().any(|(_, value)| is_near(*value, *n)));
+            let echoed = result_numbers
+                .iter()
+                .filter(|(_, n)| passed_numbers.iter().any(|(_, value)| is_near(*value, *n)));
             let mut fields = passed_numbers.iter().chain(echoed);
             let (field, name, number, expected) = fields.find_map(|(field, number)| {
                 let noun = counted_by(call, field)?;
@@ -295,17 +296,17 @@ impl<'a> AmountCheck<'a> {
                 (*number != expected && number.fract() == 0.0 && *number <= MAX_QUANTITY)
                     .then_some((field, noun, *number, expected))
             })?;
-            let of_people = thing(&name).is_some_and(|thing| thing == PERSON);
+            let counts_people = thing(&name).is_some_and(|thing| thing == PERSON);
             // Several calls may add up, and another one may have the number that is meant.
             let call_count = starting.iter().filter(|other| other.name == call.name).count();
             let is_met = passed_numbers
                 .iter()
-                .chain(&of_result)
-                .any(|(key, value)| *value == expected && (of_people || key.contains(&name)));
+                .chain(&result_numbers)
+                .any(|(key, value)| *value == expected && (counts_people || key.contains(&name)));
             // Guests may be given by kinds, and a table for 8 may be for that hour.
             let is_kind =
                 |(key, value): &(KeyName, f64)| key != field && key.len() == 1 && *value <= MIN_AMOUNT;
-            let is_split = of_people && (passed_numbers.iter().any(is_kind) || has_hour(call, expected));
+            let is_split = counts_people && (passed_numbers.iter().any(is_kind) || has_hour(call, expected));
             // Of each of several: two rooms for two guests each.
             let is_each =
                 passed_numbers.iter().any(|(key, value)| key != field && is_near(value * number, expected));
@@ -319,7 +320,7 @@ impl<'a> AmountCheck<'a> {
     }
 
     /// The numbers in the outermost record of a result.
-    fn of_result(&self, call: &Call) -> Vec<(KeyName, f64)> {
+    fn result_numbers(&self, call: &Call) -> Vec<(KeyName, f64)> {
         let Some(structure) = call.result.as_ref().and_then(|result| Structure::cached(result, self.memo))
         else {
             return Vec::new();
@@ -342,8 +343,8 @@ impl<'a> AmountCheck<'a> {
 
     /// Whether a text has this number of a thing.
     fn states_number(&self, text: &str, noun: &str, number: f64) -> bool {
-        let Some(of_noun) = thing(noun) else { return true };
-        counted(text, self.memo).any(|(count, thing)| count == number && thing == of_noun)
+        let Some(named_thing) = thing(noun) else { return true };
+        counted(text, self.memo).any(|(count, thing)| count == number && thing == named_thing)
     }
 
     /// Whether a turn of a dialogue mentions this number: the user may have changed it, or agreed to it.

@@ -157,10 +157,10 @@ fn is_same_thing(conduct: &Conduct<'_>, later_call: &Call, value: &str, expected
     let earlier =
         conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= later_call.start);
     let mut results = earlier.filter_map(|call| Some((call, call.result.as_ref()?)));
-    results.try_fold(false, |is, (call, result)| {
+    results.try_fold(false, |is_confirmed, (call, result)| {
         conduct.memo.budget.spend(1 + result.len() / BYTES_PER_STEP).then_some(())?;
-        if is || !result.contains(value) {
-            return Some(is);
+        if is_confirmed || !result.contains(value) {
+            return Some(is_confirmed);
         }
         let is_asked = call.arguments.as_deref().is_some_and(|text| text.contains(expected));
         if call.start < later_call.start && (is_asked || conduct.is_action(call)) {

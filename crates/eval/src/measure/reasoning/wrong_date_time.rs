@@ -82,8 +82,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let request = DateRequest { trace, memo, agent, task, proposed, calls };
     let other = || match language? {
-        Language::English => request.of_another_moment(),
-        language => request.of_another_weekday(language),
+        Language::English => request.other_moment(),
+        language => request.only_other_weekday(language),
     };
     let (call, expected, passed) = swapped_source_target::find(task, &request.calls, memo).or_else(other)?;
     let rationale =
@@ -129,7 +129,7 @@ impl RequestedDay {
 }
 
 impl<'a> DateRequest<'a> {
-    fn of_another_moment(&self) -> Option<SwappedEnds<'a>> {
+    fn other_moment(&self) -> Option<SwappedEnds<'a>> {
         if !may_name_moment(self.task) {
             return None;
         }
@@ -149,17 +149,17 @@ impl<'a> DateRequest<'a> {
             ([], [(weekday, at)]) => Some((RequestedDay::Weekday(*weekday), at)),
             _ => None,
         };
-        let of_day = || requested.and_then(|(requested, at)| self.other_day(&requested, at, &lengths));
-        let of_two = || match (days.as_slice(), weekdays.as_slice()) {
+        let day_mismatch = || requested.and_then(|(requested, at)| self.other_day(&requested, at, &lengths));
+        let weekday_mismatch = || match (days.as_slice(), weekdays.as_slice()) {
             ([], [(one, _), (other, _)]) if one != other => self.other_weekday([*one, *other]),
             _ => None,
         };
-        of_day().or_else(of_two).or_else(|| self.other_time(&lengths))
+        day_mismatch().or_else(weekday_mismatch).or_else(|| self.other_time(&lengths))
     }
 
     /// A call with one day only, of another weekday than the only one of a request that is not English, and that names
     /// no other time.
-    fn of_another_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
+    fn only_other_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
         let places = language.places(self.task, self.memo);
         if !places.all().has(WordClass::Weekday)
             || places.all().has_any(OTHER_TIMES)
@@ -187,8 +187,8 @@ impl<'a> DateRequest<'a> {
         let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         let falls_on = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
         self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
-            let of_call = days_in(call);
-            let [one, two] = of_call.as_slice() else { return None };
+            let call_days = days_in(call);
+            let [one, two] = call_days.as_slice() else { return None };
             let has = |weekday: &usize| falls_on(one, *weekday) || falls_on(two, *weekday);
             let missing = *requested.iter().find(|weekday| !has(weekday))?;
             let met = *requested.iter().find(|weekday| has(weekday))?;
@@ -221,8 +221,8 @@ impl<'a> DateRequest<'a> {
             return None;
         }
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
-            let of_call = days_in(call);
-            let [day] = of_call.as_slice() else { return None };
+            let call_days = days_in(call);
+            let [day] = call_days.as_slice() else { return None };
             let is_told =
                 self.is_told(call, |text| days(text).into_iter().any(|other| other.may_equal(*day)));
             if is_told
@@ -256,8 +256,8 @@ impl<'a> DateRequest<'a> {
             return None;
         }
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
-            let of_call = clocks_in(call);
-            let [time] = of_call.as_slice() else { return None };
+            let call_clocks = clocks_in(call);
+            let [time] = call_clocks.as_slice() else { return None };
             let is_told = self.is_told(call, |text| times(text).contains(&time.time) || is_zoned(text));
             let distance = (i64::from(time.time) - i64::from(requested.time)).rem_euclid(720);
             let is_end = lengths.iter().any(|minutes| minutes % 720 == distance);
@@ -270,14 +270,14 @@ impl<'a> DateRequest<'a> {
     /// Whether the moment at these bytes of the request is one of what a call books or looks up, and not of another
     /// thing that is named between them.
     fn is_of(&self, call: &Call, at: &Range<usize>) -> bool {
-        let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
         // Data known today may be of an earlier day: the last price of a market.
         if purpose.is_query()
             && self.task.get(at.clone()).is_some_and(|day| day.eq_ignore_ascii_case("today"))
         {
             return false;
         }
-        let objects = ToolObjects::of_call(self.trace, self.memo, call);
+        let objects = ToolObjects::for_call(self.trace, self.memo, call);
         let is_object = |word: &str| stems(word).any(|stem| objects.0.contains(&stem));
         let (before, behind) =
             (self.task.get(..at.start).unwrap_or_default(), self.task.get(at.end..).unwrap_or_default());
@@ -312,7 +312,7 @@ impl<'a> DateRequest<'a> {
 
     /// Whether a query is for an interval that may contain the day that is meant.
     fn may_contain(&self, call: &Call, requested: &RequestedDay, passed: Day) -> bool {
-        if !ToolPurpose::of_call(self.trace, self.memo, call).is_query() {
+        if !ToolPurpose::for_call(self.trace, self.memo, call).is_query() {
             return false;
         }
         let arguments = call.parsed.as_deref().and_then(Value::as_object);
@@ -334,7 +334,7 @@ impl<'a> DateRequest<'a> {
 
     /// Whether a call is for a day or a time: it books something, or looks something up for a date.
     fn has_moment(&self, call: &Call) -> bool {
-        let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
         let is_booked =
             purpose.actions.iter().any(|a| matches!(a, Action::Book | Action::Schedule | Action::Order));
         let keys = call.parsed.as_deref().and_then(Value::as_object).into_iter().flat_map(|map| map.keys());

@@ -59,9 +59,9 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Opti
     calls().find_map(|call| {
         let value = &provenance.invented(trace, call)?.value;
         let expected = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
-        let of_result =
+        let expected_in_result =
             || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, expected)| expected.as_str());
-        let expected = expected.or_else(of_result);
+        let expected = expected.or_else(expected_in_result);
         let is_sent =
             || purpose(trace, memo, call) == Purpose::Action && reaches(trace, memo, agent, call, value);
         let expected = expected.or_else(|| {

@@ -60,7 +60,7 @@ const OTHERS: WordClasses = classes!(
 
 /// Findings by model span; without one if the request is in a language whose words are not read.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
-    let agents = Conduct::of_agents(trace, memo, attempts);
+    let agents = Conduct::for_agents(trace, memo, attempts);
     agents
         .filter(|conduct| conduct.agent.calls.len() > 1)
         .filter_map(|conduct| check_agent(&conduct))
@@ -280,12 +280,15 @@ impl<'a> RowRequest<'a> {
         rows: impl Iterator<Item = &'r &'r Record>,
         other: &Record,
     ) -> Option<(&'r Record, String)> {
-        let of_other = words(other);
+        let other_words = words(other);
         let named = rows.filter_map(|row| {
             let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
             let field = texts.find(|field| {
-                let mut same = other.fields.iter().filter(|other_field| other_field.name == field.name);
-                let Some(other_field) = same.next().filter(|other_field| other_field.text().is_some()) else {
+                let mut fields_of_name =
+                    other.fields.iter().filter(|other_field| other_field.name == field.name);
+                let Some(other_field) =
+                    fields_of_name.next().filter(|other_field| other_field.text().is_some())
+                else {
                     return false;
                 };
                 let (value, other_value) = (words_of(field.shown()), words_of(other_field.shown()));
@@ -296,7 +299,7 @@ impl<'a> RowRequest<'a> {
                     value != other_value && field.shown().len() >= MIN_NAME && !is_said(&other_value);
                 let is_named = || {
                     contains_words(&self.asked, value.trim())
-                        && (is_code(field.shown()) || self.is_beside(value.trim(), &of_other))
+                        && (is_code(field.shown()) || self.is_beside(value.trim(), &other_words))
                 };
                 is_distinct && (is_named() || is_date_of(field.shown(), self.task))
             })?;
@@ -329,16 +332,16 @@ impl<'a> RowRequest<'a> {
     /// The only row that both the user and the answer name by a word of its own, where neither names the other row.
     fn named_by_answer<'r>(&self, rows: &[&'r Record], other: &Record) -> Option<(&'r Record, String)> {
         let is_named = |word: &str| contains_words(&self.asked, word) && contains_words(&self.answer, word);
-        let of_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
+        let words_by_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
         let is_own = |nth: usize, word: &str| {
             word.contains(char::is_alphabetic)
-                && !of_row.iter().enumerate().any(|(n, words)| n != nth && words.contains(word))
+                && !words_by_row.iter().enumerate().any(|(n, words)| n != nth && words.contains(word))
         };
         if rows.len() > MAX_NAMED || !self.memo.budget.spend(rows.len() * rows.len()) {
             return None;
         }
         let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
-            let row_words = of_row.get(nth)?;
+            let row_words = words_by_row.get(nth)?;
             if std::ptr::eq(*row, other) {
                 // A user or an answer that names it may mean it.
                 return row_words
@@ -408,16 +411,17 @@ fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
         || parsed.records.iter().enumerate().filter(|(_, record)| record.list == Some(list)).take(MAX_ROWS);
     let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent.is_some());
     let is_row = |at: &usize| parsed.records.get(*at).is_some_and(|record| record.list == Some(list));
-    let mut of_row: HashMap<usize, Vec<RecordField>> = HashMap::default();
+    let mut fields_by_row: HashMap<usize, Vec<RecordField>> = HashMap::default();
     for child in children.take(MAX_ROWS) {
         let row = child.parent.filter(is_row);
-        row.into_iter().for_each(|row| of_row.entry(row).or_default().extend(child.fields.iter().cloned()));
+        row.into_iter()
+            .for_each(|row| fields_by_row.entry(row).or_default().extend(child.fields.iter().cloned()));
     }
-    if !rows().any(|(at, _)| of_row.contains_key(&at)) {
+    if !rows().any(|(at, _)| fields_by_row.contains_key(&at)) {
         return Vec::new();
     }
     let merge = |(at, row): (usize, &Record)| {
-        let fields = row.fields.iter().cloned().chain(of_row.remove(&at).unwrap_or_default());
+        let fields = row.fields.iter().cloned().chain(fields_by_row.remove(&at).unwrap_or_default());
         Record { fields: fields.collect(), key: row.key.clone(), parent: row.parent, list: row.list }
     };
     rows().map(merge).collect()
@@ -449,8 +453,8 @@ fn is_state(field: &RecordField) -> bool {
 /// Whether a row may not be possible where the other one is: a flag or a state differs, or a count is 0.
 fn is_excluded(row: &Record, other: &Record) -> bool {
     row.fields.iter().any(|row_field| {
-        let mut same = other.fields.iter().filter(|field| field.name == row_field.name);
-        same.any(|field| match (&row_field.value, &field.value) {
+        let mut fields_of_name = other.fields.iter().filter(|field| field.name == row_field.name);
+        fields_of_name.any(|field| match (&row_field.value, &field.value) {
             (FieldValue::Bool(flag), FieldValue::Bool(other)) => flag != other,
             (FieldValue::Number(number), FieldValue::Number(other)) => *number == 0.0 && *other > 0.0,
             _ => is_state(row_field) && row_field.value != field.value,

@@ -41,7 +41,7 @@ pub(crate) struct CellText {
 }
 
 impl CellText {
-    pub(super) fn of_trimmed(text: &str) -> CellText {
+    pub(super) fn from_trimmed(text: &str) -> CellText {
         CellText { shown: text.into(), lower: OnceCell::new() }
     }
 }
@@ -125,7 +125,7 @@ pub(crate) struct RecordList {
     pub name: KeyName,
     pub len: usize,
     /// The items are numbers: a series of measurements.
-    pub of_numbers: bool,
+    pub is_numeric: bool,
 }
 
 /// The statements of one result.
@@ -138,7 +138,7 @@ pub(crate) struct Records {
     /// The different keys of fields, up to [`MAX_KEYS`] of them.
     keys: Vec<KeyName>,
     /// Sums and means of lists of numbers.
-    pub(super) of_lists: Vec<f64>,
+    pub(super) list_aggregates: Vec<f64>,
     /// The sums and means of lists and columns, see [`Records::aggregates`].
     summary: OnceCell<ColumnSummary>,
     pub(super) fields: usize,
@@ -155,8 +155,8 @@ struct ColumnSummary {
 
 impl Records {
     /// Whether a field may have such a key: few results have one, and the fields of the others are not read.
-    pub(crate) fn may_have_key(&self, is: impl FnMut(&KeyName) -> bool) -> bool {
-        self.keys.len() >= MAX_KEYS || self.keys.iter().any(is)
+    pub(crate) fn may_have_key(&self, matches_key: impl FnMut(&KeyName) -> bool) -> bool {
+        self.keys.len() >= MAX_KEYS || self.keys.iter().any(matches_key)
     }
 
     /// Sums and means of columns and of lists of numbers.
@@ -166,7 +166,7 @@ impl Records {
 
     fn summary(&self) -> &ColumnSummary {
         self.summary.get_or_init(|| {
-            let mut summary = ColumnSummary { values: self.of_lists.clone(), lengths: Vec::new() };
+            let mut summary = ColumnSummary { values: self.list_aggregates.clone(), lengths: Vec::new() };
             self.columns(&mut summary.lengths)
                 .iter()
                 .for_each(|numbers| aggregate(&mut summary.values, numbers));
@@ -194,35 +194,35 @@ impl Records {
         })
     }
 
-    pub(super) fn add_list(&mut self, name: &KeyName, len: usize, of_numbers: bool) -> Option<usize> {
+    pub(super) fn add_list(&mut self, name: &KeyName, len: usize, is_numeric: bool) -> Option<usize> {
         (self.lists.len() < MAX_RECORDS).then(|| {
-            self.lists.push(RecordList { name: Rc::clone(name), len, of_numbers });
+            self.lists.push(RecordList { name: Rc::clone(name), len, is_numeric });
             self.lists.len() - 1
         })
     }
 
     /// Notes what is known of a list at its end.
-    pub(super) fn complete_list(&mut self, list: Option<usize>, len: usize, of_numbers: bool) {
+    pub(super) fn complete_list(&mut self, list: Option<usize>, len: usize, is_numeric: bool) {
         if let Some(list) = list.and_then(|list| self.lists.get_mut(list)) {
-            (list.len, list.of_numbers) = (len, of_numbers);
+            (list.len, list.is_numeric) = (len, is_numeric);
         }
     }
 
     /// How much there is of everything, with the fields of a record.
     pub(super) fn len(&self, record: Option<usize>) -> [usize; 5] {
         let fields = record.and_then(|at| self.records.get(at)).map_or(0, |record| record.fields.len());
-        [self.records.len(), self.lists.len(), self.of_lists.len(), self.fields, fields]
+        [self.records.len(), self.lists.len(), self.list_aggregates.len(), self.fields, fields]
     }
 
     /// Removes what was added since there was so much of everything.
     pub(super) fn truncate(
         &mut self,
-        [records, lists, of_lists, all, fields]: [usize; 5],
+        [records, lists, list_aggregates, all, fields]: [usize; 5],
         record: Option<usize>,
     ) {
         self.records.truncate(records);
         self.lists.truncate(lists);
-        self.of_lists.truncate(of_lists);
+        self.list_aggregates.truncate(list_aggregates);
         self.fields = all;
         record
             .and_then(|at| self.records.get_mut(at))
@@ -330,7 +330,7 @@ fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
 
 /// The value of a cell.
 pub(super) fn scalar_of_text(text: &str) -> FieldValue {
-    let text = CellText::of_trimmed(text.trim());
+    let text = CellText::from_trimmed(text.trim());
     match &*text {
         "true" | "yes" => FieldValue::Bool(true),
         "false" | "no" => FieldValue::Bool(false),

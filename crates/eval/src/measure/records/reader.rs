@@ -121,7 +121,7 @@ impl<'n> RecordReader<'n> {
                 self.read_items(items, ValuePlace { list, ..place });
             }
             ContentNode::Str(text) => self.add_text(text, matches!(text, Cow::Owned(_)), place),
-            ContentNode::Bool(is) => self.add_flag(*is, place),
+            ContentNode::Bool(flag) => self.add_flag(*flag, place),
             ContentNode::Int(n) => self.add_number(*n as f64, || n.to_string(), place),
             ContentNode::Uint(n) => self.add_number(*n as f64, || n.to_string(), place),
             ContentNode::Float(n) => self.add_number(*n, || value.to_json(), place),
@@ -135,12 +135,12 @@ impl<'n> RecordReader<'n> {
             return;
         }
         let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
-        let of_numbers = numbers.len() == items.len();
-        if of_numbers {
-            aggregate(&mut self.records.of_lists, &numbers);
+        let is_numeric = numbers.len() == items.len();
+        if is_numeric {
+            aggregate(&mut self.records.list_aggregates, &numbers);
         }
         self.add_columns(items);
-        self.records.complete_list(place.list, items.len(), of_numbers);
+        self.records.complete_list(place.list, items.len(), is_numeric);
         items.iter().for_each(|item| self.read_tree(item, place));
     }
 
@@ -156,13 +156,13 @@ impl<'n> RecordReader<'n> {
         let may_be_read = may_have_lines || trimmed.starts_with(['{', '[']);
         let is_read = may_be_read && self.read_text(trimmed, ValuePlace { list: None, ..place });
         if !is_read && text.len() <= MAX_VALUE {
-            let value = || (FieldValue::Text(CellText::of_trimmed(trimmed)), None);
+            let value = || (FieldValue::Text(CellText::from_trimmed(trimmed)), None);
             self.records.add_field(place.parent, place.name, value);
         }
     }
 
-    fn add_flag(&mut self, is: bool, place: ValuePlace<'_>) {
-        self.records.add_field(place.parent, place.name, || (FieldValue::Bool(is), None));
+    fn add_flag(&mut self, flag: bool, place: ValuePlace<'_>) {
+        self.records.add_field(place.parent, place.name, || (FieldValue::Bool(flag), None));
     }
 
     fn add_number(&mut self, number: f64, written: impl FnOnce() -> String, place: ValuePlace<'_>) {
@@ -192,7 +192,7 @@ impl<'n> RecordReader<'n> {
         let Some(ContentNode::List(first)) = items.first() else { return };
         for at in 0..first.len().min(MAX_COLUMNS) {
             let numbers: Option<Vec<f64>> = items.iter().map(|row| cell(row, at)).collect();
-            numbers.into_iter().for_each(|numbers| aggregate(&mut self.records.of_lists, &numbers));
+            numbers.into_iter().for_each(|numbers| aggregate(&mut self.records.list_aggregates, &numbers));
         }
     }
 
@@ -320,8 +320,8 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
     fn visit_unit<E>(self) -> Result<ListItem, E> {
         Ok(ListItem::Other)
     }
-    fn visit_bool<E>(self, is: bool) -> Result<ListItem, E> {
-        self.reader.add_flag(is, self.place);
+    fn visit_bool<E>(self, flag: bool) -> Result<ListItem, E> {
+        self.reader.add_flag(flag, self.place);
         Ok(ListItem::Other)
     }
     fn visit_i64<E>(self, n: i64) -> Result<ListItem, E> {
@@ -363,7 +363,7 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
             }
         }
         if numbers.len() == len {
-            aggregate(&mut reader.records.of_lists, &numbers);
+            aggregate(&mut reader.records.list_aggregates, &numbers);
         }
         reader.records.complete_list(place.list, len, numbers.len() == len);
         Ok(ListItem::Other)
@@ -493,7 +493,10 @@ mod tests {
             let shown = |records: &Option<Records>| {
                 let parsed = records.as_ref();
                 parsed.map(|parsed| {
-                    format!("{:?} {:?} {:?} {}", parsed.records, parsed.lists, parsed.of_lists, parsed.fields)
+                    format!(
+                        "{:?} {:?} {:?} {}",
+                        parsed.records, parsed.lists, parsed.list_aggregates, parsed.fields
+                    )
                 })
             };
             read += usize::from(found.is_some());

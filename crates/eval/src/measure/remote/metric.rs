@@ -46,7 +46,7 @@ impl RemoteMetric {
     /// The part of the trace that is measured on the span of `context`; none if the metric does not apply to it.
     fn part(&self, context: &Context<'_>) -> Result<Option<SubjectPart>, Unmeasured> {
         let Context { trace, at, .. } = *context;
-        let of_run = |scope| Ok(Some(SubjectPart::Run(scope)));
+        let run_part = |scope| Ok(Some(SubjectPart::Run(scope)));
         match self.subject {
             Subject::Model | Subject::Tool | Subject::Step => match step::applicability(context) {
                 Ok(()) => Ok(Some(SubjectPart::Step(at))),
@@ -56,11 +56,11 @@ impl RemoteMetric {
             Subject::Agent => {
                 let owner = trace.owner.get(at).copied().flatten();
                 let agent = owner.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
-                agent.map_or(Ok(None), |i| of_run(RunScope::Beneath(i)))
+                agent.map_or(Ok(None), |i| run_part(RunScope::Beneath(i)))
             }
             // Of a trace in which nothing was recognised, nothing could be shown.
             Subject::Trace => match trace.views.iter().any(|view| view.kind != Kind::Unknown) {
-                true if trace.tree.root() == Some(at) => of_run(RunScope::Trace),
+                true if trace.tree.root() == Some(at) => run_part(RunScope::Trace),
                 _ => Ok(None),
             },
         }

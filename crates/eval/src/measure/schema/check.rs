@@ -216,7 +216,7 @@ impl<'s, 'v> Checker<'s, 'v> {
                 SchemaFit::from_validity(Some(names.iter().any(|name| is_type(name, value))), OTHER_TYPE)
             }
             (SchemaRule::Choice(options), _) => SchemaFit::from_validity(
-                Some(options.iter().any(|option| self.same(option, value))),
+                Some(options.iter().any(|option| self.are_equal(option, value))),
                 OTHER_CHOICE,
             ),
             (SchemaRule::Names(schema), Value::Object(given)) => self.names(*schema, given),
@@ -236,7 +236,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             (SchemaRule::Unique, Value::Array(items)) => {
                 let mut pairs =
                     items.iter().enumerate().flat_map(|(i, a)| items.iter().take(i).map(move |b| (a, b)));
-                SchemaFit::from_validity(Some(!pairs.any(|(a, b)| self.same(a, b))), 1)
+                SchemaFit::from_validity(Some(!pairs.any(|(a, b)| self.are_equal(a, b))), 1)
             }
             _ => SchemaFit::Valid,
         }
@@ -442,7 +442,7 @@ impl<'s, 'v> Checker<'s, 'v> {
 
     /// Whether the JSON values are equal: 1 equals 1.0, the order of members is ignored. False beyond
     /// the limit of steps.
-    fn same(&mut self, a: &Value, b: &Value) -> bool {
+    fn are_equal(&mut self, a: &Value, b: &Value) -> bool {
         self.charge(1)
             && match (a, b) {
                 (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),
@@ -450,12 +450,12 @@ impl<'s, 'v> Checker<'s, 'v> {
                     a.len() == b.len() && self.charge(a.len() / 64) && a == b
                 }
                 (Value::Array(a), Value::Array(b)) => {
-                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.same(a, b))
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.are_equal(a, b))
                 }
                 (Value::Object(a), Value::Object(b)) => {
                     let mut members = a.iter();
                     a.len() == b.len()
-                        && members.all(|(name, a)| b.get(name).is_some_and(|b| self.same(a, b)))
+                        && members.all(|(name, a)| b.get(name).is_some_and(|b| self.are_equal(a, b)))
                 }
                 (a, b) => a == b,
             }

@@ -66,9 +66,13 @@ fn compare(file: &str, known_differences: &[&str]) -> (usize, usize) {
     for JudgedRun { run, answers } in &runs {
         let trace = trace(run);
         let judged = measured(&trace, |ask| Some(answers[ask.metric].clone()));
-        let of_judges = judged.iter().filter(|m| METRICS.contains(&m.metric));
-        assert!(of_judges.clone().count() == METRICS.len(), "{}: an answer is missing", run.name);
-        assert!(of_judges.clone().all(|m| m.outcome.is_ok()), "{}: an answer was not usable", run.name);
+        let judge_measurements = judged.iter().filter(|m| METRICS.contains(&m.metric));
+        assert!(judge_measurements.clone().count() == METRICS.len(), "{}: an answer is missing", run.name);
+        assert!(
+            judge_measurements.clone().all(|m| m.outcome.is_ok()),
+            "{}: an answer was not usable",
+            run.name
+        );
         if fails(&trace, &judged) != run.fails {
             differ.push(&*run.name);
         }
@@ -101,7 +105,7 @@ fn score_judged_runs() {
     let runs: Vec<JudgedRun> =
         serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
     for kind in [false, true] {
-        let of_kind: Vec<&JudgedRun> =
+        let runs_of_kind: Vec<&JudgedRun> =
             runs.iter().filter(|judged_run| judged_run.run.fails == kind).collect();
         let failing = |with_judges: bool| {
             let fails = |judged_run: &&&JudgedRun| {
@@ -111,15 +115,15 @@ fn score_judged_runs() {
                     &measured(&trace, |ask| with_judges.then(|| judged_run.answers[ask.metric].clone())),
                 )
             };
-            of_kind.iter().filter(fails).map(|judged_run| &*judged_run.run.name).collect::<Vec<_>>()
+            runs_of_kind.iter().filter(fails).map(|judged_run| &*judged_run.run.name).collect::<Vec<_>>()
         };
         let (rules, judged) = (failing(false), failing(true));
-        let others: Vec<&str> = of_kind
+        let others: Vec<&str> = runs_of_kind
             .iter()
             .map(|judged_run| &*judged_run.run.name)
             .filter(|name| judged.contains(name) != kind)
             .collect();
-        println!("{} runs that fail: {kind}", of_kind.len());
+        println!("{} runs that fail: {kind}", runs_of_kind.len());
         println!("  failed by rules {}, with judges {}; otherwise {others:?}", rules.len(), judged.len());
     }
 }

@@ -94,7 +94,7 @@ fn same_run_in_english_is_not_unmeasured_for_its_language() {
 
 #[test]
 fn what_only_english_words_would_excuse_is_no_finding() {
-    let made = Script::new("Schreibe eine kurze Geschichte über die Schafe auf dem Hof.")
+    let story = Script::new("Schreibe eine kurze Geschichte über die Schafe auf dem Hof.")
         .tools(&["get_farm"])
         .calls("", &[("get_farm", "{}")])
         .returns(r#"{"farm": {"sheep": 312, "name": "Lindenhof"}}"#)
@@ -132,7 +132,7 @@ fn what_only_english_words_would_excuse_is_no_finding() {
         .calls("", &[("web_search", r#"{"query": "Berg Höhe"}"#)])
         .returns("Der Berg ist 2917 Meter hoch.")
         .answers("Der Berg ist 2917 Meter hoch.");
-    for script in [made, rounded, lacking, unread, parts, planned] {
+    for script in [story, rounded, lacking, unread, parts, planned] {
         let trace = script.build();
         let mut failures = failures(&trace);
         // An answer that nothing was found is none, in each language that is read.

@@ -33,7 +33,7 @@ fn edit_attributes(attributes: &mut [KeyValue], edit: Edit<'_>) {
 }
 
 fn edited(folder: &std::path::Path, edit: Edit<'_>) -> RecordedCase {
-    let of_request = |body: Vec<u8>| {
+    let edit_request = |body: Vec<u8>| {
         let mut request = ExportTraceServiceRequest::decode(&*body).unwrap();
         let scopes = request.resource_spans.iter_mut().flat_map(|resource| &mut resource.scope_spans);
         for span in scopes.flat_map(|scope| &mut scope.spans) {
@@ -42,12 +42,12 @@ fn edited(folder: &std::path::Path, edit: Edit<'_>) -> RecordedCase {
         }
         request.encode_to_vec()
     };
-    let of_record = |record: Bytes| {
+    let edit_record = |record: Bytes| {
         let mut record = LogRecord::decode(record).unwrap();
         edit_attributes(&mut record.attributes, edit);
         Bytes::from(record.encode_to_vec())
     };
-    read_edited_case(folder, &of_request, &of_record)
+    read_edited_case(folder, &edit_request, &edit_record)
 }
 
 /// What each metric said of each span: passed, or the reason.
@@ -93,15 +93,22 @@ const REST_ON: [&[&str]; 4] = [
 /// Compares a run with its edited copy; the number of measurements that were lost.
 fn compare(name: &str, whole: &RecordedCase, partial: &RecordedCase, wrong: &mut BTreeSet<String>) -> usize {
     let (before, after) = (results(whole), results(partial));
-    let (was, is) = (contents(whole), contents(partial));
+    let (old_contents, new_contents) = (contents(whole), contents(partial));
     for ((span, metric), result) in &after {
         let previous = before.get(&(span.clone(), *metric));
         if *result == Ok(false) && previous != Some(&Ok(false)) {
             wrong.insert(format!("{name}: {metric} on {span} fails, and was {previous:?}"));
         }
-        let changed = was[span].iter().zip(&is[span]).zip(REST_ON).filter(|((was, is), _)| was != is);
+        let changed = old_contents[span]
+            .iter()
+            .zip(&new_contents[span])
+            .zip(REST_ON)
+            .filter(|((old, new), _)| old != new);
         if *result == Ok(true) && changed.into_iter().any(|(_, metrics)| metrics.contains(metric)) {
-            wrong.insert(format!("{name}: {metric} on {span} passes: {:?}, was {:?}", is[span], was[span]));
+            wrong.insert(format!(
+                "{name}: {metric} on {span} passes: {:?}, was {:?}",
+                new_contents[span], old_contents[span]
+            ));
         }
     }
     before.iter().filter(|(key, result)| result.is_ok() && after.get(key).is_none_or(Result::is_err)).count()

@@ -39,20 +39,20 @@ fn score(measurements: &[Measurement]) -> Option<f64> {
     }
 }
 
-fn of_result(name: &str, result: &str) -> Option<f64> {
+fn score_of_result(name: &str, result: &str) -> Option<f64> {
     score(&run("tool_completeness", &ran(name, r#"{"url":"https://x"}"#, result), 1))
 }
 
 #[test]
 fn ordinary_result_scores_5() {
-    assert_eq!(of_result("visit_page", "Mount Elbrus: 5642 m"), Some(5.0));
-    assert_eq!(of_result("calculator", "0"), Some(5.0));
-    assert_eq!(of_result("check", "false"), Some(5.0));
+    assert_eq!(score_of_result("visit_page", "Mount Elbrus: 5642 m"), Some(5.0));
+    assert_eq!(score_of_result("calculator", "0"), Some(5.0));
+    assert_eq!(score_of_result("check", "false"), Some(5.0));
 }
 
 #[test]
 fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
-    assert_eq!(of_result("visit_page", "Error: no such host"), Some(1.0));
+    assert_eq!(score_of_result("visit_page", "Error: no such host"), Some(1.0));
     let found = |name: &str, result: &str| {
         let trace = ran(name, r#"{"url":"the peak"}"#, result);
         let out = run("tool_completeness", &trace, 1);
@@ -131,9 +131,9 @@ fn error_that_another_tool_recovered_is_mild() {
 
 #[test]
 fn empty_result_of_an_action_is_unmeasured() {
-    assert_eq!(of_result("write_file", ""), None);
-    assert_eq!(of_result("frobnicate", "null"), None);
-    assert_eq!(of_result("send_mail", "ok"), Some(5.0));
+    assert_eq!(score_of_result("write_file", ""), None);
+    assert_eq!(score_of_result("frobnicate", "null"), None);
+    assert_eq!(score_of_result("send_mail", "ok"), Some(5.0));
 }
 
 #[test]
@@ -160,15 +160,18 @@ fn result_that_mentions_nothing_found_is_not_empty() {
         "There are no direct flights, but these connect: LX 12, LX 14",
         "No. 7 in the list is Elbrus.",
     ] {
-        assert_eq!(of_result("web_search", text), Some(5.0), "{text}");
+        assert_eq!(score_of_result("web_search", text), Some(5.0), "{text}");
     }
 }
 
 #[test]
 fn result_with_a_truncation_marker_scores_3() {
-    assert_eq!(of_result("read_file", "line 1\nline 2\n... [truncated, 900 lines more]"), Some(3.0));
+    assert_eq!(score_of_result("read_file", "line 1\nline 2\n... [truncated, 900 lines more]"), Some(3.0));
     assert_eq!(
-        of_result("read_file", &format!("This log was truncated in May.{}", " All is well.".repeat(40))),
+        score_of_result(
+            "read_file",
+            &format!("This log was truncated in May.{}", " All is well.".repeat(40))
+        ),
         Some(5.0)
     );
 }

@@ -87,8 +87,8 @@ fn metric_of_a_run_that_repeats_a_failure_below_does_not_count_again() {
         let m = with_category(measured(0, "completeness", 2.0), category);
         map_findings(m, |finding| Finding { cited: vec![id(1)], ..finding })
     };
-    let passes = |of_run: Measurement| {
-        propagate(&trace, &[fact.clone(), of_run], &weighted(0.5)).trace.passed == Some(true)
+    let passes = |run_measurement: Measurement| {
+        propagate(&trace, &[fact.clone(), run_measurement], &weighted(0.5)).trace.passed == Some(true)
     };
     assert!(passes(citing(Category::LanguageOnly)));
     assert!(
@@ -103,7 +103,7 @@ fn metric_of_a_run_that_repeats_a_failure_below_does_not_count_again() {
 }
 
 #[test]
-fn of_two_judgements_of_one_span_the_lower_counts() {
+fn the_lower_of_two_judgements_of_one_span_counts() {
     // The span itself was not judged: the agent and the trace name it.
     let trace = trace(&[(C, None), (A, Some(0)), (L, Some(1))]);
     let ms = [

@@ -91,13 +91,15 @@ impl ConventionTable {
         let quoted = is_quote(value.as_bytes().first()) || is_quote(value.as_bytes().last());
         let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
-        let same = |word: &&String| word.as_bytes().first() == first;
+        let has_same_first_byte = |word: &&String| word.as_bytes().first() == first;
         let may_follow = |second: &u8| self.redacted_begins[1].contains(*second);
         (first.is_none() || self.may_begin_redacted(first))
             && value.as_bytes().get(1).is_none_or(may_follow)
-            && self.redacted.iter().filter(same).any(|word| match word.ends_with([']', '>', '_']) {
-                true => value == word,
-                false => value.starts_with(word.as_str()),
+            && self.redacted.iter().filter(has_same_first_byte).any(|word| {
+                match word.ends_with([']', '>', '_']) {
+                    true => value == word,
+                    false => value.starts_with(word.as_str()),
+                }
             })
     }
 }

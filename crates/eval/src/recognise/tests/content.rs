@@ -253,7 +253,7 @@ fn repeated_text_is_one_allocation() {
         Part::Text(text) => text.clone(),
         other => panic!("{other:?}"),
     };
-    assert!(text(0).same(&text(1)));
+    assert!(text(0).ptr_eq(&text(1)));
     assert_eq!(trace.views[0].service.as_deref(), Some("shop"));
     assert_eq!(trace.views[0].duration_ms, Some(0.5));
 }

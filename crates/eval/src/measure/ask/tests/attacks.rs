@@ -252,8 +252,8 @@ fn no_text_of_a_trace_stands_outside_the_fence_of_a_prompt() {
             assert!(!outside(prompt).contains(WORD), "{}: {}", ask.question.key, outside(prompt));
             assert!(prompt.user.contains(WORD), "{}", ask.question.key);
             assert!(!ask.question.form.schema.to_string().contains(WORD), "{}", ask.question.key);
-            let of_item = ask.question.key.split_once('.').map_or(&*ask.question.key, |(_, stage)| stage);
-            asked.insert(format!("{} {of_item}", ask.metric));
+            let item_key = ask.question.key.split_once('.').map_or(&*ask.question.key, |(_, stage)| stage);
+            asked.insert(format!("{} {item_key}", ask.metric));
         }
     }
     println!("{asked:#?}");

@@ -76,7 +76,7 @@ fn request_is_found_by_call_where_a_framework_nests_model_and_tool_apart() {
 }
 
 #[test]
-fn of_parallel_calls_the_request_of_the_judged_one_is_shown() {
+fn for_parallel_calls_the_request_of_the_judged_one_is_shown() {
     let trace = Script::new("Compare A and B.")
         .calls("Both.", &[("search", r#"{"q":"first"}"#), ("search", r#"{"q":"second"}"#)])
         .returns("result one")
@@ -151,7 +151,7 @@ fn content_of_withheld_services_is_in_no_page_about_another_step() {
         (2, "Kirchenfeld bridge was opened", "avoidance", 1),
         (3, "in 1884", "avoidance", 1),
     ];
-    for (hidden, text, metric, about) in cases {
+    for (hidden, text, metric, judged_span) in cases {
         let mut trace = bridge();
         trace.views.iter_mut().for_each(|view| view.service = Some("shop".into()));
         trace.views[hidden].service = Some("vault".into());
@@ -160,11 +160,11 @@ fn content_of_withheld_services_is_in_no_page_about_another_step() {
             description: Some("Secret index.".into()),
             parameters: None,
         }];
-        let open = page_of(&trace, metric, about).question.prompt.user;
+        let open = page_of(&trace, metric, judged_span).question.prompt.user;
         assert!(open.contains(text), "{text}: {open}");
         let settings = asked_with(settings(&[metric]), |ask| ask.withhold = vec!["vault".into()]);
         let asked = questions(&trace, &settings);
-        let user = &asked.iter().find(|ask| ask.at == about).unwrap().question.prompt.user;
+        let user = &asked.iter().find(|ask| ask.at == judged_span).unwrap().question.prompt.user;
         assert!(!user.contains(text) && user.contains("(withheld)"), "{text}: {user}");
     }
 }

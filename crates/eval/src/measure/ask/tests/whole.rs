@@ -405,10 +405,10 @@ fn early_questions_equal_those_of_the_closed_trace() {
     let (early, late) = (all(Questions::early(inputs, &[])), all(Questions::new(inputs, &[])));
     assert!(!early.is_empty() && early.len() < late.len());
     for ask in &early {
-        let same =
+        let is_asked_late =
             late.iter().any(|l| l.at == ask.at && l.metric == ask.metric && l.question == ask.question);
         let suspected =
             rules.iter().any(|m| m.at == ask.at && m.outcome.as_ref().is_ok_and(|o| !o.findings.is_empty()));
-        assert!(same || suspected, "{} on {}", ask.metric, ask.at);
+        assert!(is_asked_late || suspected, "{} on {}", ask.metric, ask.at);
     }
 }

@@ -68,8 +68,10 @@ fn questions_of_captured_run_match_golden_file() {
             out.push_str(&format!("{}\n---- form\n{}\n", question.prompt.user, question.form.schema));
         }
         // The run's plan is in its first output, and in no question about items.
-        let of_run = asked.iter().filter(|q| q.key.starts_with('q'));
-        assert!(of_run.into_iter().all(|q| !q.prompt.user.contains("Search for the Alpine Almanac page")));
+        let run_questions = asked.iter().filter(|q| q.key.starts_with('q'));
+        assert!(
+            run_questions.into_iter().all(|q| !q.prompt.user.contains("Search for the Alpine Almanac page"))
+        );
     }
     golden("checklist-vercelai-e", &out);
 }

@@ -115,17 +115,17 @@ checklist:
 
 /// The perception of each question, by its number.
 fn perceived_code(question: &Question, returned: &str) -> Json {
-    let of_code = |quote: &str| found(question, "coding", &[("import matplotlib", quote)], true);
+    let code_perception = |quote: &str| found(question, "coding", &[("import matplotlib", quote)], true);
     match question.key.split('.').next().unwrap() {
-        "q000" => of_code("StandardScaler().fit_transform(whole)"),
+        "q000" => code_perception("StandardScaler().fit_transform(whole)"),
         "q001" => found(
             question,
             "coding",
             &[("1.224745", FILLED), ("1.224745", "1  0.000000  0.000000  0.000000")],
             false,
         ),
-        "q002" => of_code("axes = sns.heatmap(scaled.corr(), annot=True)"),
-        "q003" => of_code("plt.show()"),
+        "q002" => code_perception("axes = sns.heatmap(scaled.corr(), annot=True)"),
+        "q003" => code_perception("plt.show()"),
         _ => found(question, "coding", &[("returned:", returned)], false),
     }
 }

@@ -88,11 +88,13 @@ fn notes<'r>(
             arguments: arguments.as_ref(),
             failed: *failed,
         };
-        let made: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed).collect();
-        let undone = compensating(&made).into_iter().map(|pair| (pair, true));
-        let again = repeated(&made).into_iter().map(|pair| (pair, false));
-        let run_pairs: BTreeSet<_> =
-            undone.chain(again).map(|((a, b), is)| (made[a].name, made[b].name, is)).collect();
+        let reviewed_calls: Vec<ReviewedCall<'_>> = run.iter().copied().map(reviewed).collect();
+        let undone = compensating(&reviewed_calls).into_iter().map(|pair| (pair, true));
+        let repeats = repeated(&reviewed_calls).into_iter().map(|pair| (pair, false));
+        let run_pairs: BTreeSet<_> = undone
+            .chain(repeats)
+            .map(|((a, b), is_undone)| (reviewed_calls[a].name, reviewed_calls[b].name, is_undone))
+            .collect();
         run_pairs.into_iter().for_each(|pair| *pairs.entry(pair).or_default() += 1);
     }
     notes.extend(pairs.into_iter().map(|((a, b, undone), count)| match undone {

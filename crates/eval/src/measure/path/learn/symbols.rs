@@ -102,9 +102,9 @@ fn groups<'a>(calls: &[(usize, &'a RecordedCall)], runs: usize) -> Vec<(Option<S
         group.push((run, call));
     }
     // A single run cannot show recurrence.
-    let again = |group: &CallGroup<'a>| runs < 2 || runs_of(group) >= 2;
+    let recurs = |group: &CallGroup<'a>| runs < 2 || runs_of(group) >= 2;
     let recorded = calls.iter().all(|(_, call)| call.arguments.is_some());
-    let apart = recorded && order.len() > 1 && order.len() <= MOST_APART && by_key.values().all(again);
+    let apart = recorded && order.len() > 1 && order.len() <= MOST_APART && by_key.values().all(recurs);
     if !apart {
         return vec![(None, calls.to_vec())];
     }

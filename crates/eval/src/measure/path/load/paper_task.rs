@@ -70,8 +70,8 @@ fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> 
     let definitions = alphabet.into_iter().map(|(symbol, f)| definition(symbol, f, &mut warnings)).collect();
     let states = record.nodes.into_iter().enumerate().map(|(i, state)| draft_state(i, state)).collect();
     let draft = Draft { states, symbols, location: vec![key("nodes")] };
-    let CheckedAutomaton { automaton, warnings: of_automaton } = check(&draft)?;
-    warnings.extend(of_automaton);
+    let CheckedAutomaton { automaton, warnings: automaton_warnings } = check(&draft)?;
+    warnings.extend(automaton_warnings);
     let task = Task {
         name: record.prompt_id,
         matching: AgentConditions {

@@ -330,8 +330,8 @@ fn calls_are_bound_to_times_and_required_in_time() {
         policy:\n  - notify within 5ms after pay\n  - pay no sooner than 1ms after check\n  \
         - pay only within 1s after check\n";
     let notify = ("notify_customer", "{}");
-    let run_of = |made: &[(&str, &str)], later: u64| {
-        let mut trace = calls(Script::new(ASKED), made).answers("Done.").build();
+    let run_of = |call_list: &[(&str, &str)], later: u64| {
+        let mut trace = calls(Script::new(ASKED), call_list).answers("Done.").build();
         if let Some(call) = trace.calls.iter_mut().rfind(|call| &*call.name == "notify_customer") {
             call.start += later;
         }
@@ -400,10 +400,10 @@ fn work_on_scores_is_counted_and_hides_no_harmful_call() {
     let settings = with_tasks(&[&in_any_order()]);
     // The last call comes first, so no golden path has its order, and all are compared.
     let chores: Vec<String> = (0..7).map(|i| format!("chore_{i}")).collect();
-    let mut made = vec![("close", "{}"), ("open", "{}")];
-    made.extend(chores.iter().map(|name| (name.as_str(), "{}")));
-    made.push(("delete", "{}"));
-    let trace = calls(Script::new("Do the chores."), &made).answers("Done.").build();
+    let mut chore_calls = vec![("close", "{}"), ("open", "{}")];
+    chore_calls.extend(chores.iter().map(|name| (name.as_str(), "{}")));
+    chore_calls.push(("delete", "{}"));
+    let trace = calls(Script::new("Do the chores."), &chore_calls).answers("Done.").build();
     let measure = |steps: u64| {
         let memo = Memo::within(WorkBudget::new(steps, None));
         let all = catalog::run_each(&trace, &settings, &[], &memo, &mut |_| ());

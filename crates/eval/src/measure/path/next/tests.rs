@@ -213,13 +213,13 @@ fn answer_that_depends_on_whose_clock_is_right_is_unknown() {
     };
     use PathDecision::{Allowed, Denied, Unknown};
     let clocks = (Unknown, Some("clocks"), true);
-    for (seconds, refund, again) in [
+    for (seconds, refund, second_answer) in [
         (54, (Allowed, None, false), (Denied, Some("too_soon"), true)),
         (56, clocks, clocks),
         (64, clocks, clocks),
         (66, (Denied, Some("too_late"), true), (Allowed, None, false)),
     ] {
         assert_eq!(decide("refund", seconds), refund, "refund after {seconds} s");
-        assert_eq!(decide("again", seconds), again, "again after {seconds} s");
+        assert_eq!(decide("again", seconds), second_answer, "again after {seconds} s");
     }
 }

@@ -84,8 +84,8 @@ fn refund_plan_grows_from_one_hop_to_two() {
         "2.4.0.evaluate",
     ];
     assert_eq!(keys, expected);
-    let again: Lineage = serde_json::from_str(&serde_json::to_string(&lineage).unwrap()).unwrap();
-    assert_eq!(again, lineage);
+    let deserialized: Lineage = serde_json::from_str(&serde_json::to_string(&lineage).unwrap()).unwrap();
+    assert_eq!(deserialized, lineage);
 }
 
 #[test]

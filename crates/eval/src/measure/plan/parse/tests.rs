@@ -198,8 +198,8 @@ proptest! {
             notation: StepNotation::Call,
         });
         let plan = Plan { steps: steps.collect(), structured: true, issues: Vec::new() };
-        let again = parse_plan(&plan.to_text());
-        prop_assert!(again.same_as(&plan), "{:?}\n{:?}", again, plan);
-        prop_assert!(again.issues.is_empty(), "{:?}", again.issues);
+        let reparsed = parse_plan(&plan.to_text());
+        prop_assert!(reparsed.same_as(&plan), "{:?}\n{:?}", reparsed, plan);
+        prop_assert!(reparsed.issues.is_empty(), "{:?}", reparsed.issues);
     }
 }

@@ -105,8 +105,9 @@ fn dependency_faults_count_by_step() {
 
 #[test]
 fn repeated_detail_counts_for_tools_with_repeats_cost() {
-    let again = r#"T2S((1), "What is the mean score of calls where the call driver is related to refunds?")"#;
-    let plan = BEFORE.replace(r#"RAG((1), "What are customers most unhappy about?")"#, again);
+    let repeated_step =
+        r#"T2S((1), "What is the mean score of calls where the call driver is related to refunds?")"#;
+    let plan = BEFORE.replace(r#"RAG((1), "What are customers most unhappy about?")"#, repeated_step);
     let tools = triad();
     let issues = issues(&parse_plan(&plan), &tools, None);
     let repeated: Vec<&PlanIssue> = issues.iter().filter(|i| i.fault == Fault::RepeatedDetail).collect();
@@ -149,11 +150,11 @@ fn step_that_uses_what_another_gives_is_no_twin_of_it() {
     );
     assert_ne!(reference, BEFORE);
     assert_eq!(faults(BEFORE, Some(&reference)), []);
-    let same = reference.replace(
+    let reworded = reference.replace(
         "Summarize what customers are most unhappy about in (2)",
         "(2): What are customers most unhappy about?",
     );
-    assert_eq!(faults(BEFORE, Some(&same)), [], "the second step has another input");
+    assert_eq!(faults(BEFORE, Some(&reworded)), [], "the second step has another input");
 }
 
 #[test]
@@ -195,8 +196,8 @@ fn plan_of_fields_needs_no_placeholders() {
     ]"#;
     assert_eq!(issues(&parse_plan(fields), &Toolbox::default(), None), []);
     // With one placeholder, or a tool that takes them, every dependency needs one.
-    let some = fields.replace("Read it", "Read (1)");
-    let found: Vec<(Option<usize>, Fault)> = issues(&parse_plan(&some), &Toolbox::default(), None)
+    let one_placeholder = fields.replace("Read it", "Read (1)");
+    let found: Vec<(Option<usize>, Fault)> = issues(&parse_plan(&one_placeholder), &Toolbox::default(), None)
         .into_iter()
         .map(|i| (i.step, i.fault))
         .collect();

@@ -76,13 +76,13 @@ fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
     let returned = |result: &Text| {
         let structure = Structure::cached(result, memo);
         let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
-        let of_list = parsed.records.iter().filter(|record| record.list == Some(0)).count();
+        let row_count = parsed.records.iter().filter(|record| record.list == Some(0)).count();
         let has_fields =
             parsed.records.iter().any(|record| record.list.is_none() && !record.fields.is_empty());
-        parsed.lists.len() == 1 && of_list >= MIN_ROWS && !has_fields
+        parsed.lists.len() == 1 && row_count >= MIN_ROWS && !has_fields
     };
     purpose(trace, memo, call) == Purpose::Unknown
-        && ToolPurpose::of_call(trace, memo, call).actions.is_empty()
+        && ToolPurpose::for_call(trace, memo, call).actions.is_empty()
         && call.result.as_ref().is_some_and(returned)
 }
 
@@ -116,7 +116,7 @@ impl Effects {
             }
             let is_trial = without_effect::is_trial(call, memo);
             let none = is_trial || without_effect::denies(call, memo);
-            let purpose = none.then(|| ToolPurpose::of_call(trace, memo, call));
+            let purpose = none.then(|| ToolPurpose::for_call(trace, memo, call));
             let action = purpose.and_then(|tool_purpose| {
                 tool_purpose.actions.first().copied().filter(|_| !tool_purpose.is_query())
             });
@@ -138,7 +138,7 @@ impl Effects {
     }
 
     fn add(&mut self, trace: &AgentTrace, call: &Call, memo: &Memo) {
-        if !self.add_tool(&call.name, || ToolPurpose::of_call(trace, memo, call), call.start) {
+        if !self.add_tool(&call.name, || ToolPurpose::for_call(trace, memo, call), call.start) {
             return;
         }
         self.authors.extend(call.llm);

@@ -104,23 +104,23 @@ impl Claimed<'_, '_> {
             tool.is_some_and(|tool| !tool.purpose.is_query() && tool.purpose.may_do(self.claim.action))
         };
         self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP).then_some(())?;
-        let made = self.trace.calls.iter().enumerate().take_while(|(_, call)| call.start <= end);
-        let mut acting = made.take(MAX_CALLS).filter(acts);
+        let earlier_calls = self.trace.calls.iter().enumerate().take_while(|(_, call)| call.start <= end);
+        let mut acting = earlier_calls.take(MAX_CALLS).filter(acts);
         let (at, call) = acting.next()?;
         // Another call may have done it.
         let state = without_effect::awaited(call, self.memo).filter(|_| acting.next().is_none())?;
         let answer = self.trace.views.get(self.at)?.output_text();
         self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
         let classes = classes_in(&answer, None, self.memo)?;
-        let of_state = identifier_words(&state);
+        let state_words = identifier_words(&state);
         let begins = |word: &str, prefix: &str| {
             word.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
         };
         let mut words = answer.split(|c: char| !c.is_alphanumeric());
         // There are words for approval in every language, but none for a place in a queue.
-        let says = words
-            .any(|word| begins(word, "wait") || of_state.iter().any(|state_word| begins(word, state_word)))
-            || classes.has_any(classes!(Barrier Confirmation Sequence))
+        let says = words.any(|word| {
+            begins(word, "wait") || state_words.iter().any(|state_word| begins(word, state_word))
+        }) || classes.has_any(classes!(Barrier Confirmation Sequence))
             || state.contains("waitlist") && !is_english(&answer, None, self.memo);
         (!says).then_some((at, state))
     }
@@ -133,20 +133,20 @@ impl Claimed<'_, '_> {
         if !matches!(action, Action::Send | Action::Submit) {
             return None;
         }
-        let of_action = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
+        let action_tools = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
         if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {
             return None;
         }
         let end = end_of(self.trace, self.at);
-        let made = || self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
+        let called_tools = || self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
         let makes = |(name, tool): &(&String, &CalledTool), named_tool: &NamedTool| {
             let first = tool.purpose.actions.first();
             let is_same = || *tool.things.get_or_init(|| things(name)) == named_tool.things;
             matches!(first, Some(Action::Create | Action::Add | Action::Save)) && is_same()
         };
-        let named = of_action.into_iter().find(|named| made().any(|tool| makes(&tool, named)))?;
+        let named = action_tools.into_iter().find(|named| called_tools().any(|tool| makes(&tool, named)))?;
         // Any other tool may have done it.
-        let may_be = made().any(|(_, tool)| {
+        let may_be = called_tools().any(|(_, tool)| {
             let actions = &tool.purpose.actions;
             actions.is_empty() || actions.contains(&action) || actions.contains(&Action::Execute)
         });
@@ -217,14 +217,15 @@ impl Claimed<'_, '_> {
         };
         let calendar = classes!(Weekday Month RelativeDay);
         let language = Language::detected(sentence, None, self.memo);
-        let of_calendar =
+        let is_calendar_word =
             |word: &str| language.is_some_and(|language| language.classes(word).has_any(calendar));
         let names: Vec<&str> =
-            words.filter(is_name).filter(|word| !of_calendar(word)).take(MAX_NAMES).collect();
-        let made = || self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
+            words.filter(is_name).filter(|word| !is_calendar_word(word)).take(MAX_NAMES).collect();
+        let earlier_calls = || self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
         let changes = |call: &&Call| purpose(self.trace, self.memo, call) != Purpose::Query;
-        let results = made().filter(changes).filter_map(|call| call.result.as_ref());
-        let texts: Vec<&Text> = made().filter_map(|call| call.arguments.as_ref()).chain(results).collect();
+        let results = earlier_calls().filter(changes).filter_map(|call| call.result.as_ref());
+        let texts: Vec<&Text> =
+            earlier_calls().filter_map(|call| call.arguments.as_ref()).chain(results).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + names.len()))
             || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
@@ -232,8 +233,8 @@ impl Claimed<'_, '_> {
 
     /// Whether the description of a tool that was called says that it informs somebody.
     pub(super) fn is_described(&self, end: u64) -> bool {
-        let made = self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
-        let texts = made.filter_map(|call| description(self.trace, self.memo, call));
+        let earlier_calls = self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
+        let texts = earlier_calls.filter_map(|call| description(self.trace, self.memo, call));
         let texts: Vec<&str> = texts.filter(|text| text.len() <= MAX_BYTES).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         let informs = |text: &&str| INFORMS.iter().any(|word| contains_ignoring_case(text, word));
@@ -258,7 +259,7 @@ impl Claimed<'_, '_> {
         *self.effects.first_done.borrow_mut().entry(action).or_insert_with(|| {
             let calls = self.trace.calls.iter().take(MAX_CALLS);
             let mut calls =
-                calls.filter(|call| !ToolPurpose::of_call(self.trace, self.memo, call).is_query());
+                calls.filter(|call| !ToolPurpose::for_call(self.trace, self.memo, call).is_query());
             calls.find_map(|call| match says_done(call, action, self.memo) {
                 Some(false) => None,
                 Some(true) => Some(call.start),
@@ -362,9 +363,9 @@ mod tests {
         ] {
             assert_eq!(run(tool, result, answer), 0, "{result} {answer}");
         }
-        let again = asked(&["issue_refund"]).calls("", &[("issue_refund", "{}")]).returns(waits);
-        let again = again.calls("", &[("issue_refund", r#"{"force":true}"#)]).returns("ok");
-        assert!(unsupported(again.answers("I've refunded the full amount to your card.")).is_empty());
+        let retried = asked(&["issue_refund"]).calls("", &[("issue_refund", "{}")]).returns(waits);
+        let retried = retried.calls("", &[("issue_refund", r#"{"force":true}"#)]).returns("ok");
+        assert!(unsupported(retried.answers("I've refunded the full amount to your card.")).is_empty());
     }
 
     #[test]
@@ -411,11 +412,11 @@ mod tests {
     #[test]
     fn claim_needs_the_tool_that_takes_what_was_made() {
         let tools = &["create_draft", "send_draft"][..];
-        let made =
+        let drafted =
             || asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"draft":"d1","sent_at":null}"#);
-        assert_eq!(unsupported(made().answers("I have emailed it to Ana.")).len(), 1);
-        assert!(unsupported(made().answers("I have created a draft to Ana.")).is_empty());
-        let sent = made().calls("", &[("send_draft", "{}")]).returns("ok");
+        assert_eq!(unsupported(drafted().answers("I have emailed it to Ana.")).len(), 1);
+        assert!(unsupported(drafted().answers("I have created a draft to Ana.")).is_empty());
+        let sent = drafted().calls("", &[("send_draft", "{}")]).returns("ok");
         assert!(unsupported(sent.answers("I have emailed it to Ana.")).is_empty());
         let at_once = asked(tools).calls("", &[("create_draft", r#"{"send":true}"#)]).returns("ok");
         assert!(unsupported(at_once.answers("I have emailed it to Ana.")).is_empty());

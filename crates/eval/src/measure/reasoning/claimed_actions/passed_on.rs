@@ -35,9 +35,11 @@ impl Claimed<'_, '_> {
         let wanted =
             stems(self.claim.sentence).filter(|word| word.len() >= MIN_WORD && user_stems.contains(word));
         let wanted: Vec<String> = wanted.take(MAX_WORDS).collect();
-        let made = self.trace.calls.iter().take(MAX_CALLS).take_while(|call| call.start <= end);
-        let texts: Vec<&Text> =
-            made.flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()]).flatten().collect();
+        let earlier_calls = self.trace.calls.iter().take(MAX_CALLS).take_while(|call| call.start <= end);
+        let texts: Vec<&Text> = earlier_calls
+            .flat_map(|call| [call.arguments.as_ref(), call.result.as_ref()])
+            .flatten()
+            .collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         if !self.memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + wanted.len())) {
             return None;

@@ -91,8 +91,8 @@ fn wrong(
         // "Sales were 40 and are 50 now. That is an increase of 25 %."
         let differs =
             |n: &&Number| !before.iter().any(|a| before.iter().any(|b| is_near(a.value - b.value, n)));
-        let of_sentence = amounts.iter().filter(differs).count();
-        let all: Vec<Number> = match of_sentence {
+        let differing_count = amounts.iter().filter(differs).count();
+        let all: Vec<Number> = match differing_count {
             0 if before.len() == 2 => before.iter().chain(amounts).copied().collect(),
             _ => amounts.to_vec(),
         };

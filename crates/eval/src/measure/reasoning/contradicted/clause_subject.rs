@@ -70,7 +70,7 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
 fn is_named(exchange: &Exchange<'_>, noun: &str) -> bool {
     let stem = noun.strip_suffix('s').unwrap_or(noun);
     let is_same = |word: &str| word.starts_with(stem) || word.len() >= MIN_NOUN && stem.starts_with(word);
-    let of_results = || {
+    let is_in_results = || {
         exchange.sources.records().flat_map(|(.., record)| &record.fields).any(|field| {
             field.name.iter().any(|word| is_same(word))
                 || field.text().is_some_and(|text| text.split(|c: char| !c.is_alphanumeric()).any(is_same))
@@ -82,5 +82,5 @@ fn is_named(exchange: &Exchange<'_>, noun: &str) -> bool {
             .calls
             .iter()
             .any(|call| identifier_words(&call.name).iter().any(|word| is_same(word)))
-        || of_results()
+        || is_in_results()
 }

@@ -113,16 +113,16 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             return;
         }
         outcome.examined = true;
-        let of_flag = || groups.iter().filter(|group| group.word == flag);
-        let total: usize = of_flag().map(|group| group.count).sum();
-        let largest = of_flag().map(|group| group.count).max().unwrap_or_default();
+        let flag_groups = || groups.iter().filter(|group| group.word == flag);
+        let total: usize = flag_groups().map(|group| group.count).sum();
+        let largest = flag_groups().map(|group| group.count).max().unwrap_or_default();
         let asked = contains_words(exchange.asked(), "how many")
-            && !of_flag().any(|group| names_property(exchange, group));
-        let differs = count > largest || asked && of_flag().all(|group| group.count != count);
+            && !flag_groups().any(|group| names_property(exchange, group));
+        let differs = count > largest || asked && flag_groups().all(|group| group.count != count);
         // The results themselves have many numbers; what was said of the same things is a statement of its own.
         let is_user_stated = exchange.sources.from_user.iter().any(|text| counts_things(text, count, thing));
         if let Some(group) =
-            of_flag().max_by_key(|g| g.count).filter(|_| differs && count != total && !is_user_stated)
+            flag_groups().max_by_key(|g| g.count).filter(|_| differs && count != total && !is_user_stated)
         {
             let returned =
                 format!("{largest} of {} items with {}: {}", group.items.len(), group.key, group.holds);
@@ -161,7 +161,7 @@ fn flagged<'a>(source: &'a ResultSource<'a>) -> Vec<Flagged<'a>> {
                 });
                 let opposites = opposites.flat_map(|(.., forms)| forms.iter().map(|form| (*form, false)));
                 for (form, holds) in opposites.chain([(word.as_str(), true)]) {
-                    let count = values.iter().filter(|is| **is == holds).count();
+                    let count = values.iter().filter(|state| **state == holds).count();
                     let items = items.iter().map(|(at, _)| *at).collect();
                     out.push(Flagged { word: form, key: word, holds, count, source, items });
                 }
@@ -174,7 +174,7 @@ fn flagged<'a>(source: &'a ResultSource<'a>) -> Vec<Flagged<'a>> {
 /// Whether the request names a value of the items or of what they contain.
 fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
     let Some(parsed) = &group.source.parsed.0 else { return true };
-    let above = |mut at: usize| {
+    let is_within_items = |mut at: usize| {
         while let Some(parent) = parsed.records.get(at).and_then(|record| record.parent).filter(|p| *p < at) {
             if group.items.contains(&at) {
                 return true;
@@ -183,7 +183,8 @@ fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
         }
         group.items.contains(&at)
     };
-    let within = parsed.records.iter().enumerate().filter(|(at, _)| above(*at)).map(|(_, record)| record);
+    let within =
+        parsed.records.iter().enumerate().filter(|(at, _)| is_within_items(*at)).map(|(_, record)| record);
     let mut values = within.flat_map(|record| &record.fields).filter_map(RecordField::text);
     values.any(|text| text.len() > 1 && contains_words(exchange.asked(), text))
 }
@@ -200,7 +201,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 .0
                 .iter()
                 .flat_map(|p| &p.lists)
-                .filter(|l| !l.of_numbers)
+                .filter(|l| !l.is_numeric)
                 .map(move |list| (list, at))
         })
         .collect();
@@ -298,9 +299,9 @@ fn counted(
             let follows_number = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
             // A list that is the whole result is one of what its tool is named for.
             let tool = exchange.sources.structured.get(*source).map(|source| &source.call.name);
-            let of_tool =
+            let matches_tool =
                 || tool.is_some_and(|tool| identifier_words(tool).iter().any(|noun| follows_number(noun)));
-            if is_plain { follows_number(name) } else { lists.len() == 1 && of_tool() }
+            if is_plain { follows_number(name) } else { lists.len() == 1 && matches_tool() }
         };
         let named = lists.iter().find(noun);
         let only = || lists.first().filter(|_| asked && lists.len() == 1 && words.len() > at);

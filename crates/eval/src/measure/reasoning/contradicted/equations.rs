@@ -280,9 +280,10 @@ fn percentage(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings
     for a in readings(a) {
         for b in readings(b) {
             let share = a / b * PERCENT;
-            let of_change = [(b - a).abs() / a, (b - a).abs() / b, b / a, a / b].map(|ratio| ratio * PERCENT);
+            let change_ratios =
+                [(b - a).abs() / a, (b - a).abs() / b, b / a, a / b].map(|ratio| ratio * PERCENT);
             expected.get_or_insert(if is_change { (b - a).abs() / a * PERCENT } else { share });
-            let all = if is_change { of_change.to_vec() } else { vec![share] };
+            let all = if is_change { change_ratios.to_vec() } else { vec![share] };
             let is_near =
                 |p: &f64| (p - stated.value).abs() <= stated.tolerance * 1.01 + 0.02 * stated.value + 0.1;
             if all.iter().any(is_near) {

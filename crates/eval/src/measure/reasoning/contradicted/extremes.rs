@@ -141,8 +141,8 @@ fn wrong_extreme<'a>(
     answer: &str,
     outcome: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
-    for &(clause, (form, least, about)) in stated {
-        let Some(field) = field_of(form, about, &clause.words, rows) else { continue };
+    for &(clause, (form, least, topic_words)) in stated {
+        let Some(field) = field_of(form, topic_words, &clause.words, rows) else { continue };
         // The item may be named next to the clause: "The Ridge, at 74.50, is the cheapest".
         let words = words_of(clause.sentence);
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
@@ -271,8 +271,8 @@ fn value_of(field: &RecordField) -> Option<f64> {
 }
 
 /// The field that a superlative is about.
-fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<KeyName> {
-    if about == DATE {
+fn field_of(form: &str, topic_words: &[&str], words: &str, rows: &[&Record]) -> Option<KeyName> {
+    if topic_words == DATE {
         let is_date = |field: &&RecordField| field.number().is_none() && value_of(field).is_some();
         let mut dates = rows.first()?.fields.iter().filter(is_date);
         return dates.next().filter(|_| dates.next().is_none()).map(|field| field.name.clone());
@@ -296,7 +296,7 @@ fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option
     };
     let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(NAMED_WITHIN);
     // "The cheapest per hour", of which the results have `per_hour`.
-    only(about).or_else(|| only(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
+    only(topic_words).or_else(|| only(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
 }
 
 /// Whether the state of another item is the opposite of the named one's, or it is cancelled: it cannot be chosen.
@@ -330,7 +330,7 @@ fn as_eligible(
     named: &Record,
 ) -> bool {
     let value = |field: &RecordField| other.fields.iter().find(|f| f.name == field.name).map(|f| &f.value);
-    let same = named.fields.iter().all(|field| match &field.value {
+    let agrees = named.fields.iter().all(|field| match &field.value {
         FieldValue::Bool(_) => value(field) == Some(&field.value),
         FieldValue::Text(text) => {
             let is_asked = || text.split([' ', '_', '-']).any(|word| contains_words(exchange.asked(), word));
@@ -344,5 +344,5 @@ fn as_eligible(
         },
     });
     let has = |record: &Record, number: f64| record.fields.iter().any(|f| f.number() == Some(number));
-    same && conditions.iter().all(|n| has(other, *n) && has(named, *n))
+    agrees && conditions.iter().all(|n| has(other, *n) && has(named, *n))
 }

@@ -133,10 +133,10 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 /// Whether a word is a value that the field may have: that of another record, or one of the same closed set. Any other
 /// word may be a property of the thing, as "shipped" in "is my order shipped".
 fn is_value_of(exchange: &Exchange<'_>, field: &RecordField, word: &str) -> bool {
-    let of_same_name = |other: &RecordField| other.name == field.name && other.text() == Some(word);
+    let is_same_field = |other: &RecordField| other.name == field.name && other.text() == Some(word);
     let sets = [&*NAMES_BY_VALUE, &*LEVELS_BY_VALUE].map(|sets| sets.get(field.text().unwrap_or_default()));
     sets.into_iter().flatten().any(|(set, _)| set.iter().any(|forms| forms.contains(&word)))
-        || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(of_same_name)
+        || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(is_same_field)
 }
 
 /// Values that exclude each other, each with its forms.
@@ -148,10 +148,10 @@ regex!(NAMES_BY_VALUE: SetMembers = members(&NAMES));
 regex!(LEVELS_BY_VALUE: SetMembers = members(&LEVELS));
 
 fn members(sets: &'static [Set]) -> Result<SetMembers, Infallible> {
-    let of_set = |set: &'static Set| {
+    let set_entries = |set: &'static Set| {
         set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))))
     };
-    Ok(sets.iter().rev().flat_map(of_set).collect())
+    Ok(sets.iter().rev().flat_map(set_entries).collect())
 }
 
 /// No value of a set is longer.

@@ -199,9 +199,9 @@ impl<'e> Comparison<'e, '_> {
                 .for_each(|t| moments.read(t));
             return moments.give_text(cell.shown());
         };
-        let of_request = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
+        let request_numbers = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
         let mut pool: Vec<f64> =
-            row.cells.iter().filter_map(|cell| cell.number()).chain(of_request).collect();
+            row.cells.iter().filter_map(|cell| cell.number()).chain(request_numbers).collect();
         pool.sort_by(f64::total_cmp);
         let tolerance = value.abs() * 1e-6;
         converts(&pool, value, tolerance, None)

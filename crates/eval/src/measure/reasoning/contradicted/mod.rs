@@ -119,7 +119,7 @@ impl Comparison {
         Comparison { is_english: true, ..self }
     }
 
-    const fn of_digits(self) -> Comparison {
+    const fn digits_only(self) -> Comparison {
         Comparison { needs_digit: true, ..self }
     }
 }
@@ -129,41 +129,41 @@ const TEST_RUNS: Comparison = comparison("test_runs", test_runs::check).english(
 const COMPARISONS: [Comparison; 36] = [
     comparison("states", states::check).english(),
     comparison("labels", labels::check).english(),
-    comparison("identifier_owner", identifier_owner::check).english().of_digits(),
+    comparison("identifier_owner", identifier_owner::check).english().digits_only(),
     comparison("counts", counts::check),
     comparison("totals", totals::check),
     comparison("extremes", extremes::check).english(),
-    comparison("extreme_field", extreme_field::check).english().of_digits(),
+    comparison("extreme_field", extreme_field::check).english().digits_only(),
     comparison("denied_flags", denied_flags::check),
     comparison("nothing_found", nothing_found::check).english(),
-    comparison("identifiers", identifiers::check).of_digits(),
-    comparison("last_digits", last_digits::check).of_digits(),
+    comparison("identifiers", identifiers::check).digits_only(),
+    comparison("last_digits", last_digits::check).digits_only(),
     comparison("altered_names", altered_names::check).english(),
-    comparison("weekdays", weekdays::check).of_digits(),
-    comparison("time_zones", time_zones::check).of_digits(),
-    comparison("equations", equations::check).of_digits(),
-    comparison("changes", changes::check).of_digits(),
-    comparison("conversions", conversions::check).of_digits(),
-    comparison("table_columns", table_columns::check).of_digits(),
+    comparison("weekdays", weekdays::check).digits_only(),
+    comparison("time_zones", time_zones::check).digits_only(),
+    comparison("equations", equations::check).digits_only(),
+    comparison("changes", changes::check).digits_only(),
+    comparison("conversions", conversions::check).digits_only(),
+    comparison("table_columns", table_columns::check).digits_only(),
     comparison("siblings", siblings::check),
-    comparison("journeys", journeys::check).of_digits(),
+    comparison("journeys", journeys::check).digits_only(),
     comparison("refunds", refunds::check),
     comparison("ranking", ranking::check).english(),
     TEST_RUNS,
-    comparison("partial_totals", partial_totals::check).of_digits(),
-    comparison("other_unit", other_unit::check).of_digits(),
-    comparison("sums", sums::check).of_digits(),
+    comparison("partial_totals", partial_totals::check).digits_only(),
+    comparison("other_unit", other_unit::check).digits_only(),
+    comparison("sums", sums::check).digits_only(),
     comparison("subset_counts", subset_counts::check).english(),
     // What these find may be found above as well.
-    comparison("sentence_totals", totals::check_sentences).of_digits(),
+    comparison("sentence_totals", totals::check_sentences).digits_only(),
     comparison("universal_claims", universal_claims::check).english(),
     comparison("misattributed_values", misattributed_values::check),
-    comparison("asked_row", asked_row::check).english().of_digits(),
-    comparison("field_numbers", field_numbers::check).of_digits(),
-    comparison("request_bound", request_bound::check).english().of_digits(),
+    comparison("asked_row", asked_row::check).english().digits_only(),
+    comparison("field_numbers", field_numbers::check).digits_only(),
+    comparison("request_bound", request_bound::check).english().digits_only(),
     comparison("series_bound", series_bound::check).english(),
-    comparison("times_of_day", times_of_day::check).of_digits(),
-    comparison("decimal_shift", decimal_shift::check).of_digits(),
+    comparison("times_of_day", times_of_day::check).digits_only(),
+    comparison("decimal_shift", decimal_shift::check).digits_only(),
 ];
 
 /// The names of the rules, whose findings have [`Defect::ContradictsResult`].
@@ -188,10 +188,10 @@ pub(crate) struct ComparedAnswer {
 
 /// The answers and turns that state something that a result also states.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<ComparedAnswer> {
-    (0..trace.agents.len()).flat_map(|i| of_agent(trace, memo, attempts, i)).collect()
+    (0..trace.agents.len()).flat_map(|i| check_agent(trace, memo, attempts, i)).collect()
 }
 
-fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<ComparedAnswer> {
+fn check_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<ComparedAnswer> {
     let Some(agent) = trace.agents.get(i) else { return Vec::new() };
     let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
     let last = answered_by(trace, memo, agent).filter(is_llm);

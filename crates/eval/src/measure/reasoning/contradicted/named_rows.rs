@@ -144,11 +144,11 @@ fn lists<'e>(
             && record.parent.is_some()
             && record.fields.iter().any(|f| is_child_name(f) && is_said(f, words))
         {
-            let above =
+            let ancestors =
                 std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
                     holder.parent.and_then(|at| parsed.records.get(at))
                 });
-            let lists = above.take(MAX_LEVELS).filter_map(|holder| holder.list);
+            let lists = ancestors.take(MAX_LEVELS).filter_map(|holder| holder.list);
             lists.for_each(|list| named.get_mut(list).into_iter().for_each(|is_named| *is_named = true));
         }
     }
@@ -158,9 +158,9 @@ fn lists<'e>(
     // By list, its rows by their place among the records.
     let mut lists: BTreeMap<usize, BTreeMap<usize, NamedRow<'e>>> = BTreeMap::new();
     for (at, record) in parsed.records.iter().enumerate() {
-        let mut above = Some(at);
+        let mut current = Some(at);
         for _ in 0..MAX_LEVELS {
-            let Some((place, holder)) = above.and_then(|i| Some((i, parsed.records.get(i)?))) else {
+            let Some((place, holder)) = current.and_then(|i| Some((i, parsed.records.get(i)?))) else {
                 break;
             };
             let list = holder.list.filter(|list| named.get(*list) == Some(&true));
@@ -169,7 +169,7 @@ fn lists<'e>(
             {
                 rows.entry(place).or_insert_with(|| NamedRow::new(source, place, holder)).add(&record.fields);
             }
-            above = holder.parent;
+            current = holder.parent;
         }
     }
     lists.into_values().map(|rows| rows.into_values().collect()).collect()
@@ -316,8 +316,9 @@ fn name_by_children(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
         let has_name =
             |row: &NamedRow<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
         // What several rows contain names none of them.
-        let of_column = rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
-        let all: Vec<&str> = of_column.map(RecordField::shown).collect();
+        let column_fields =
+            rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
+        let all: Vec<&str> = column_fields.map(RecordField::shown).collect();
         if !rows.iter().all(has_name) || all.iter().collect::<HashSet<_>>().len() < all.len() {
             continue;
         }

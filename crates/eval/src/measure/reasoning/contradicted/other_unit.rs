@@ -102,13 +102,13 @@ pub(super) fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
 /// The unit of a field: that of its name, or that of a field for the unit of its record.
 pub(super) fn unit_of(record: &Record, field: &RecordField) -> Option<Unit> {
     // The key "kWh" has the words "k" and "wh".
-    let of_name = || {
+    let name_unit = || {
         let joined = units::unit_for_word(&field.name.get(field.name.len().checked_sub(2)?..)?.concat());
         joined.or_else(|| units::unit_for_word(field.name.last()?))
     };
     let is_unit =
         |name: &str| vocabulary::has_meaning(name, WordMeaning::Unit) || UNIT_FIELDS.contains(&name);
     let stated = |other: &&RecordField| is_unit(&other.name.join(" "));
-    let of_record = || units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim());
-    of_name().or_else(of_record)
+    let record_unit = || units::unit_for_word(record.fields.iter().find(stated)?.text()?.trim());
+    name_unit().or_else(record_unit)
 }

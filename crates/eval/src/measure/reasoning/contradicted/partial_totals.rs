@@ -105,14 +105,14 @@ fn part<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e Recor
     let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
     // The root, and its fields besides the list.
     let root = parsed.records.first().filter(|root| root.list.is_none())?;
-    let mut of_things = parsed.lists.iter().enumerate().filter(|(at, list)| {
+    let mut item_lists = parsed.lists.iter().enumerate().filter(|(at, list)| {
         let has_items = || parsed.records.iter().any(|r| r.list == Some(*at) && is_top(r.parent));
         // Names or identifiers are texts of the record that has the list.
         let has_texts = || root.fields.iter().filter(|f| f.name == list.name).count() == list.len;
-        list.len > 1 && !list.of_numbers && (has_items() || has_texts())
+        list.len > 1 && !list.is_numeric && (has_items() || has_texts())
     });
     let (list, len) =
-        of_things.next().filter(|_| of_things.next().is_none()).map(|(at, list)| (at, list.len))?;
+        item_lists.next().filter(|_| item_lists.next().is_none()).map(|(at, list)| (at, list.len))?;
     let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
     let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
     let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));

@@ -142,12 +142,12 @@ fn cell(row: &Record, column: &RecordField) -> Option<f64> {
 /// The only column of numbers all of whose words stand behind the superlative.
 fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordField> {
     let is_said = |word: &String| {
-        let same = |asked_word: &&str| {
+        let is_same_word = |asked_word: &&str| {
             *asked_word == word
                 || asked_word.strip_suffix('s') == Some(word)
                 || word.strip_suffix('s') == Some(asked_word)
         };
-        word.len() > 2 && named_words.iter().any(same)
+        word.len() > 2 && named_words.iter().any(is_same_word)
     };
     let mut found =
         rows.first()?.fields.iter().filter(|f| f.number().is_some() && f.name.iter().all(is_said));

@@ -159,7 +159,7 @@ fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
     let all = numbers::all(sentence);
     let mut amounts = all.iter().filter(|n| is_money(n));
     let (amount, None) = (amounts.next()?, amounts.next()) else { return None };
-    let of_amount = vocabulary::find(sentence, &[WordMeaning::Amount, WordMeaning::Refund]);
+    let amount_words = vocabulary::find(sentence, &[WordMeaning::Amount, WordMeaning::Refund]);
     let is_of = |end: usize| {
         let rest = sentence.get(end..amount.start)?;
         // The rest of the word, and at most a preposition or a verb: "refunded", "of", "is".
@@ -168,7 +168,7 @@ fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
         (between.len() <= BETWEEN && is_link).then_some(())?;
         Some(end)
     };
-    of_amount.into_iter().any(|(_, at)| is_of(at.end).is_some()).then_some(*amount)
+    amount_words.into_iter().any(|(_, at)| is_of(at.end).is_some()).then_some(*amount)
 }
 
 /// Whether an amount is that of the refund with or without a number of its result, or one that the user or the

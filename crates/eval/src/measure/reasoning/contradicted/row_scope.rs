@@ -58,7 +58,7 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
     let clauses = &exchange.clauses;
     let mut out = vec![None; clauses.len()];
     // The rows of the sentence above the list, and of the item above.
-    let (mut above, mut item): (Option<LineOfRow>, Option<LineOfRow>) = (None, None);
+    let (mut heading_row, mut item): (Option<LineOfRow>, Option<LineOfRow>) = (None, None);
     let mut from = 0;
     while let Some(first) = clauses.get(from) {
         let is_same = |clause: &&Clause<'_>| std::ptr::eq(clause.sentence, first.sentence);
@@ -76,16 +76,16 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
                 });
                 item = Some((line, row));
             }
-            (Some(row), _) if !compared => (above, item) = (Some((line, row)), None),
+            (Some(row), _) if !compared => (heading_row, item) = (Some((line, row)), None),
             (None, true) if line.is_item && !compared => {
                 let is_within = |(item_line, _): &LineOfRow| {
                     line.start == item_line.start || line.indent > item_line.indent
                 };
-                let row = item.filter(is_within).or(above).map(|(_, row)| row);
+                let row = item.filter(is_within).or(heading_row).map(|(_, row)| row);
                 out.get_mut(from..to).into_iter().flatten().for_each(|slot| *slot = row);
             }
             _ if line.is_item => item = None,
-            _ => (above, item) = (None, None),
+            _ => (heading_row, item) = (None, None),
         }
         from = to;
     }

@@ -54,7 +54,7 @@ impl<'w> RowStatement<'w> {
     }
 
     /// That of a text as it is written.
-    pub(super) fn of_text(text: &str) -> RowStatement<'static> {
+    pub(super) fn from_text(text: &str) -> RowStatement<'static> {
         let words = words_of(text);
         RowStatement { numbers: numbers::all(&words), words: Cow::Owned(words) }
     }

@@ -121,14 +121,14 @@ fn series_of<'s>(
     words: &str,
 ) -> Vec<(&'s ResultSource<'s>, Vec<&'s RecordField>)> {
     let Some(parsed) = &source.parsed.0 else { return Vec::new() };
-    let of_list = |list: usize| {
+    let list_values = |list: usize| {
         let rows = parsed.records.iter().filter(|record| record.list == Some(list));
         let values: Option<Vec<&RecordField>> = rows.map(|row| measured(row, words)).collect();
         let values = values.filter(|values| values.len() >= MIN_ROWS)?;
         let name = &values.first()?.name;
         values.iter().all(|field| field.name == *name).then_some((source, values))
     };
-    (0..parsed.lists.len()).filter_map(of_list).collect()
+    (0..parsed.lists.len()).filter_map(list_values).collect()
 }
 
 /// The only measured number of a row; of several, the only one that is named.

@@ -175,11 +175,11 @@ fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
 /// Whether no other field of the results and nothing that the user said has the value.
 fn is_only(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    let same = || fields().filter(|other| other.value == field.value);
+    let equal_fields = || fields().filter(|other| other.value == field.value);
     let value = text_of(field);
     exchange.spends(exchange.sources.fields())
         && exchange.spends_search()
-        && same().count() == 1
+        && equal_fields().count() == 1
         && !exchange.sources.from_user.iter().any(|text| contains_words(&words_of(text), &value))
 }
 
@@ -211,7 +211,7 @@ fn other_year_value<'a>(
         years.dedup();
         years
     };
-    let answer = RowStatement::of_text(exchange.answer);
+    let answer = RowStatement::from_text(exchange.answer);
     for sentence in sentences {
         let (stated_years, asked) = (years(&sentence.words), years(exchange.asked()));
         let (Some(year), true) =
@@ -241,7 +241,7 @@ fn other_year_value<'a>(
             let is_new = |f: &RecordField| {
                 let is_unique = row.fields.iter().filter(|other| other.value == f.value).count() == 1;
                 is_unique
-                    && !exchange.sources.from_user.iter().any(|text| RowStatement::of_text(text).gives(f))
+                    && !exchange.sources.from_user.iter().any(|text| RowStatement::from_text(text).gives(f))
             };
             if let Some(wrong) = wrong.find(|f| is_telling(f) && is_new(f)).filter(|_| !answer.gives(right)) {
                 let returned = format!("{}: {}", right.name.join(" "), right.shown());

@@ -32,7 +32,7 @@ pub(super) struct ResultSource<'a> {
     pub call: &'a Call,
     pub parsed: Rc<Structure>,
     /// The calls before the answer.
-    made: Rc<[&'a Call]>,
+    earlier_calls: Rc<[&'a Call]>,
     /// By record: a later call was made with a value of it, so that its state may have changed. Few answers state
     /// anything for which this matters.
     stale: OnceCell<Vec<bool>>,
@@ -45,8 +45,8 @@ impl ResultSource<'_> {
     }
 
     /// Whether a field of the result may have such a key.
-    pub(super) fn may_have_key(&self, is: impl FnMut(&KeyName) -> bool) -> bool {
-        self.parsed.0.as_ref().is_some_and(|parsed| parsed.may_have_key(is))
+    pub(super) fn may_have_key(&self, predicate: impl FnMut(&KeyName) -> bool) -> bool {
+        self.parsed.0.as_ref().is_some_and(|parsed| parsed.may_have_key(predicate))
     }
 
     /// Whether the state of a record is known not to have changed.
@@ -56,13 +56,13 @@ impl ResultSource<'_> {
 
     /// Whether a later call was given a value under the name of this field: it may have set it.
     pub(super) fn is_set_later(&self, field: &RecordField) -> bool {
-        let later = self.made.iter().filter(|call| call.start > self.call.start);
+        let later = self.earlier_calls.iter().filter(|call| call.start > self.call.start);
         let mut arguments = later.filter_map(|call| call.parsed.as_deref()?.as_object());
         arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| *identifier_words(key) == **field.name))
     }
 
     fn find_stale(&self) -> Vec<bool> {
-        let later = self.made.iter().filter(|call| call.start > self.call.start);
+        let later = self.earlier_calls.iter().filter(|call| call.start > self.call.start);
         let arguments: Vec<String> =
             later.filter_map(|call| call.arguments.as_deref()).map(str::to_lowercase).collect();
         let Some(records) = self.parsed.0.as_ref().filter(|_| !arguments.is_empty()) else {
@@ -72,8 +72,8 @@ impl ResultSource<'_> {
         let mut stale: Vec<bool> = Vec::with_capacity(records.records.len());
         for record in &records.records {
             // A record comes after the one that contains it.
-            let above = record.parent.and_then(|parent| stale.get(parent)).copied();
-            stale.push(above.unwrap_or_default() || names_of(record).any(is_passed));
+            let parent_stale = record.parent.and_then(|parent| stale.get(parent)).copied();
+            stale.push(parent_stale.unwrap_or_default() || names_of(record).any(is_passed));
         }
         stale
     }
@@ -112,11 +112,12 @@ impl<'a> ResultSources<'a> {
     ) -> Option<ResultSources<'a>> {
         let end = at.map_or(u64::MAX, |at| end_of(trace, at));
         memo.budget.spend(calls.len()).then_some(())?;
-        let made =
+        let succeeded =
             calls.iter().rev().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
-        let mut made: Vec<&Call> = made.filter(|call| call.start <= end).take(MAX_RESULTS).collect();
-        made.reverse();
-        let made: Rc<[&Call]> = made.into();
+        let mut earlier_calls: Vec<&Call> =
+            succeeded.filter(|call| call.start <= end).take(MAX_RESULTS).collect();
+        earlier_calls.reverse();
+        let earlier_calls: Rc<[&Call]> = earlier_calls.into();
         let prompt = || at.and_then(|at| trace.views.get(at)).into_iter();
         let users = prompt().flat_map(|view| &view.input).filter(|message| message.role == Role::User);
         let from_user = users.flat_map(|m| &m.parts).filter_map(crate::measure::conversation::plain_text);
@@ -124,21 +125,21 @@ impl<'a> ResultSources<'a> {
         let mut sources = ResultSources {
             structured: Vec::new(),
             prose: Vec::new(),
-            calls: made.clone(),
+            calls: earlier_calls.clone(),
             unstructured: OnceCell::new(),
             fields: OnceCell::new(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
             from_user: from_user.chain(task).collect(),
-            passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
+            passed: earlier_calls.iter().filter_map(|call| call.arguments.as_ref()).collect(),
         };
-        for &call in &*made {
+        for &call in &*earlier_calls {
             sources.seen.extend(call.arguments.iter().chain(&call.result));
             let Some(result) = &call.result else { continue };
             let parsed = Structure::cached(result, memo)?;
             match &parsed.0 {
                 Some(_) => {
-                    let (made, stale) = (Rc::clone(&made), OnceCell::new());
-                    sources.structured.push(ResultSource { call, parsed, made, stale });
+                    let (earlier_calls, stale) = (Rc::clone(&earlier_calls), OnceCell::new());
+                    sources.structured.push(ResultSource { call, parsed, earlier_calls, stale });
                 }
                 None => sources.prose.push(words_of(result)),
             }
@@ -147,8 +148,10 @@ impl<'a> ResultSources<'a> {
             sources.structured.iter().filter_map(|s| Some(s.parsed.0.as_ref()?.records.len())).sum();
         let passed: usize = sources.passed.iter().map(|text| text.len()).sum();
         // The names of each record are looked for in the arguments of each later call.
-        memo.budget.spend(records * (1 + made.len() / 4 + passed / (4 * BYTES_PER_STEP))).then_some(())?;
-        (!made.is_empty()).then_some(sources)
+        memo.budget
+            .spend(records * (1 + earlier_calls.len() / 4 + passed / (4 * BYTES_PER_STEP)))
+            .then_some(())?;
+        (!earlier_calls.is_empty()).then_some(sources)
     }
 
     /// The number of fields of all records.

@@ -57,10 +57,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let has_flags = source.parsed.0.as_ref().is_some_and(|parsed| parsed.has_flags);
         has_flags || source.may_have_key(has_state_key)
     };
-    let of_source =
+    let source_facts =
         |source| ResultSource::records(source).flat_map(move |(at, record)| facts_of(source, at, record));
     let facts: Vec<StateFact<'_>> =
-        exchange.sources.structured.iter().filter(may_have).flat_map(of_source).collect();
+        exchange.sources.structured.iter().filter(may_have).flat_map(source_facts).collect();
     let mut predicates: Vec<&Predicate> = Vec::new();
     if !exchange.spends(facts.len()) {
         return;
@@ -83,10 +83,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             .filter(|clause| !clause.has("enough") && !universal_claims::excepts(clause))
             .filter_map(|clause| {
                 let claimed = predicate.claimed(clause)?;
-                let of_all = universal_claims::is_of_all(clause, exchange.asked());
+                let is_universal = universal_claims::is_of_all(clause, exchange.asked());
                 let is_meant =
-                    of_all || is_asked || clause_subject::is_of_results(exchange, clause, predicate);
-                is_meant.then_some((claimed, of_all, clause.sentence))
+                    is_universal || is_asked || clause_subject::is_of_results(exchange, clause, predicate);
+                is_meant.then_some((claimed, is_universal, clause.sentence))
             })
             .collect();
         let claims = match claims.is_empty() {
@@ -95,14 +95,15 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         let is_mixed =
             claims.iter().any(|(claimed, ..)| *claimed) && claims.iter().any(|(claimed, ..)| !claimed);
-        for (claimed, of_all, sentence) in claims {
+        for (claimed, is_universal, sentence) in claims {
             // Each fact is compared with the names in the sentence.
             if !exchange.spends(1 + facts.len()) {
                 return;
             }
             outcome.examined = true;
-            let exception =
-                || (of_all && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten();
+            let exception = || {
+                (is_universal && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten()
+            };
             if let Some(fact) =
                 refuted(exchange, &facts, predicate, claimed, sentence, is_mixed).or_else(exception)
             {
@@ -125,19 +126,21 @@ fn refuted<'f, 'a>(
 ) -> Option<&'f StateFact<'a>> {
     let words = words_of(sentence);
     let named = |fact: &&&StateFact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
-    let about: Vec<&&StateFact<'_>> = facts.iter().filter(named).collect();
-    if about.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.asked()) {
+    let named_facts: Vec<&&StateFact<'_>> = facts.iter().filter(named).collect();
+    if named_facts.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.asked()) {
         return None;
     }
     // An answer that says both is about several things or times: "It is closed now. It is open again on Monday."
-    if about.is_empty() && is_mixed {
+    if named_facts.is_empty() && is_mixed {
         return None;
     }
     let is_general = || facts.iter().all(|fact| fact.holds != claimed);
     // A thing may be called by a part of its name.
     let is_called = |fact: &&&StateFact<'_>| fact.holds == claimed && is_called(exchange, fact, &words);
-    let supported = match about.is_empty() {
-        false => about.iter().any(|fact| fact.holds == claimed) || facts.iter().any(|fact| is_called(&fact)),
+    let supported = match named_facts.is_empty() {
+        false => {
+            named_facts.iter().any(|fact| fact.holds == claimed) || facts.iter().any(|fact| is_called(&fact))
+        }
         true => !is_general(),
     };
     let is_stated = |text: &str| predicate.is_in(&words_of(text));
@@ -152,8 +155,9 @@ fn refuted<'f, 'a>(
     if supported || mentioned {
         return None;
     }
-    let is_meant =
-        |fact: &&'f StateFact<'a>| about.is_empty() || about.iter().any(|named| std::ptr::eq(**named, *fact));
+    let is_meant = |fact: &&'f StateFact<'a>| {
+        named_facts.is_empty() || named_facts.iter().any(|named| std::ptr::eq(**named, *fact))
+    };
     let found = facts
         .iter()
         .copied()
@@ -259,8 +263,8 @@ fn flag_words(field: &RecordField) -> Vec<String> {
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (is_affirmative, sentence) = exchange.yes_or_no()?;
     // "No" states that not all have it.
-    let of_all = is_affirmative && universal_claims::asks_of_all(exchange.asked());
-    Some((predicate.asked_as(exchange.asked())? == is_affirmative, of_all, sentence))
+    let is_universal = is_affirmative && universal_claims::asks_of_all(exchange.asked());
+    Some((predicate.asked_as(exchange.asked())? == is_affirmative, is_universal, sentence))
 }
 
 /// The fact of a row for which a claim about all rows does not hold.

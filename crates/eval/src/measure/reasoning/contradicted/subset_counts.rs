@@ -53,7 +53,7 @@ fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if !is_of_them(part) || is_of_them(whole) || part.negated || whole.negated {
             continue;
         }
-        let (Some(all), Some(some)) = (count(whole), count(part)) else { continue };
+        let (Some(all), Some(part_count)) = (count(whole), count(part)) else { continue };
         for source in &exchange.sources.structured {
             let Some(parsed) = &source.parsed.0 else { continue };
             for (list, table) in
@@ -63,10 +63,11 @@ fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                     return;
                 }
                 let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
-                let Some((kind, among)) = counted(whole, part, all, some, &rows) else { continue };
+                let Some((kind, among)) = counted(whole, part, all, part_count, &rows) else { continue };
                 outcome.examined = true;
-                if among != some {
-                    let returned = format!("{among} of {all} with {kind}, and {some} of all {}", rows.len());
+                if among != part_count {
+                    let returned =
+                        format!("{among} of {all} with {kind}, and {part_count} of all {}", rows.len());
                     outcome.contradicts(&returned, source.call, part.sentence);
                     return;
                 }
@@ -75,7 +76,7 @@ fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     }
 }
 
-/// The kind that the second clause counts, of which all rows have `some`, and the number of it among the `all` rows of
+/// The kind that the second clause counts, of which all rows have `part_count`, and the number of it among the `all` rows of
 /// the first clause.
 fn counted(
     whole: &Clause<'_>,
@@ -97,7 +98,8 @@ fn counted(
                 rows.iter().filter_map(|row| value(row, column)).find(|value| is_named(value))?;
             let has = |row: &&Record| value(row, column).as_deref() == Some(named_value.as_str());
             let row_matches: Vec<bool> = rows.iter().map(has).collect();
-            (row_matches.iter().filter(|is| **is).count() == so_many).then_some((named_value, row_matches))
+            (row_matches.iter().filter(|is_match| **is_match).count() == so_many)
+                .then_some((named_value, row_matches))
         })
     };
     let is_whole = |value: &str| value.len() > 2 && contains_words(&whole.words, value);

@@ -174,8 +174,9 @@ fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &R
                 shared || matches!(value, FieldValue::Bool(_)) || is_state(selector)
             });
             selecting.any(|value| {
-                let sum_where =
-                    |is: bool| sum_of(group.iter().copied().filter(|row| has(row, value) == is), column);
+                let sum_where = |has_value: bool| {
+                    sum_of(group.iter().copied().filter(|row| has(row, value) == has_value), column)
+                };
                 eq(amount, sum_where(false)) && !right.iter().any(|row| has(row, value))
                     || eq(amount, sum_where(true)) && right.iter().all(|row| has(row, value))
             })

@@ -56,11 +56,11 @@ impl Calculation {
     /// How far the result may be off where the operands are rounded.
     fn rounding(self, a: &Number, b: &Number) -> f64 {
         let slack = |n: &Number| if n.fractional { n.tolerance } else { 0.0 };
-        let (of_a, of_b) = (slack(a), slack(b));
+        let (slack_a, slack_b) = (slack(a), slack(b));
         match self {
-            Calculation::Sum | Calculation::Difference => of_a + of_b,
-            Calculation::Product => of_a * b.value + of_b * a.value,
-            Calculation::Quotient => (of_a + of_b * a.value / b.value) / b.value,
+            Calculation::Sum | Calculation::Difference => slack_a + slack_b,
+            Calculation::Product => slack_a * b.value + slack_b * a.value,
+            Calculation::Quotient => (slack_a + slack_b * a.value / b.value) / b.value,
         }
     }
 }

@@ -41,8 +41,9 @@ pub(super) fn claim<'c, 'a>(clauses: &'c [Clause<'a>]) -> Option<&'c Clause<'a>>
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let Some(claim) = claim(&exchange.clauses) else { return };
-    let made = exchange.sources.calls.iter().rev().filter_map(|call| Some((*call, call.result.as_deref()?)));
-    for (call, result) in made {
+    let results =
+        exchange.sources.calls.iter().rev().filter_map(|call| Some((*call, call.result.as_deref()?)));
+    for (call, result) in results {
         let tail = crate::measure::defects::clip_end(result, TAIL);
         if !exchange.spends(tail.len() / 16) {
             return;
@@ -80,7 +81,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 
 /// Whether a text mentions a failure.
 fn admits(text: &str) -> bool {
-    let of_tests = |sentence: &str| ERRORS.is_match(sentence) && TESTS.is_match(sentence);
+    let is_test_error = |sentence: &str| ERRORS.is_match(sentence) && TESTS.is_match(sentence);
     ADMITS.is_match(text)
-        || sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end)).any(of_tests)
+        || sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end)).any(is_test_error)
 }

@@ -116,9 +116,9 @@ fn check_announced(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let mut parts: Vec<Number> = Vec::new();
         let mut is_plain = true;
         while let Some(part) = lines.next_if(|line| is_part(line)) {
-            let of_part = amount(part).filter(|n| is_alone(part) && is_money(part, n));
-            is_plain &= of_part.is_some() && parts.len() < MAX_PARTS && !TOTAL.is_match(part);
-            parts.extend(of_part.map(|n| Number { value: signed(part, &n), ..n }));
+            let part_amount = amount(part).filter(|n| is_alone(part) && is_money(part, n));
+            is_plain &= part_amount.is_some() && parts.len() < MAX_PARTS && !TOTAL.is_match(part);
+            parts.extend(part_amount.map(|n| Number { value: signed(part, &n), ..n }));
         }
         if !is_plain || parts.len() < 2 || is_multiple(&parts, &total) {
             continue;
@@ -247,8 +247,8 @@ fn are_of_one_field(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
         return false;
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    let of_first = fields().filter(|f| parts.first().is_some_and(|part| f.number() == Some(part.value)));
-    of_first.take(MAX_COLUMNS).any(|column| {
+    let first_fields = fields().filter(|f| parts.first().is_some_and(|part| f.number() == Some(part.value)));
+    first_fields.take(MAX_COLUMNS).any(|column| {
         let values: Vec<f64> = fields()
             .filter(|f| f.name == column.name)
             .filter_map(RecordField::number)
@@ -337,10 +337,10 @@ fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
         vec![column(line.get(..total.start).unwrap_or_default().matches('|').count())]
     } else {
         let is_share = |text: Option<&str>| text.is_some_and(|text| text.contains('%'));
-        let of_total = is_share(line.get(total.end..));
+        let is_share_total = is_share(line.get(total.end..));
         let width = lines().map(|line| line.split('|').count()).max().unwrap_or_default().min(MAX_COLUMNS);
         let shares = |at: usize| lines().any(|line| is_share(line.split('|').nth(at)));
-        (0..width).filter(|at| shares(*at) == of_total).map(column).collect()
+        (0..width).filter(|at| shares(*at) == is_share_total).map(column).collect()
     };
     columns.into_iter().filter(|parts| (2..=MAX_PARTS).contains(&parts.len())).collect()
 }

@@ -160,7 +160,7 @@ pub(super) fn exception(
     }
     exchange.spends(rows.len() * exchange.clauses.len()).then_some(())?;
     let named: Vec<bool> = rows.iter().map(|row| is_named(&row)).collect();
-    let is_whole = named.iter().all(|is| !is) && is_about_whole(exchange, rows, len, sentence);
+    let is_whole = named.iter().all(|mentioned| !mentioned) && is_about_whole(exchange, rows, len, sentence);
     let differs = |(row, named): &(&TestedRow<'_>, &bool)| row.holds != claimed && (is_whole || **named);
     let is_current = |row: &TestedRow<'_>| row.source.is_current(row.at);
     rows.iter().zip(&named).position(|pair| differs(&pair) && is_current(pair.0))
@@ -185,10 +185,10 @@ fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, s
         .filter(|c| std::ptr::eq(c.sentence, sentence))
         .find_map(|c| subject(c, asked));
     let noun = noun.unwrap_or_default().trim_end_matches('s');
-    let of_kind = |row: &&TestedRow<'_>| {
+    let mentions_noun = |row: &&TestedRow<'_>| {
         row.record.fields.iter().filter_map(RecordField::text).any(|t| t.contains(noun))
     };
-    let kind = rows.iter().filter(of_kind).count();
+    let kind = rows.iter().filter(mentions_noun).count();
     let is_part = noun.len() > 2 && (1..len).contains(&kind);
     // So may those that the answer counts.
     let is_other = |word: &str| match word.parse::<usize>() {

@@ -114,11 +114,11 @@ fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
     let known_dates = || text_dates.iter().flat_map(|dates| &dates.0);
     let same_day = known_dates().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
     let mut years: Vec<i64> = same_day.map(|(year, ..)| *year).collect();
-    let of_texts = || known_dates().map(|(year, ..)| *year);
+    let known_years = || known_dates().map(|(year, ..)| *year);
     // A date of a past year may come again: "your last check-up was on 5 December 2024".
-    let latest = exchange.year.or_else(|| of_texts().max());
+    let latest = exchange.year.or_else(|| known_years().max());
     if years.iter().copied().max() < latest {
-        years.extend(of_texts().chain(exchange.year).flat_map(|year| [year, year + 1]));
+        years.extend(known_years().chain(exchange.year).flat_map(|year| [year, year + 1]));
     }
     years.sort_unstable();
     years.dedup();

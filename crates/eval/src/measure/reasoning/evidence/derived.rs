@@ -108,11 +108,11 @@ impl Evidence<'_> {
         };
         // A day without a year is one of a year near that of the date.
         let year = dates::year_of_day(day);
-        let of_years = |(month, of_month): &(usize, usize)| {
-            (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *of_month)))
+        let has_matching_year = |(month, day_of_month): &(usize, usize)| {
+            (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *day_of_month)))
         };
-        let is_known =
-            full_dates.iter().any(|date| is_days_away(date.day)) || without_year.iter().any(of_years);
+        let is_known = full_dates.iter().any(|date| is_days_away(date.day))
+            || without_year.iter().any(has_matching_year);
         is_known || !self.read_moments() || self.is_end_of_term(day, &full_dates)
     }
 

@@ -106,15 +106,18 @@ impl<'a> Reviewer<'a> {
     ) -> Option<String> {
         let host = HOST.captures(as_written(prose, output, sentence)?)?.get(1)?.as_str();
         let end = end_of(self.trace, at);
-        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         let is_in = |text: &Text| {
             let lower = text.to_lowercase();
             lower.contains(&host.to_lowercase())
         };
         let has = |call: &Call| [&call.arguments, &call.result].into_iter().flatten().any(is_in);
-        let bytes: usize = made.clone().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
+        let bytes: usize =
+            earlier_calls.clone().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
         let is_read = counts.unknown == 0 && self.memo.budget.spend(1 + bytes / 8);
-        let opened = !is_read || made.clone().any(has) || made.clone().any(|call| call.arguments.is_none());
+        let opened = !is_read
+            || earlier_calls.clone().any(has)
+            || earlier_calls.clone().any(|call| call.arguments.is_none());
         (!opened).then(|| format!("but {host} is in no call and in no result"))
     }
 

@@ -28,9 +28,9 @@ pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
         ("ungen", &["n", "en"]),
         ("ung", &["n", "en"]),
     ];
-    let of_language = |word: &str| language.action_of(word).filter(|_| language != Language::English);
-    let known_action = |word: &str| action_of(word).or_else(|| of_language(word));
-    let of_root = |(ending, more): &(&str, &[&str])| {
+    let foreign_action = |word: &str| language.action_of(word).filter(|_| language != Language::English);
+    let known_action = |word: &str| action_of(word).or_else(|| foreign_action(word));
+    let action_for_root = |(ending, more): &(&str, &[&str])| {
         let root = word.strip_suffix(ending)?;
         let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
         more.iter().find_map(|end| known_action(&format!("{root}{end}"))).or(doubled.and_then(known_action))
@@ -44,11 +44,11 @@ pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
         ("a", &["ire", "er"]),
         ("es", &["er"]),
     ];
-    let of_imperative = |(ending, more): &(&str, &[&str])| {
+    let action_for_imperative = |(ending, more): &(&str, &[&str])| {
         let root = word.strip_suffix(ending).filter(|root| root.len() > 3)?;
-        more.iter().find_map(|end| of_language(&format!("{root}{end}")))
+        more.iter().find_map(|end| foreign_action(&format!("{root}{end}")))
     };
     known_action(word)
-        .or_else(|| ENDINGS.iter().find_map(of_root))
-        .or_else(|| IMPERATIVES.iter().find_map(of_imperative))
+        .or_else(|| ENDINGS.iter().find_map(action_for_root))
+        .or_else(|| IMPERATIVES.iter().find_map(action_for_imperative))
 }

@@ -312,8 +312,9 @@ fn statement_that_a_result_refutes_and_no_call_supports_is_one_finding() {
             .build();
         let found =
             outcome_at(&trace, last_llm(&trace)).map(|measured| measured.findings).unwrap_or_default();
-        let of_answer = Review::get(&trace, &Memo::new()).of_answer.get(&0).cloned().unwrap_or_default();
-        (defects(found), defects(of_answer))
+        let answer_findings =
+            Review::get(&trace, &Memo::new()).answer_findings.get(&0).cloned().unwrap_or_default();
+        (defects(found), defects(answer_findings))
     };
     fn defects(findings: Vec<crate::measure::Finding>) -> Vec<Defect> {
         let mut defects: Vec<Defect> = findings.into_iter().filter_map(|finding| finding.defect).collect();
