@@ -22,6 +22,7 @@ use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::calls::call_index::CallIndex;
+use crate::recognise::action_text::{may_be_step, without_lead};
 use crate::recognise::{Content, SpanView, Text};
 use excuse::excuse;
 use turn::{UndecidedTurn, is_grounded};
@@ -163,11 +164,7 @@ fn final_answer(context: &Context<'_>) -> Option<Text> {
 
 /// Whether the output calls tools, or contains an action as text.
 fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
-    view.requests().next().is_some()
-        || text.contains("```")
-        || text.contains("<code>")
-        || text.contains("Action:")
-        || text.trim_start().starts_with(['{', '[', '<'])
+    view.requests().next().is_some() || may_be_step(text)
 }
 
 /// The kind of avoidance, with the sentence that shows it.
@@ -261,15 +258,6 @@ fn sentences_of_kinds<'t, const N: usize>(
     analysed.languages().flat_map(move |language| {
         analysed.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
     })
-}
-
-/// Skips "Final answer:" and the like, which frameworks write in English.
-fn without_lead(text: &str) -> &str {
-    let mut text = text;
-    for lead in ["Thought:", "FINAL ANSWER:", "Final Answer:", "Final answer:", "Answer:", "**Answer:**"] {
-        text = text.strip_prefix(lead).map_or(text, str::trim_start);
-    }
-    text
 }
 
 #[cfg(test)]

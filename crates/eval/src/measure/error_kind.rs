@@ -8,7 +8,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::defects::{Defect, QUOTE_BYTES, clip};
 use super::excerpt::{around, head};
-use phrases::{PAIRS, PHRASES};
+use crate::recognise::framework_errors::{CODE_REFUSED, after_failed_code, reports_failed_code};
+use phrases::PHRASES;
 
 mod phrases;
 
@@ -27,7 +28,7 @@ fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();
     let mut patterns = Vec::new();
     for (rank, (_, phrases)) in PHRASES.iter().enumerate() {
-        for phrase in *phrases {
+        for phrase in phrases.iter().copied().flatten() {
             texts.push(phrase.trim_matches('~'));
             patterns.push((rank, phrase.starts_with('~'), phrase.ends_with('~')));
         }
@@ -45,29 +46,24 @@ fn compile() -> Result<Phrases, aho_corasick::BuildError> {
 
 /// The cause of an error; [`Defect::Errored`] if its text does not contain one.
 pub(crate) fn cause(text: &str) -> Defect {
-    let (after_due_to, _) = after_due_to(text);
-    let read = clip(after_due_to, READ_BYTES);
+    let (error, _) = after_failed_code(text);
+    let read = clip(error, READ_BYTES);
     // Names of classes without a message are read as words: `UsageLimitExceeded`.
     let best = best_phrase(read).or_else(|| best_phrase(&words_of_names(read)));
     match best {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
-        None if after_due_to.len() < text.len() && says_code_failed(text) => Defect::InvalidCode,
+        None if error.len() < text.len() && reports_failed_code(clip(text, QUOTE_BYTES)) => {
+            Defect::InvalidCode
+        }
         None => defect_of_word_pair(clip(text, READ_BYTES)),
     }
 }
 
-/// Whether the first line says that code failed, before it says why.
-fn says_code_failed(text: &str) -> bool {
-    let line =
-        clip(text, QUOTE_BYTES).split(['\n', '\'', '"', '`']).next().unwrap_or_default().to_ascii_lowercase();
-    let is_code = |word: &str| matches!(word, "code" | "script" | "cell" | "snippet" | "program");
-    line.split(|c: char| !c.is_alphanumeric()).any(is_code) && line.contains("fail")
-}
-
+/// The cause of an error that has no phrase of a cause.
 fn defect_of_word_pair(text: &str) -> Defect {
     let lower = text.to_ascii_lowercase();
-    let pair = PAIRS.iter().find(|(_, one, two)| lower.contains(one) && lower.contains(two));
-    pair.map_or(Defect::Errored, |(cause, ..)| *cause)
+    let is_refused = CODE_REFUSED.iter().any(|(one, two)| lower.contains(one) && lower.contains(two));
+    if is_refused { Defect::InvalidCode } else { Defect::Errored }
 }
 
 /// The text with a space before each upper-case letter that follows a lower-case one.
@@ -91,8 +87,8 @@ pub(crate) fn cause_excerpt(text: &str) -> &str {
     if text.len() <= QUOTE_BYTES {
         return text;
     }
-    let (after_due_to, from) = after_due_to(text);
-    if let Some((_, words)) = best_phrase(clip(after_due_to, READ_BYTES)) {
+    let (error, from) = after_failed_code(text);
+    if let Some((_, words)) = best_phrase(clip(error, READ_BYTES)) {
         // Most of the excerpt follows the phrase, as details do.
         let before = QUOTE_BYTES.saturating_sub(words.len()) / 4;
         let start = from + words.start;
@@ -101,14 +97,6 @@ pub(crate) fn cause_excerpt(text: &str) -> &str {
     let is_traceback = text.contains("Traceback (most recent call last)");
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     head(last.filter(|_| is_traceback).unwrap_or(text), QUOTE_BYTES)
-}
-
-/// The error of `... failed at line '<code>' due to: <error>`, as the code does not name the cause, and its
-/// offset in `text`.
-fn after_due_to(text: &str) -> (&str, usize) {
-    const DUE: &str = " due to: ";
-    let from = memchr::memmem::rfind(text.as_bytes(), DUE.as_bytes()).map_or(0, |at| at + DUE.len());
-    (text.get(from..).unwrap_or(text), from)
 }
 
 /// The row of the most specific phrase in `text`, and its first occurrence.

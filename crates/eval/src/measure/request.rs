@@ -11,6 +11,8 @@ use regex::Regex;
 
 use crate::measure::Memo;
 use crate::measure::defects::{clip, clip_end};
+use crate::measure::numbers::{self, Number};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
 /// Bytes that are read at the beginning and at the end of a task: pasted text is usually in between.
@@ -65,6 +67,8 @@ pub(crate) struct TaskDemands {
     text: String,
     found: [OnceCell<Option<String>>; Demand::COUNT],
     names: OnceCell<Vec<String>>,
+    /// Every reading of its numbers.
+    numbers: OnceCell<Vec<f64>>,
 }
 
 regex!(
@@ -167,7 +171,12 @@ fn first_match(pattern: &Regex, text: &str) -> Option<String> {
 
 impl TaskDemands {
     pub(crate) fn new(task: &str) -> TaskDemands {
-        TaskDemands { text: read_part(task), found: Default::default(), names: OnceCell::new() }
+        TaskDemands {
+            text: read_part(task),
+            found: Default::default(),
+            names: OnceCell::new(),
+            numbers: OnceCell::new(),
+        }
     }
 
     /// The demands of a task, computed once per trace.
@@ -188,6 +197,18 @@ impl TaskDemands {
     /// Names of two or more capitalised words.
     pub(crate) fn names(&self) -> &[String] {
         self.names.get_or_init(|| names(&self.text))
+    }
+
+    /// Whether the task states a number.
+    pub(crate) fn has_number(&self, number: &Number) -> bool {
+        let read = || numbers::all(&self.text).iter().flat_map(Number::possible_values).collect();
+        let all = self.numbers.get_or_init(read);
+        number.possible_values().any(|value| all.contains(&value))
+    }
+
+    /// Whether the task has a phrase, in any case.
+    pub(crate) fn has_phrase(&self, phrase: &str) -> bool {
+        contains_ignoring_case(&self.text, phrase)
     }
 
     /// A question of fact, and neither a text to write nor to transform.

@@ -18,6 +18,17 @@ const ANSWERS: [&str; 1] = ["Final Answer:"];
 /// Labels around the output of code, which neither the model nor its code wrote.
 const OBSERVATIONS: [&str; 4] =
     ["Call id:", "Observation:", "Execution logs:", "Last output from code snippet:"];
+/// Labels before a final answer or the thought that is one, in the order in which they are written.
+const LEADS: [&str; 6] =
+    ["Thought:", "FINAL ANSWER:", "Final Answer:", "Final answer:", "Answer:", "**Answer:**"];
+/// Marks of code or an action anywhere in an output that may be a step of the run.
+const STEP_MARKS: [&str; 3] = ["```", "<code>", "Action:"];
+/// First characters of a call or of markup in place of prose.
+const STEP_BEGINNINGS: [char; 3] = ['{', '[', '<'];
+/// What begins code in prose, or ends it.
+const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
+/// The fence that only begins code.
+const OPENING_FENCE: &str = "<code>";
 /// Code and thoughts within prose, as a pattern.
 pub(crate) const NOT_PROSE: &str = r"```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>";
 
@@ -44,6 +55,28 @@ pub(crate) fn is_action(text: &str) -> bool {
         || begins(&FIRST_ACTIONS)
         || begins(&THOUGHTS) && text.contains("```")
         || (start.starts_with('{') && start.contains("\"arguments\"") && start.contains("\"name\""))
+}
+
+/// Whether the text may be a step of the run and not an answer to its reader: it has code or an action anywhere, or is
+/// a call or markup. An answer may be so, too: as [`is_action`], for rules that leave out what is in doubt.
+pub(crate) fn may_be_step(text: &str) -> bool {
+    STEP_MARKS.iter().any(|mark| text.contains(mark)) || text.trim_start().starts_with(STEP_BEGINNINGS)
+}
+
+/// The text without the labels of a final answer at its beginning, which frameworks write in English.
+pub(crate) fn without_lead(text: &str) -> &str {
+    LEADS.iter().fold(text, |text, lead| text.strip_prefix(lead).map_or(text, str::trim_start))
+}
+
+/// Whether a text has a fence of code.
+pub(crate) fn has_fence(text: &str) -> bool {
+    FENCES.iter().any(|fence| memchr::memmem::find(text.as_bytes(), fence.as_bytes()).is_some())
+}
+
+/// Whether code follows a line that is a fence, after code or prose (`is_code`); `None` for another line.
+pub(crate) fn is_code_after_fence(line: &str, is_code: bool) -> Option<bool> {
+    let is_fence = FENCES.iter().any(|fence| line.starts_with(fence));
+    is_fence.then(|| !is_code || line.starts_with(OPENING_FENCE))
 }
 
 /// The text after the last label of a final answer.
@@ -109,5 +142,20 @@ mod tests {
         assert!(!is_action("Use this:\n```py\nprint(1)\n```"));
         assert_eq!(labelled_answer("Thought: x\nFinal Answer: 836"), Some(" 836"));
         assert_eq!(without_labels("Observation:\nrow 1").trim(), "row 1");
+    }
+
+    #[test]
+    fn steps_leads_and_fences_are_recognised() {
+        assert!(may_be_step("I will look.\nAction: search[x]") && may_be_step(r#"{"name":"search"}"#));
+        assert!(!may_be_step("The action was not found."));
+        assert_eq!(without_lead("Thought: Final Answer: 836"), "836");
+        assert_eq!(without_lead("Answers: 836"), "Answers: 836");
+        assert!(has_fence("Run <code>x</code>") && !has_fence("Run the code"));
+        assert_eq!(
+            ["```py", "```", "<code>", "</code>"].map(|line| is_code_after_fence(line, true)),
+            [Some(false), Some(false), Some(true), Some(false)]
+        );
+        assert_eq!(is_code_after_fence("```", false), Some(true));
+        assert_eq!(is_code_after_fence("x = 1", true), None);
     }
 }

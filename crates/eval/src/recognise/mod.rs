@@ -26,7 +26,7 @@
 //! | `agents`, `framing`, `open_runs` | agents, chains that frame a run, runs whose own span has not arrived |
 //! | `calls`, `tool_lookup`, `control_tools` | tool calls; tools by name; tools by which an agent controls its own run |
 //! | `errors`, `wrappers`, `clocks` | repeated error signs, repeated spans, differences between clocks |
-//! | `plans`, `action_text` | plans; marks of actions in texts |
+//! | `plans`, `action_text`, `framework_errors` | plans; marks of actions in texts; the wording of frameworks' errors |
 //! | `length_limit`, `truncated_text`, `recorded_elsewhere` | content that is cut off, or recorded in another place |
 
 pub(crate) mod action_text;
@@ -43,6 +43,7 @@ mod earlier_spans;
 mod event;
 mod flat_attribute;
 mod flat_message;
+pub(crate) mod framework_errors;
 mod framing;
 mod genai_message;
 mod tool_span;
@@ -61,7 +62,7 @@ mod plans;
 mod scan;
 mod statement;
 pub(crate) mod span_view;
-mod python_repr;
+pub(crate) mod python_repr;
 mod recorded_elsewhere;
 pub(crate) mod agent_trace;
 mod message_cache;

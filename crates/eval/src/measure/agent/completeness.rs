@@ -7,8 +7,10 @@
 //! A turn of a group of agents is no answer: the group's is measured.
 //! In a dialogue the last turn is compared with the request that is still open, not with the first one.
 //! Examined are the parts of the request that can be compared with the answer (a number that is asked for,
-//! listed fields, questions about different names) and the facts and claims of the answer. That a text is
-//! not empty says nothing about whether it answers: without any of these the metric is unmeasured.
+//! listed fields, questions about different names) and the facts and claims of the answer that were compared with
+//! results and calls of the run. Neither that a text is not empty, nor that it repeats a fact of the request, nor that
+//! it has a word that may be a number ("no", "the same") says whether it answers: without any of these the metric is
+//! unmeasured.
 
 use foldhash::HashSet;
 
@@ -34,10 +36,17 @@ const MAX_CALLS: usize = 64;
 /// Maximum requested fields that are looked for.
 const MAX_FIELDS: usize = 12;
 
+/// Most words between a word that counts and the thing that it counts: "no free rooms".
+const MAX_BETWEEN: usize = 1;
+/// Fewest letters of a word that names a thing.
+const MIN_NOUN: usize = 4;
+
 regex!(
-    NUMBER_WORDS,
-    r"(?i)\d|\b(no|none|zero|nil|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen|half|once|twice|both|equal(ly)?|same|[IVXLC]{2,})\b"
+    CARDINALS,
+    r"(?i)\b(none|zero|nil|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen|twice)\b"
 );
+// Words that are a number among others, and digits, which may belong to a name.
+regex!(MAY_BE_NUMBER, r"(?i)\d|\b(no|one|half|once|both|equal(ly)?|same|[IVXLC]{2,})\b");
 regex!(
     FIELDS,
     r#"(?i)\b(?:keys|fields)\b[^.\n]{0,20}?((?:[`"'][A-Za-z_][A-Za-z0-9_]{1,30}[`"'](?:\s*,\s*(?:and\s+)?|\s+and\s+)?){2,12})"#
@@ -159,16 +168,44 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     if !is_english(answer, Some(task), memo) {
         return;
     }
-    if NUMBER_WORDS.is_match(answer) {
+    if gives_number(task, &request, asked, answer) {
         return findings.examine(1);
     }
-    if !may_give_number(context, i) || avoidance::mentions_lack(answer, memo) {
+    let may_give = CARDINALS.is_match(answer) || MAY_BE_NUMBER.is_match(answer);
+    if may_give || !may_give_number(context, i) || avoidance::mentions_lack(answer, memo) {
         return;
     }
     findings.examine(1);
     let rationale =
         format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
     findings.push(Defect::PartUnanswered.finding(rationale, answer).by_rule("count"));
+}
+
+/// Whether the answer gives a number that the request does not have: in digits that are no part of a name, as a word
+/// that is nothing else than a number, or as one that counts the thing that is asked for ("no rooms").
+fn gives_number(task: &str, request: &TaskDemands, asked: &str, answer: &str) -> bool {
+    let is_given = |n: &numbers::Number| !n.in_identifier && !request.has_number(n);
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect::<Vec<String>>()
+    };
+    let of_task = words(task);
+    let is_new = |word: &str| !of_task.iter().any(|other| other.eq_ignore_ascii_case(word));
+    if numbers::all(answer).iter().any(is_given)
+        || CARDINALS.find_iter(answer).any(|word| is_new(word.as_str()))
+    {
+        return true;
+    }
+    // "How many rooms": the thing is named right after the words of the demand.
+    let behind = task.find(asked).and_then(|at| task.get(at + asked.len()..)).unwrap_or_default();
+    let Some(thing) = words(behind).into_iter().find(|word| word.chars().count() >= MIN_NOUN) else {
+        return false;
+    };
+    let is_thing = |word: &String| word.trim_end_matches('s') == thing.trim_end_matches('s');
+    let counts = |word: &String| matches!(word.as_str(), "no" | "one" | "both");
+    let of_answer = words(answer);
+    let mut counting = of_answer.iter().enumerate().filter(|(_, word)| counts(word));
+    counting.any(|(at, _)| of_answer.iter().skip(at + 1).take(MAX_BETWEEN + 1).any(is_thing))
 }
 
 /// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing
@@ -282,6 +319,11 @@ mod tests {
         for (task, answer) in [
             (TASK, "Mount Elbrus is 836 metres taller."),
             ("How many moons has Venus?", "None."),
+            ("How many moons has Venus?", "Venus has no moons."),
+            ("How many rooms are free on Friday?", "There are no free rooms then."),
+            ("How many rooms are free on Friday?", "Just one room is free."),
+            ("How many of the three rooms are free?", "Two of the three are."),
+            ("How many of the 12 rooms are free?", "Of the 12 rooms 7 are free."),
             ("How high is Mont Blanc? And who first climbed Mount Elbrus?", "4806 m; Killar Khashirov"),
             ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\", \"height\": 5642}"),
         ] {
@@ -296,10 +338,29 @@ mod tests {
             ("How many metres is it?", "Which mountain do you mean?"),
             ("Say hello.", "Hello!"),
             ("Write a poem about the sea.", "The sea is wide."),
+            ("How many rooms are free on Friday?", "No, that cannot be booked online."),
+            ("How many rooms are free on Friday?", "It is the same as with both of the other hotels."),
+            ("How many rooms are free on floor B2?", "The desk on B2 says so once it opens."),
+            ("How many of the 12 rooms are free?", "You wish to know it of the 12 rooms."),
+            ("How many of the three rooms are free?", "The three rooms are on the upper floor."),
         ] {
             let trace = Script::new(task).answers(answer).build();
-            assert_eq!(measure_trace(&trace), Err(Unmeasured::NotApplicable), "{task}");
+            assert_eq!(measure_trace(&trace), Err(Unmeasured::NotApplicable), "{task} {answer}");
         }
+    }
+
+    #[test]
+    fn facts_of_the_answer_are_compared_with_results_and_not_with_the_request() {
+        let answered = |answer: &str| {
+            let asked = Script::new("What happened to parcel 88127?");
+            let called = asked.calls("", &[("track_parcel", r#"{"parcel":88127}"#)]);
+            let trace = called.returns("The parcel of 412 g was sorted in Lyon.").answers(answer).build();
+            measure_trace(&trace)
+        };
+        assert_eq!(answered("Parcel 88127 was sorted."), Err(Unmeasured::NotApplicable));
+        let compared = answered("Parcel 88127 was sorted, it weighs 412 g.").unwrap();
+        assert_eq!((compared.value, compared.findings.len()), (Value::Score(5.0), 0));
+        assert!(!answered("Parcel 88127 was sorted, it weighs 977 g.").unwrap().passed);
     }
 
     #[test]

@@ -6,8 +6,11 @@
 //! failed calls. Without tools: not applicable.
 //!
 //! Examined are what the task or the plan demands of the calls: tools that the task says to use, steps of the
-//! plan that name a tool, the names that the task asks about, a source that it demands. Calls alone say
-//! nothing about coverage: without such a demand the metric is unmeasured.
+//! plan that name a tool, the names that the task asks about and that a call has whole, a source that it demands. Calls
+//! alone say nothing about coverage, nor do facts of the answer that they support, which may be others than the task
+//! asks for: without such a demand the metric is unmeasured.
+
+use std::ops::Range;
 
 use aho_corasick::AhoCorasick;
 use foldhash::HashSet;
@@ -25,8 +28,8 @@ use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::{Context, Measurement, Unmeasured, agent_index};
 use crate::recognise::{Agent, Content};
 
-/// Maximum bytes of arguments and results that are searched for the task's names; if there are more, the
-/// task counts as covered.
+/// Maximum bytes of arguments and results that are searched for the task's names; if there are more, none of the names
+/// counts as missing.
 const SEARCH_BYTES: usize = 4 << 20;
 /// Minimum names of a task for which calls are expected to mention one.
 const MIN_NAMES: usize = 2;
@@ -170,7 +173,6 @@ impl CoverageCheck<'_> {
     /// The last calls all failed, and the answer is unsupported.
     fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
-        findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
         if review.answer_findings.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
@@ -193,32 +195,44 @@ impl CoverageCheck<'_> {
         findings.push(finding.citing_calls(self.context.trace, tail.iter().take(MAX_CITED)));
     }
 
-    /// No argument and no result contains a name of the task.
+    /// No argument and no result contains a name of the task. A part of a word of a name may be one of its forms, so
+    /// that no name is missing; only a name of which the calls have every word was asked about for certain.
     fn unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
-        let tokens: Vec<String> = request
-            .names()
-            .iter()
-            .flat_map(|n| n.split([' ', '-', '’', '\'']))
-            .filter(|t| t.chars().count() >= 4 && t.is_ascii())
-            .map(str::to_ascii_lowercase)
-            .collect();
-        if request.names().len() < MIN_NAMES || !request.wants_found_facts() || tokens.is_empty() {
+        let names: Vec<Vec<String>> = request.names().iter().map(|name| words_of_name(name)).collect();
+        let words: Vec<&String> = names.iter().flatten().collect();
+        if names.len() < MIN_NAMES || !request.wants_found_facts() || words.is_empty() {
             return;
         }
-        let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&tokens) else { return };
+        let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&words) else { return };
+        let mut found: HashSet<&str> = HashSet::default();
+        // Whether a call may be about a name: it has a part of one, or may represent one.
+        let mut may_mention = false;
         let mut bytes = 0;
         for call in self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c)) {
-            let (Some(arguments), Some(result)) = (&call.arguments, &call.result) else { return };
-            bytes += arguments.len() + result.len();
+            let texts = [&call.arguments, &call.result];
+            bytes += texts.iter().copied().flatten().map(|text| text.len()).sum::<usize>();
             if bytes > SEARCH_BYTES {
-                return;
+                may_mention = true;
+                break;
             }
-            if finder.is_match(&**arguments) || finder.is_match(&**result) {
-                return findings.examine(request.names().len());
+            let is_read = texts.iter().all(|text| text.is_some());
+            may_mention |= !is_read || !call.parsed.as_deref().is_some_and(names_in_words);
+            for text in texts.into_iter().flatten() {
+                for part in finder.find_overlapping_iter(&**text) {
+                    may_mention = true;
+                    let word = words.get(part.pattern().as_usize()).filter(|_| is_word(text, part.range()));
+                    found.extend(word.map(|word| word.as_str()));
+                }
             }
-            if !call.parsed.as_deref().is_some_and(names_in_words) {
-                return;
+            if found.len() == words.len() {
+                break;
             }
+        }
+        let is_found =
+            |name: &&Vec<String>| !name.is_empty() && name.iter().all(|word| found.contains(word.as_str()));
+        findings.examine(names.iter().filter(is_found).count());
+        if may_mention {
+            return;
         }
         let rationale = format!(
             "calls about what the task names were expected; none of {} asked about or returned anything on {}",
@@ -227,6 +241,19 @@ impl CoverageCheck<'_> {
         );
         findings.push(Defect::NothingCovered.finding(rationale, self.task));
     }
+}
+
+/// The words of a name by which it is searched for, in lower case.
+fn words_of_name(name: &str) -> Vec<String> {
+    let words = name.split([' ', '-', '’', '\'']).filter(|word| word.chars().count() >= 4 && word.is_ascii());
+    words.map(str::to_ascii_lowercase).collect()
+}
+
+/// Whether neither a letter nor a digit is beside a part of a text.
+fn is_word(text: &str, part: Range<usize>) -> bool {
+    let before = text.get(..part.start).and_then(|text| text.chars().next_back());
+    let after = text.get(part.end..).and_then(|text| text.chars().next());
+    !before.into_iter().chain(after).any(char::is_alphanumeric)
 }
 
 /// Whether all arguments are words and plain counts. A code, a position or an identifier may represent a name: "JFK".
@@ -317,6 +344,49 @@ mod tests {
     }
 
     #[test]
+    fn names_are_examined_where_the_calls_have_them_whole() {
+        let examined = |query: &str, result: &str| {
+            let arguments = serde_json::json!({ "query": query }).to_string();
+            let script = run(TASK).calls("", &[("web_search", &arguments)]).returns(result);
+            let trace = script.answers("It is 836 m.").build();
+            let (settings, memo) = (Settings::default(), Memo::new());
+            let row = row("tool_coverage");
+            let at = trace.agents[0].at;
+            let context =
+                Context { row, trace: &trace, at, settings: &settings, memo: &memo, rule_measurements: &[] };
+            let measured = measure(&context, 0, &trace.agents[0]);
+            measured.outcome.map(|outcome| (outcome.value, measured.examined))
+        };
+        let covers = |names: u64| Ok((Value::Score(5.0), names));
+        assert_eq!(examined("height of mont blanc", "4806 m"), covers(1));
+        // The words of a name may be in the arguments and in the result.
+        assert_eq!(examined("elbrus", "Elbrus (mount in Russia): 5642 m. Mont Blanc: 4806 m."), covers(2));
+        assert_eq!(
+            examined("mount elbrus and mont blanc", "Alpine Almanac: Elbrus 5642 m, Blanc 4806 m"),
+            covers(3)
+        );
+        for (query, result) in [
+            ("mount kenya", "5199 m"),
+            ("highest peak of the month", "5199 m"),
+            ("elbrus height", "5642 m; the tallest one"),
+        ] {
+            assert_eq!(examined(query, result), Err(Unmeasured::NotApplicable), "{query}");
+        }
+        assert_eq!(examined("weather", "sunny"), Ok((Value::Score(1.0), 1)));
+    }
+
+    #[test]
+    fn facts_of_the_answer_are_no_demand_on_the_calls() {
+        let asked = |task: &str| {
+            let called = run(task).calls("", &[("web_search", r#"{"query":"ferry prices"}"#)]);
+            called.returns("The ferry costs 412 kroner.").answers("The ferry costs 412 kroner.").build()
+        };
+        assert_eq!(measure_trace(&asked("What does the ferry cost?")), Err(Unmeasured::NotApplicable));
+        let demanded = measure_trace(&asked("Use web_search to find what the ferry costs.")).unwrap();
+        assert_eq!((demanded.value, demanded.findings.len()), (Value::Score(5.0), 0));
+    }
+
+    #[test]
     fn uncalled_tool_of_task_or_plan_is_found() {
         let named = run("Use web_search to find the height of Mount Elbrus.")
             .calls("", &[("visit_page", r#"{"url":"https://elbrus.example"}"#)])
@@ -341,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn uncalled_tools_that_the_task_forbids_or_allows_pass() {
+    fn uncalled_tools_that_the_task_forbids_or_allows_are_no_demand() {
         for task in [
             "Do not use web_search. How high is Mount Elbrus?",
             "You can use web_search if you like. How high is Mount Elbrus?",
@@ -351,7 +421,7 @@ mod tests {
                 .returns("Mount Elbrus: 5642 m")
                 .answers("5642 m")
                 .build();
-            assert_eq!(measure_trace(&trace).unwrap().value, Value::Score(5.0), "{task}");
+            assert_eq!(measure_trace(&trace), Err(Unmeasured::NotApplicable), "{task}");
         }
     }
 

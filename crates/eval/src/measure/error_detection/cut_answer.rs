@@ -1,8 +1,10 @@
 //! An answer that a limit of length cut off.
 //!
 //! In: a model call. Out: a finding if it is the last of its run and ended at the limit without a call. An
-//! earlier call that is cut off may be continued. Where no limit is reported, an answer is cut off that ends in the
-//! last item of a list, which is shorter than all before it, with the beginning of a word that only a result has whole.
+//! earlier call that is cut off may be continued. Where no limit is reported, two signs together show that an answer is
+//! cut off. The items of a list have one form: where each before the last one names a thing and says something of it,
+//! the last one only names a thing. And a name is copied whole: this one ends in the beginning of a word that results
+//! have only with more letters than those of an inflected form.
 
 use verdict_otlp::trace::Kind;
 
@@ -53,17 +55,17 @@ pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     Some(Defect::CutAnswer.finding(rationale, if end.is_empty() { reason } else { end }))
 }
 
-/// The beginning of a word with which the last item of a list ends.
+/// The beginning of a word with which the last item of a list ends that has another form than those before it.
 fn breaks_off<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
     let mut lines = text.lines().map(str::trim_start).rev();
     let last = lines.next()?;
     let mark = last.chars().next().filter(|mark| matches!(mark, '-' | '*' | '•'))?;
     let word = last.rsplit(|c: char| !c.is_alphanumeric()).next().filter(|word| word.len() > 1)?;
-    // A name of a thing and what is said of it: "Squat 5×5 – 80 kg".
-    let is_longer = |item: &str| item.contains(|c: char| c.is_ascii_digit() || matches!(c, ':' | '–' | '—'));
+    // What is said of a thing after its name is a figure, or begins with a colon or a dash.
+    let says_more = |item: &str| item.contains(|c: char| c.is_ascii_digit() || matches!(c, ':' | '–' | '—'));
     let items: Vec<&str> = lines.filter(|line| line.starts_with(mark)).take(MIN_ITEMS).collect();
-    let is_short = items.len() == MIN_ITEMS && items.iter().all(|item| is_longer(item)) && !is_longer(last);
-    if !is_short || !word.chars().all(char::is_alphabetic) {
+    let is_broken = items.len() == MIN_ITEMS && items.iter().all(|item| says_more(item)) && !says_more(last);
+    if !is_broken || !word.chars().all(char::is_alphabetic) {
         return None;
     }
     let results = context.trace.calls.iter().filter_map(|call| call.result.as_deref());

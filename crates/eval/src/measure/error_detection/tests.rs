@@ -142,6 +142,47 @@ fn answer_that_is_cut_off_at_a_limit_fails_where_it_is_the_last_of_its_run() {
 }
 
 #[test]
+fn list_that_ends_within_a_word_of_a_result_is_cut_off() {
+    use crate::measure::testing::Script;
+    const ROOMS: &str = r#"{"rooms":[{"name":"Library","seats":12},{"name":"Atelier","seats":8},{"name":"Conservatory","seats":20},{"name":"Gardens"}]}"#;
+    const CAKES: &str = "Apfelkuchen;3,20\nMohnstrudel;2,90\nZwetschgendatschi;3,40\nRohrnudel mit Zimt;2,50";
+    const STOPS: &str =
+        r#"[{"stop":"Leipzig","at":"14:05"},{"stop":"Halle","at":"15:40"},{"stop":"Nuremberg"}]"#;
+    let defect = |result: &str, answer: &str| {
+        let asked = Script::new("List them all.").calls("", &[("get_list", "{}")]).returns(result);
+        let trace = asked.answers(answer).build();
+        let out = run("error_detection", &trace, *trace.agents[0].llms.last().unwrap());
+        out[0].outcome.as_ref().unwrap().findings.first().and_then(|f| f.defect)
+    };
+    for (result, answer) in [
+        (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Conserv"),
+        (CAKES, "Im Angebot:\n* Apfelkuchen – 3,20 €\n* Mohnstrudel – 2,90 €\n* Zwetschg"),
+        (STOPS, "It stops in\n• Leipzig 14:05\n• Halle 15:40\n• Nurem"),
+        (ROOMS, "Seats:\n- Library — twelve\n- Atelier — eight\n\nLarger:\n- Conserva"),
+    ] {
+        assert_eq!(defect(result, answer), Some(Defect::CutAnswer), "{answer}");
+    }
+    for (result, answer) in [
+        // The whole name.
+        (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Conservatory"),
+        // Another form of the word.
+        (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Garden"),
+        // The model's own word.
+        (ROOMS, "The rooms:\n- Library: 12 seats\n- Atelier: 8 seats\n- Terrace"),
+        // All items only name things.
+        (ROOMS, "The rooms:\n- Library\n- Atelier\n- Conserv"),
+        // A short name, of which more is said.
+        (CAKES, "Im Angebot:\n* Apfelkuchen – 3,20 €\n* Mohnstrudel – 2,90 €\n* Zwetschg – 3,40 €"),
+        // No list.
+        (STOPS, "It stops in Leipzig at 14:05, in Halle at 15:40 and in Nurem"),
+        // One item alone has no form.
+        (STOPS, "It stops in\n• Leipzig 14:05\n• Nurem"),
+    ] {
+        assert_eq!(defect(result, answer), None, "{answer}");
+    }
+}
+
+#[test]
 fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
     use crate::measure::testing::Script;
     let label_for = |tool: &str, result: &str| {

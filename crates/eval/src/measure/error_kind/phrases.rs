@@ -5,28 +5,26 @@
 //! border on that side, unless it has `~` there.
 
 use crate::measure::defects::Defect;
+use crate::recognise::framework_errors::{CODE_NOT_PARSED, run_limits};
 
 /// By cause; the first matching row wins.
-pub(super) const PHRASES: [(Defect, &[&str]); 14] = [
-    (Defect::InvalidCode, CODE_PARSING),
-    (Defect::WrongArguments, ARGUMENTS),
-    (Defect::ToolMisdefined, TOOLS),
-    (Defect::EnvironmentBroken, ENVIRONMENT),
-    (Defect::Exhausted, EXHAUSTION),
-    (Defect::RateLimited, RATE_LIMITS),
-    (Defect::Exhausted, OTHER_LIMITS),
-    (Defect::Unauthenticated, AUTHENTICATION),
-    (Defect::TimedOut, TIMEOUTS),
-    (Defect::ServiceDown, SERVICES),
-    (Defect::NotFound, RESOURCES),
-    (Defect::UndefinedName, UNDEFINED_NAMES),
-    (Defect::InvalidCode, CODE_EXECUTION),
-    (Defect::EmptyResult, EMPTY_RESULTS),
+pub(super) const PHRASES: [(Defect, &[&[&str]]); 14] = [
+    (Defect::InvalidCode, &[CODE_NOT_PARSED, CODE_PARSING]),
+    (Defect::WrongArguments, &[ARGUMENTS]),
+    (Defect::ToolMisdefined, &[TOOLS]),
+    (Defect::EnvironmentBroken, &[ENVIRONMENT]),
+    (Defect::Exhausted, &[EXHAUSTION]),
+    (Defect::RateLimited, &[RATE_LIMITS]),
+    (Defect::Exhausted, &[OTHER_LIMITS]),
+    (Defect::Unauthenticated, &[AUTHENTICATION]),
+    (Defect::TimedOut, &[TIMEOUTS]),
+    (Defect::ServiceDown, &[SERVICES]),
+    (Defect::NotFound, &[RESOURCES]),
+    (Defect::UndefinedName, &[UNDEFINED_NAMES]),
+    (Defect::InvalidCode, &[CODE_EXECUTION]),
+    (Defect::EmptyResult, &[EMPTY_RESULTS]),
 ];
 const CODE_PARSING: &[&str] = &[
-    "code parsing",
-    "parsing code",
-    "parse the code",
     "syntaxerror",
     "indentationerror",
     "unexpected indent",
@@ -257,9 +255,7 @@ const EMPTY_RESULTS: &[&str] = &["no results found", "no results for", "no match
 /// Phrases that are put together: what a parameter has to be, and which limit of a run was reached.
 pub(super) fn composed() -> impl Iterator<Item = (Defect, String)> {
     let types = TYPES.iter().flat_map(|kind| REQUIREMENTS.iter().map(move |words| format!("{words} {kind}")));
-    let limits =
-        COUNTED.iter().flat_map(|noun| MOST.iter().map(move |quantifier| format!("{quantifier} {noun}")));
-    types.map(|text| (Defect::WrongArguments, text)).chain(limits.map(|text| (Defect::Exhausted, text)))
+    types.map(|text| (Defect::WrongArguments, text)).chain(run_limits().map(|text| (Defect::Exhausted, text)))
 }
 
 const REQUIREMENTS: [&str; 16] = [
@@ -295,14 +291,4 @@ const TYPES: [&str; 14] = [
     "array",
     "object",
     "dict",
-];
-const MOST: [&str; 5] = ["max", "maximum", "max number of", "maximum number of", "limit of"];
-const COUNTED: [&str; 9] =
-    ["iterations", "steps", "turns", "operations", "calls", "rounds", "loops", "tokens", "recursion"];
-
-/// Pairs of words that name a cause together, for texts without a phrase.
-pub(super) const PAIRS: [(Defect, &str, &str); 3] = [
-    (Defect::InvalidCode, "code", "parsed"),
-    (Defect::InvalidCode, "import", "not allowed"),
-    (Defect::InvalidCode, "import", "forbidden"),
 ];

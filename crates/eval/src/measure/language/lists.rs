@@ -37,6 +37,7 @@ struct File {
     agreement: ListFile,
     withdrawal: ListFile,
     consent: ListFile,
+    appeal: ListFile,
     question: ListFile,
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
@@ -86,6 +87,8 @@ pub(super) struct Lists {
     pub withdrawal: PatternList,
     /// Statements that the user confirms something, or has to. `unless` is about other confirmations.
     pub consent: PatternList,
+    /// Clauses that begin so ask the reader not to do something, or say that nothing has to be done.
+    pub appeal: PatternList,
     pub question: PatternList,
     pub claims: Claims,
     pub requests: Option<RequestWords>,
@@ -129,6 +132,7 @@ impl Lists {
             agreement: list(&file.agreement)?,
             withdrawal: list(&file.withdrawal)?,
             consent: list(&file.consent)?,
+            appeal: list(&file.appeal)?,
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),

@@ -15,11 +15,12 @@
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
 //! | `sentence`, `kind` | the sentences of a text, as words; what they are in a text that answers nothing |
 //! | `reading` | what is read of a text once for each trace |
-//! | `claim`, `request` | claims of actions and work; words of instructions |
+//! | `claim`, `request`, `denial` | claims of actions and work; words of instructions; statements that deny something |
 //! | `verb_finder` | which forms of verbs a sentence may have |
 
 mod claim;
 mod compiler;
+mod denial;
 mod detect;
 mod gate;
 mod kind;

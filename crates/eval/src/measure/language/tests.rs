@@ -48,6 +48,7 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         "agreement" => list_if(read_text.agrees()),
         "withdrawal" => list_if(read_text.withdraws()),
         "consent" => list_if(language.speaks_of_consent(sentence)),
+        "appeal" => list_if(language.begins_appeal(sentence)),
         "question" => list_if(read_text.ends_with_question()),
         "nothing" => {
             list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))

@@ -23,6 +23,7 @@ use crate::measure::language::{Invention, ReadText, WordClass, classes_in};
 use crate::measure::request::{Demand, TaskDemands};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity, agent_index};
+use crate::recognise::action_text::{has_fence, is_code_after_fence};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
 
 /// Maximum model calls of a trace that are read.
@@ -333,8 +334,6 @@ fn value(word: &str) -> Option<String> {
 
 /// What begins a comment.
 const COMMENTS: [&str; 3] = ["# ", "// ", "-- "];
-/// What begins code in prose, or ends it.
-const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
 
 /// The comments of the code in a text, one on each line.
 fn comments(text: &str, is_code: bool) -> String {
@@ -343,7 +342,7 @@ fn comments(text: &str, is_code: bool) -> String {
     // Many texts have none of the first characters.
     if memchr::memchr3(b'#', b'/', b'-', text.as_bytes()).is_none()
         || !COMMENTS.iter().any(has)
-        || !is_code && !FENCES.iter().any(has)
+        || !is_code && !has_fence(text)
     {
         return out;
     }
@@ -352,8 +351,8 @@ fn comments(text: &str, is_code: bool) -> String {
     let unescaped = if is_code { text.replace("\\n", "\n") } else { text.to_owned() };
     for line in unescaped.lines() {
         let bare = line.trim_start();
-        if bare.starts_with("```") || bare.starts_with("<code>") || bare.starts_with("</code>") {
-            inside = !inside || bare.starts_with("<code>");
+        if let Some(is_code) = is_code_after_fence(bare, inside) {
+            inside = is_code;
             continue;
         }
         let start = COMMENTS.iter().filter_map(|mark| Some(bare.find(*mark)? + mark.len())).min();

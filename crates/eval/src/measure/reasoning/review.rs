@@ -61,7 +61,8 @@ pub(crate) struct Review {
     pub unread: HashSet<Idx>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
     pub answer_findings: BTreeMap<usize, Vec<Finding>>,
-    /// Facts and claims of the final answer that were checked, by agent.
+    /// Facts and claims of the final answer that were compared with results and calls, by agent. What the request
+    /// states is not one of them: the answer may only repeat it.
     pub examined_in_answer: BTreeMap<usize, usize>,
 }
 
@@ -189,6 +190,14 @@ fn by_rule(
     found: impl IntoIterator<Item = (Idx, Finding)>,
 ) -> impl Iterator<Item = (Idx, Finding)> {
     found.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
+}
+
+/// How many facts of an answer were compared with the evidence.
+#[derive(Clone, Copy, Default)]
+struct ExaminedFacts {
+    all: usize,
+    /// Those that the request does not state.
+    beyond_request: usize,
 }
 
 struct Reviewer<'a> {
@@ -330,16 +339,18 @@ impl<'a> Reviewer<'a> {
         }
         let output = clip(&output, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = self.check_claims(at, view, output, counts, &mut findings);
-        if let Some((agent, answer)) = &answer {
-            examined += self.check_answer(*agent, at, answer, Some(view), counts, &mut findings);
-        }
+        let claims = self.check_claims(at, view, output, counts, &mut findings);
+        let facts = answer
+            .as_ref()
+            .map(|(agent, answer)| self.check_answer(*agent, at, answer, Some(view), counts, &mut findings));
+        let facts = facts.unwrap_or_default();
+        let examined = claims + facts.all;
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined > 0) {
             // The quotes of these findings are in this span.
             let place = self.trace.tree.spans.get(at).map(|span| span.id);
             let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
             self.review.answer_findings.insert(agent, placed.collect());
-            self.review.examined_in_answer.insert(agent, examined);
+            self.review.examined_in_answer.insert(agent, claims + facts.beyond_request);
         }
         if examined > 0 || !findings.is_empty() {
             let entry = self.review.llm_reviews.entry(at).or_default();
@@ -373,14 +384,14 @@ impl<'a> Reviewer<'a> {
         }
         let counts = self.history.call_counts(end_of(self.trace, agent.at));
         let mut findings = Vec::new();
-        let examined = self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings);
-        if examined > 0 {
+        let facts = self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings);
+        if facts.all > 0 {
             self.review.answer_findings.insert(i, findings);
-            self.review.examined_in_answer.insert(i, examined);
+            self.review.examined_in_answer.insert(i, facts.beyond_request);
         }
     }
 
-    /// Compares the facts of an answer with the evidence; the number of facts that were compared.
+    /// Compares the facts of an answer with the evidence.
     fn check_answer(
         &mut self,
         agent: usize,
@@ -389,12 +400,12 @@ impl<'a> Reviewer<'a> {
         view: Option<&'a SpanView>,
         counts: CallCounts,
         findings: &mut Vec<Finding>,
-    ) -> usize {
+    ) -> ExaminedFacts {
         let request = self.request(agent);
         let has_tools = self.has_tools(agent, view);
         // Code that a tool of the run carries out is an action, and its strings and links are no statements.
         if writes_code(answer) && self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
-            return 0;
+            return ExaminedFacts::default();
         }
         let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
         if !needs_source
@@ -402,7 +413,7 @@ impl<'a> Reviewer<'a> {
             || self.trace.evidence(at) != Content::Present
             || !self.has_all_content(agent, view, counts)
         {
-            return 0;
+            return ExaminedFacts::default();
         }
         let task = agent_index::task(self.trace, agent).map(|task| &**task);
         let is_english = is_english(answer, task, self.memo);
@@ -424,7 +435,7 @@ impl<'a> Reviewer<'a> {
             }
         };
         if !is_asked {
-            return 0;
+            return ExaminedFacts::default();
         }
         self.answers += 1;
         if let Some(task) = agent_index::task(self.trace, agent) {
@@ -447,7 +458,7 @@ impl<'a> Reviewer<'a> {
         checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
-        checked.examined
+        ExaminedFacts { all: checked.examined, beyond_request: checked.beyond_request }
     }
 
     /// Whether a result has a number: without one, no number of an answer misstates it.

@@ -60,6 +60,8 @@ pub(crate) struct FactCheck {
     pub unsupported: Vec<f64>,
     /// The number of facts compared with the evidence.
     pub examined: usize,
+    /// Those of them that the request does not state.
+    pub beyond_request: usize,
 }
 
 /// Compares the facts of `answer` with `evidence`. The evidence must be complete, and the request
@@ -100,6 +102,7 @@ pub(crate) fn check(
         );
         let finding = Defect::UnsupportedFact.finding(rationale, checker.sentence_at(words.start()));
         checker.out.examined += 1;
+        checker.out.beyond_request += 1;
         checker.out.findings.push(finding.by_rule("memory"));
     }
     checker.out
@@ -180,13 +183,18 @@ impl FactChecker<'_, '_> {
         }
         self.evidence.convert_for(Some(self.answer));
         self.find_support(&mut facts);
-        self.out.examined += facts.len();
+        self.examine_numbers(&facts);
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let headline = facts.first().map(|f| f.sentence);
         let are_most = unsupported.len() * 2 >= facts.len();
         let is_figure = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
         let is_asked_for = |fact: &&NumberFact| is_figure && Some(fact.sentence) == headline;
         self.report(unsupported.into_iter().filter(|fact| are_most || is_asked_for(fact)), &facts);
+    }
+
+    fn examine_numbers(&mut self, facts: &[NumberFact]) {
+        self.out.examined += facts.len();
+        self.out.beyond_request += facts.iter().filter(|fact| !self.request.has_number(&fact.number)).count();
     }
 
     fn report<'f>(&mut self, unsupported: impl Iterator<Item = &'f NumberFact>, facts: &[NumberFact]) {
@@ -211,7 +219,7 @@ impl FactChecker<'_, '_> {
         let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
         facts.iter_mut().for_each(|fact| fact.hedged = true);
         self.find_support(&mut facts);
-        self.out.examined += facts.len();
+        self.examine_numbers(&facts);
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {
             return;
@@ -326,6 +334,8 @@ impl FactChecker<'_, '_> {
             return;
         }
         self.out.examined += facts.len();
+        let repeats = |fact: &&PhraseFact| fact.phrases.iter().any(|phrase| self.request.has_phrase(phrase));
+        self.out.beyond_request += facts.len() - facts.iter().filter(repeats).count();
         let phrases: Vec<&str> = facts.iter().flat_map(|f| f.phrases.iter().map(String::as_str)).collect();
         let mut found = self.evidence.mentions(&phrases).into_iter();
         let mut is_supported =

@@ -1,6 +1,7 @@
 //! Defects of a result that is not an error: empty or truncated.
 
 use aho_corasick::AhoCorasick;
+use serde::de::IgnoredAny;
 
 use super::empty_lookup;
 use crate::measure::calls::attempts::quoted;
@@ -12,9 +13,10 @@ use crate::measure::excerpt::{around, tail};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding, Memo, agent_index};
 use crate::pattern::WordSearcher;
-use crate::recognise::{Call, Text};
+use crate::recognise::{Call, Text, python_repr};
 
 /// The assessment of a result.
 #[derive(Debug, PartialEq)]
@@ -67,14 +69,24 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
     let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));
-    let shows_outcome =
-        is_structured(plain) || has_term_of_query(call, plain, task.map(|task| &**task), context.memo);
+    let shows_outcome = is_structured(plain, context.memo)
+        || has_term_of_query(call, plain, task.map(|task| &**task), context.memo);
     ResultCheck::Complete { shows_outcome }
 }
 
-/// Whether a text has the form of a JSON object or array. It is not parsed: that costs more than the check.
-fn is_structured(text: &str) -> bool {
-    text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']')
+/// Whether a text is an object or array, or several: as JSON, or as Python prints one. It is parsed, since prose may
+/// begin and end with brackets, too ("[1] the opening hours [2]"), and has no fields that say how the call ended.
+fn is_structured(text: &str, memo: &Memo) -> bool {
+    let has_brackets =
+        text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
+    has_brackets
+        && memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
+        && (is_json(text) || python_repr::parse(text).is_some())
+}
+
+/// Whether a text is one JSON value or several, as in files of lines.
+fn is_json(text: &str) -> bool {
+    serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>().all(|value| value.is_ok())
 }
 
 fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {

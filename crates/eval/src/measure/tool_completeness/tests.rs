@@ -260,6 +260,24 @@ fn result_that_shows_no_outcome_is_unmeasured() {
         let shown = on_tool(result, status);
         assert_eq!((score(std::slice::from_ref(&shown)), shown.examined), (Some(5.0), 1), "{result}");
     }
+    // An error in the text contradicts the status.
+    assert_eq!(score(&[on_tool("Error: the mailbox is full", Status::Ok)]), Some(1.0));
+    for structured in [
+        r#"[{"to":"Ada"},{"to":"Bo"}]"#,
+        "{\"to\":\"Ada\"}\n{\"to\":\"Bo\"}",
+        "{'to': 'Ada', 'sent': True}",
+        "[3, 4]",
+    ] {
+        assert_eq!(score(&[on_tool(structured, Status::Unset)]), Some(5.0), "{structured}");
+    }
+    for prose in [
+        "[1] Ada is written to [2]",
+        "{name} is written to at {address}",
+        "[the mail is on its way]",
+        r#"{"to":"Ada", and so on}"#,
+    ] {
+        assert_eq!(on_tool(prose, Status::Unset).outcome, Err(Unmeasured::NotApplicable), "{prose}");
+    }
 }
 
 #[test]

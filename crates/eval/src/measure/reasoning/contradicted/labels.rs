@@ -133,7 +133,9 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 /// Whether a word is a value that the field may have: that of another record, or one of the same closed set. Any other
 /// word may be a property of the thing, as "shipped" in "is my order shipped".
 fn is_value_of(exchange: &Exchange<'_>, field: &RecordField, word: &str) -> bool {
-    let is_same_field = |other: &RecordField| other.name == field.name && other.text() == Some(word);
+    let is_asked_value = |value: &str| value.split([' ', '/', '_']).eq(word.split(' '));
+    let is_same_field =
+        |other: &RecordField| other.name == field.name && other.text().is_some_and(is_asked_value);
     let sets = [&*NAMES_BY_VALUE, &*LEVELS_BY_VALUE].map(|sets| sets.get(field.text().unwrap_or_default()));
     sets.into_iter().flatten().any(|(set, _)| set.iter().any(|forms| forms.contains(&word)))
         || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(is_same_field)

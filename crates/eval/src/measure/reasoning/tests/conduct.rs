@@ -146,12 +146,17 @@ fn asked(task: &str, result: &str, answer: &str) -> AgentTrace {
 #[test]
 fn answers_that_contradict_the_result_are_found() {
     let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
+    let state =
+        r#"{"items":[{"item_id":"90010001","state":"on_sale"},{"item_id":"90010002","state":"on_sale"}]}"#;
     for (task, result, answer) in [
         ("Which lamps do you have?", SHELF, "No items match that filter."),
         ("What is the cheapest lamp?", SHELF, "The cheapest lamp is 90010001 at 12.5."),
         ("How many lamps are there?", SHELF, "There are 7 lamps."),
         ("Does lamp 90010001 have color=red?", one, "No, it does not."),
         ("Does lamp 90010001 have color=green?", one, "Yes, it does."),
+        ("Does lamp 90010001 have the color red?", one, "No, it does not."),
+        ("Is the color green?", one, "Yes, it is."),
+        ("Is the lamp's state \"on sale\"?", state, "No, it is not."),
     ] {
         let trace = asked(task, result, answer);
         assert!(has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
@@ -163,12 +168,20 @@ fn answers_that_contradict_the_result_are_found() {
 #[test]
 fn consistent_or_ambiguous_answers_have_no_findings() {
     let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
+    let state =
+        r#"{"items":[{"item_id":"90010001","state":"on_sale"},{"item_id":"90010002","state":"sold"}]}"#;
     for (task, result, answer) in [
         ("Which available lamps cost more than 80?", r#"{"items":[]}"#, "No items match that filter."),
         ("What is the cheapest lamp?", SHELF, "The cheapest lamp is 90010002 at 9.0."),
         ("What is the cheapest lamp?", SHELF, "90010002 at 9.0, against 90010001 at 12.5."),
         ("How many lamps are there?", SHELF, "There are 2 lamps."),
         ("Does lamp 90010001 have color=red?", one, "Yes, it does."),
+        ("Does lamp 90010001 have the color red?", one, "Yes, it does."),
+        ("Is the color green?", one, "No, it is not."),
+        // Of several records the question may be about any.
+        ("Is the lamp's state \"on sale\"?", state, "No, it is not."),
+        // The value is not the field's.
+        ("Does lamp 90010001 come in red paper?", one, "No, it does not."),
         ("Is the lamp nice?", one, "No, it is not."),
     ] {
         let trace = asked(task, result, answer);
