@@ -170,11 +170,29 @@ impl SplitText {
 pub(super) struct Contrast {
     words: Vec<String>,
     beginnings: Beginnings,
+    /// Expressions with such a word that begin no statement, and where in the expression the word is.
+    unless: Vec<(usize, String)>,
 }
 
 impl Contrast {
-    pub(super) fn new(words: Vec<String>) -> Contrast {
-        Contrast { beginnings: Beginnings::new(&words), words }
+    pub(super) fn new(words: Vec<String>, unless: Vec<String>) -> Contrast {
+        let places = |expression: String| {
+            let places: Vec<usize> = words.iter().filter_map(|word| expression.find(word.as_str())).collect();
+            places.into_iter().map(move |at| (at, expression.clone()))
+        };
+        let unless = unless.into_iter().flat_map(places).collect();
+        Contrast { beginnings: Beginnings::new(&words), unless, words }
+    }
+
+    /// Whether the word that begins at `at` belongs to an expression that begins no statement.
+    fn is_excepted(&self, text: &str, at: usize) -> bool {
+        let is_around = |(word, expression): &(usize, String)| {
+            let from = at.checked_sub(*word);
+            let rest = from.and_then(|from| text.as_bytes().get(from..));
+            rest.and_then(|rest| rest.get(..expression.len()))
+                .is_some_and(|around| around.eq_ignore_ascii_case(expression.as_bytes()))
+        };
+        self.unless.iter().any(is_around)
     }
 
     /// Whether a word begins `rest`, followed by a space or a comma in a language with spaces.
@@ -292,7 +310,9 @@ impl SentenceSplitter<'_, '_> {
 
     /// Whether a contrast begins here.
     fn is_contrast(&self, rest: &str, before: char) -> bool {
-        (!self.spaced || before == ' ') && self.contrast.begins(rest.as_bytes(), self.spaced)
+        (!self.spaced || before == ' ')
+            && self.contrast.begins(rest.as_bytes(), self.spaced)
+            && !self.contrast.is_excepted(self.text, self.at)
     }
 
     /// Skips a fenced block or inline code after its first backtick.
