@@ -121,7 +121,7 @@ fn wrong(language: Language) -> Vec<String> {
     wrong
 }
 
-const LISTS: [&str; 14] = [
+const LISTS: [&str; 18] = [
     "hypothetical",
     "contrast",
     "nothing",
@@ -136,6 +136,10 @@ const LISTS: [&str; 14] = [
     "claim",
     "promised",
     "offered",
+    "source",
+    "instrument",
+    "stopped",
+    "padding",
 ];
 
 /// Every language has at least 20 sentences that each list must find, and 20 that it must not.
@@ -201,6 +205,75 @@ fn closed_classes_are_those_of_their_sentences() {
                 class_count >= 20 && all - class_count >= 20,
                 "{language:?} {class:?}: {class_count} of {all}"
             );
+        }
+    }
+    assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The sentences of a language, each with what its words are in instructions: `date opposite: sentence`. Words that
+/// carry content are in brackets.
+fn instructions(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let file = match language {
+        Language::English => include_str!("sentences/en.requests.txt"),
+        Language::German => include_str!("sentences/de.requests.txt"),
+        Language::French => include_str!("sentences/fr.requests.txt"),
+        Language::Spanish => include_str!("sentences/es.requests.txt"),
+        Language::Portuguese => include_str!("sentences/pt.requests.txt"),
+        Language::Italian => include_str!("sentences/it.requests.txt"),
+        Language::Chinese | Language::Japanese => "",
+    };
+    file.lines().map(|line| line.split_once(": ").expect("what its words are, and a sentence"))
+}
+
+/// As [`instructions`], of a sentence without brackets.
+fn annotated(words: &RequestWords, sentence: &str) -> String {
+    let (mut date, mut directed, mut negation, mut opposite) = (false, false, false, false);
+    let mut marked = String::new();
+    let mut mark = |word: &str| {
+        let lower = word.to_lowercase();
+        date |= words.is_date(&lower);
+        directed |= words.is_directed(&lower);
+        negation |= words.negates(&lower);
+        opposite |= words.side(&lower).is_some();
+        let has_content = word.starts_with(char::is_alphabetic) && words.has_content(&lower);
+        marked.push_str(&if has_content { format!("[{word}]") } else { word.to_owned() });
+    };
+    for part in sentence.split_inclusive(|c: char| !c.is_alphanumeric() && c != '\'') {
+        let word = part.trim_end_matches(|c: char| !c.is_alphanumeric());
+        match words.negates(&word.to_lowercase()) {
+            true => mark(word),
+            false => word.split_inclusive('\'').for_each(|word| {
+                let letters = word.trim_end_matches('\'');
+                mark(letters);
+                mark(&word[letters.len()..]);
+            }),
+        }
+        mark(&part[word.len()..]);
+    }
+    let found = [(date, "date"), (directed, "directed"), (negation, "negation"), (opposite, "opposite")];
+    let found: Vec<&str> =
+        found.into_iter().filter(|(is_found, _)| *is_found).map(|(_, name)| name).collect();
+    format!("{}: {marked}", found.join(" "))
+}
+
+/// What instructions have is in at least 20 sentences of each language with spaces, and 20 do not have it.
+#[test]
+fn words_of_instructions_are_those_of_their_sentences() {
+    let mut wrong = Vec::new();
+    for language in Language::ALL {
+        let Some(words) = &language.lists().requests else { continue };
+        let mut found_names = Vec::new();
+        for (names, marked) in instructions(language) {
+            let found = annotated(words, &marked.replace(['[', ']'], ""));
+            found_names.push(names);
+            if found != format!("{names}: {marked}") {
+                wrong.push(format!("{}: {found}\n not {names}: {marked}", language.as_str()));
+            }
+        }
+        for name in ["date", "directed", "negation", "opposite"] {
+            let (with, without): (Vec<&str>, Vec<&str>) =
+                found_names.iter().partition(|names| names.split(' ').any(|found| found == name));
+            assert!(with.len() >= 20 && without.len() >= 20, "{language:?} {name}: {}", with.len());
         }
     }
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
