@@ -39,7 +39,6 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
     match list {
         "refusal" => list_if(!read_text.refusals().is_empty()),
         "inability" => list_if(!read_text.inability().is_empty()),
-        "avoidance" => list_if(!read_text.refusals().is_empty() || !read_text.inability().is_empty()),
         "hedge" => list_if(!read_text.hedges().is_empty()),
         "invention" => list_if(!read_text.inventions().is_empty()),
         "error" => {
@@ -121,7 +120,9 @@ fn wrong(language: Language) -> Vec<String> {
     wrong
 }
 
-const LISTS: [&str; 18] = [
+const LISTS: [&str; 20] = [
+    "refusal",
+    "inability",
     "hypothetical",
     "contrast",
     "nothing",
@@ -151,9 +152,6 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
             let matching = sections.iter().filter(|s| s.0 == list && s.1 == fires);
             matching.map(|s| s.2.len()).sum::<usize>()
         };
-        for list in ["refusal", "inability"] {
-            assert!(count(list, true) >= 20 && count("avoidance", false) >= 20, "{language:?} {list}");
-        }
         for list in LISTS {
             assert!(count(list, true) >= 20 && count(list, false) >= 20, "{language:?} {list}");
         }
