@@ -187,10 +187,15 @@ impl Contrast {
     /// Whether the word that begins at `at` belongs to an expression that begins no statement.
     fn is_excepted(&self, text: &str, at: usize) -> bool {
         let is_around = |(word, expression): &(usize, String)| {
-            let from = at.checked_sub(*word);
-            let rest = from.and_then(|from| text.as_bytes().get(from..));
-            rest.and_then(|rest| rest.get(..expression.len()))
-                .is_some_and(|around| around.eq_ignore_ascii_case(expression.as_bytes()))
+            let Some((before, rest)) =
+                at.checked_sub(*word).and_then(|from| text.as_bytes().split_at_checked(from))
+            else {
+                return false;
+            };
+            // "small but" has not "all but".
+            let begins_word = !before.last().is_some_and(u8::is_ascii_alphabetic);
+            let around = rest.get(..expression.len());
+            begins_word && around.is_some_and(|around| around.eq_ignore_ascii_case(expression.as_bytes()))
         };
         self.unless.iter().any(is_around)
     }

@@ -120,6 +120,7 @@ fn wrong(language: Language) -> Vec<String> {
     wrong
 }
 
+/// The lists whose sentences are in the files.
 const LISTS: [&str; 20] = [
     "refusal",
     "inability",
