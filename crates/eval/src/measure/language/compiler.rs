@@ -16,8 +16,8 @@ const MAX_DEPTH: usize = 6;
 /// The longest program of an automaton that is built while it runs, in bytes: one for each pattern and thread.
 const MAX_AUTOMATON: usize = 1 << 19;
 
-/// Whether a condition begins in the clause of `words` before the match at `start`. What it begins with may be the first
-/// words of the match: "once i".
+/// Whether a condition begins in the clause of `words` before the match at `start`. What it begins with may be the
+/// first words of the match: "once i".
 pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize) -> bool {
     let from = clause_start(words, start);
     let begins = || hypothetical.find(words.get(from..).unwrap_or_default());
