@@ -102,6 +102,9 @@ pub(super) struct ClaimsFile {
     unless: Vec<String>,
     /// In the clause of a passive: other actors.
     unless_passive: Vec<String>,
+    /// In the clause of a promised or offered action that is no question: negation that the patterns let through.
+    #[serde(default)]
+    unless_stated: Vec<String>,
     /// What work was done with, as the group `noun`.
     instrument: Vec<String>,
     /// Sources outside the conversation.
@@ -114,6 +117,7 @@ pub(super) struct Claims {
     hypothetical: Arc<Pattern>,
     unless: Pattern,
     unless_passive: Pattern,
+    unless_stated: Option<Pattern>,
     /// The frames of done actions in any form: most sentences match none.
     done_frames: Pattern,
     prefilters: Vec<Prefilter>,
@@ -218,6 +222,9 @@ impl Claims {
             hypothetical,
             unless: compiler.any(&file.unless)?,
             unless_passive: compiler.any(&file.unless_passive)?,
+            unless_stated: (!file.unless_stated.is_empty())
+                .then(|| compiler.any(&file.unless_stated))
+                .transpose()?,
             instrument: compiler.any(&file.instrument)?,
             source: compiler.any(&file.source)?,
             patterns,
@@ -270,11 +277,18 @@ impl Claims {
                 let (Some(whole), Some(verb)) = (found.get(0), found.name("verb")) else { continue };
                 let verb = words.get(verb.range()).unwrap_or_default();
                 let Some(action) = self.action(form, verb) else { continue };
-                if tense.is_done()
-                    && (sentence.is_question
-                        || is_hypothetical(&self.hypothetical, words, whole.start())
-                        || self.is_taken_back(*tense, clause(words, whole.start(), whole.end())))
-                {
+                let clause = clause(words, whole.start(), whole.end());
+                let is_taken_back = match tense.is_done() {
+                    true => {
+                        let is_hypothetical = || is_hypothetical(&self.hypothetical, words, whole.start());
+                        sentence.is_question || is_hypothetical() || self.is_taken_back(*tense, clause)
+                    }
+                    false => {
+                        let denies = |unless: &Pattern| unless.is_match(clause);
+                        !sentence.is_question && self.unless_stated.as_ref().is_some_and(denies)
+                    }
+                };
+                if is_taken_back {
                     continue;
                 }
                 let tense = if sentence.is_question { Tense::Offered } else { *tense };

@@ -16,11 +16,12 @@ const MAX_DEPTH: usize = 6;
 /// The longest program of an automaton that is built while it runs, in bytes: one for each pattern and thread.
 const MAX_AUTOMATON: usize = 1 << 19;
 
-/// Whether a condition begins in the clause of `words` before the match at `start`.
+/// Whether a condition begins in the clause of `words` before the match at `start`. What it begins with may be the
+/// first words of the match: "once i".
 pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize) -> bool {
-    let before = words.get(clause_start(words, start)..start).unwrap_or_default();
-    // A space between words ends one and begins the next.
-    before.len() > 1 && hypothetical.is_match(words.get(clause_start(words, start)..=start).unwrap_or(before))
+    let from = clause_start(words, start);
+    let begins = || hypothetical.find(words.get(from..).unwrap_or_default());
+    start > from && begins().is_some_and(|found| from + found.start < start)
 }
 
 /// The clause of `words` around a match: between the commas, colons and parentheses.
@@ -45,8 +46,21 @@ impl PatternCompiler<'_> {
     /// A pattern that matches where any of `sources` does.
     pub(super) fn any(&self, sources: &[String]) -> Result<Pattern, String> {
         let sources: Vec<String> =
-            sources.iter().map(|s| self.expand(without_last_gap(s), 0)).collect::<Result<_, _>>()?;
+            sources.iter().map(|s| self.expand(without_outer_gaps(s), 0)).collect::<Result<_, _>>()?;
         Ok(Pattern::new(&self.within_words(&sources.join("|"))))
+    }
+
+    /// A pattern that matches where any of `sources` does, and where one of `first` begins the text.
+    pub(super) fn any_or_first(&self, sources: &[String], first: &[String]) -> Result<Pattern, String> {
+        let all = |sources: &[String]| {
+            let sources = sources.iter().map(|source| self.expand(source, 0));
+            Ok::<_, String>(self.within_words(&sources.collect::<Result<Vec<_>, _>>()?.join("|")))
+        };
+        let anywhere = all(sources)?;
+        Ok(Pattern::new(&match first {
+            [] => anywhere,
+            _ => format!("{anywhere}|^ ?{}", all(first)?),
+        }))
     }
 
     /// `source` between the borders of words.
@@ -116,8 +130,12 @@ fn without_final_gaps(source: &str) -> String {
     source
 }
 
-/// `source` without the gap at the end of a whole pattern.
-fn without_last_gap(source: &str) -> &str {
+/// `source` without gaps at the beginning and at the end of a whole pattern, which match any words and none: where a
+/// statement begins decides what is said before it.
+fn without_outer_gaps(source: &str) -> &str {
+    let source = ["{gap}", "({gap})?", "{near}"]
+        .iter()
+        .fold(source, |source, gap| source.strip_prefix(gap).unwrap_or(source));
     let source = source.trim_end();
     source.strip_suffix(" {gap}").or(source.strip_suffix(" {near}")).unwrap_or(source)
 }

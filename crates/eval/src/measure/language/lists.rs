@@ -20,12 +20,10 @@ use super::word_class::{ClassesFile, WordClassTable};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Words that begin a statement of its own: "but".
-    contrast: Vec<String>,
+    contrast: ContrastFile,
     /// Classes of words.
     words: BTreeMap<String, String>,
-    /// Begins a condition or a time in the future: what follows it up to a comma is not stated.
-    hypothetical: Vec<String>,
+    hypothetical: HypotheticalFile,
     refusal: ListFile,
     inability: ListFile,
     nothing: ListFile,
@@ -46,6 +44,27 @@ struct File {
     #[serde(default)]
     requests: Option<RequestsFile>,
     classes: ClassesFile,
+}
+
+/// Words that begin a statement of its own: "but".
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContrastFile {
+    any: Vec<String>,
+    /// Expressions with such a word that begin none: "nothing but".
+    #[serde(default)]
+    unless: Vec<String>,
+}
+
+/// Begins a condition or a time in the future: what follows it up to a comma is not stated.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HypotheticalFile {
+    /// At any place of the clause before the statement.
+    any: Vec<String>,
+    /// Only as the first word of the clause: verbs of inverted conditions ("should it fail").
+    #[serde(default)]
+    first: Vec<String>,
 }
 
 /// Patterns, and patterns of the clause around a match that take it back.
@@ -110,7 +129,7 @@ impl Lists {
         let file: File = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
         let compiler = PatternCompiler { words: &file.words, spaced };
         let classes = WordClassTable::new(&file.classes, spaced)?;
-        let hypothetical = Arc::new(compiler.any(&file.hypothetical)?);
+        let hypothetical = Arc::new(compiler.any_or_first(&file.hypothetical.any, &file.hypothetical.first)?);
         let list = |list: &ListFile| {
             let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
             Ok::<_, String>(PatternList {
@@ -137,7 +156,7 @@ impl Lists {
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
             classes,
-            contrast: Contrast::new(file.contrast),
+            contrast: Contrast::new(file.contrast.any, file.contrast.unless),
         })
     }
 }
@@ -175,5 +194,18 @@ impl PatternList {
                 || self.unless.as_ref().is_some_and(|u| u.is_match(clause(words, found.start, found.end)));
             !is_hypothetical(&self.hypothetical, words, found.start) && !is_taken_back()
         })
+    }
+
+    /// Whether all that the sentence has of the list is in a condition; `None` if it has nothing of it.
+    #[cfg(test)]
+    pub(super) fn is_conditional(&self, sentence: &Sentence<'_>) -> Option<bool> {
+        let words = sentence.words();
+        let mut found = self
+            .any
+            .find_iter(words)
+            .map(|at| is_hypothetical(&self.hypothetical, words, at.start))
+            .peekable();
+        found.peek()?;
+        Some(found.all(|is_condition| is_condition))
     }
 }

@@ -170,11 +170,34 @@ impl SplitText {
 pub(super) struct Contrast {
     words: Vec<String>,
     beginnings: Beginnings,
+    /// Expressions with such a word that begin no statement, and where in the expression the word is.
+    unless: Vec<(usize, String)>,
 }
 
 impl Contrast {
-    pub(super) fn new(words: Vec<String>) -> Contrast {
-        Contrast { beginnings: Beginnings::new(&words), words }
+    pub(super) fn new(words: Vec<String>, unless: Vec<String>) -> Contrast {
+        let places = |expression: String| {
+            let places: Vec<usize> = words.iter().filter_map(|word| expression.find(word.as_str())).collect();
+            places.into_iter().map(move |at| (at, expression.clone()))
+        };
+        let unless = unless.into_iter().flat_map(places).collect();
+        Contrast { beginnings: Beginnings::new(&words), unless, words }
+    }
+
+    /// Whether the word that begins at `at` belongs to an expression that begins no statement.
+    fn is_excepted(&self, text: &str, at: usize) -> bool {
+        let is_around = |(word, expression): &(usize, String)| {
+            let Some((before, rest)) =
+                at.checked_sub(*word).and_then(|from| text.as_bytes().split_at_checked(from))
+            else {
+                return false;
+            };
+            // "small but" has not "all but".
+            let begins_word = !before.last().is_some_and(u8::is_ascii_alphabetic);
+            let around = rest.get(..expression.len());
+            begins_word && around.is_some_and(|around| around.eq_ignore_ascii_case(expression.as_bytes()))
+        };
+        self.unless.iter().any(is_around)
     }
 
     /// Whether a word begins `rest`, followed by a space or a comma in a language with spaces.
@@ -292,7 +315,9 @@ impl SentenceSplitter<'_, '_> {
 
     /// Whether a contrast begins here.
     fn is_contrast(&self, rest: &str, before: char) -> bool {
-        (!self.spaced || before == ' ') && self.contrast.begins(rest.as_bytes(), self.spaced)
+        (!self.spaced || before == ' ')
+            && self.contrast.begins(rest.as_bytes(), self.spaced)
+            && !self.contrast.is_excepted(self.text, self.at)
     }
 
     /// Skips a fenced block or inline code after its first backtick.
