@@ -189,6 +189,28 @@ async fn a_group_that_changes_loses_no_span_with_a_broker() {
     out.assert(0.001);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
+async fn a_group_that_receives_spans_alone_loses_none_with_a_broker() {
+    let broker = Broker::start(Security::None);
+    broker.create_topics(&[SPANS, LOGS], 2 * PARTITIONS, &[]).await;
+    let trial = Trial {
+        members: 3,
+        logs: false,
+        runs: 600,
+        // Some 20 s.
+        rate: 1_000.0,
+        kills: 2,
+        additions: 4,
+        removals: 2,
+        interval: Duration::from_millis(2_000),
+        session: "6s",
+        quiet: "3s",
+        patience: Duration::from_secs(120),
+    };
+    try_group(&broker.address(), &trial).await.assert(0.001);
+}
+
 /// With `group_instance_id`, which the mock brokers do not know: there a member that restarts is another one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = ".ci/neighbours kafka installs a broker and runs it"]
