@@ -35,12 +35,45 @@ fn validate_accepts_defaults_and_shipped_configurations() {
         "config/quickstart.yaml",
         "config/benchmarks/trail-000.yaml",
         "config/benchmarks/trail-001.yaml",
-        "deploy/otel-verdict.yaml",
-        "deploy/collector/verdict.yaml",
     ] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(shipped);
         let output = run(&["validate", "--config", path.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{shipped}: {}", err(&output));
+    }
+}
+
+/// Configurations of otel-verdict in a folder of `deploy`; the others are of Collectors and of other programs.
+fn deployed(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(folder);
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".yaml") && (name.starts_with("otel-verdict") || name.starts_with("verdict"))
+    };
+    // A Collector's configuration has pipelines.
+    files
+        .filter(is_ours)
+        .filter(|path| !std::fs::read_to_string(path).unwrap().contains("pipelines:"))
+        .collect()
+}
+
+#[test]
+fn validate_accepts_every_configuration_for_deployment() {
+    let all = [deployed(""), deployed("collector")].concat();
+    let mut names: Vec<&str> = all.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    names.sort_unstable();
+    let behind_kafka = "verdict-behind-kafka.yaml";
+    assert_eq!(names, ["otel-verdict.yaml", "verdict-behind-agents.yaml", behind_kafka, "verdict.yaml"]);
+    for path in all {
+        let output = run(&["validate", "--config", path.to_str().unwrap()]);
+        let message = err(&output);
+        if cfg!(not(feature = "kafka")) && path.ends_with(behind_kafka) {
+            // It is valid apart from that.
+            assert_eq!(output.status.code(), Some(2), "{message}");
+            assert!(message.contains("built without Kafka"), "{message}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{}: {message}", path.display());
     }
 }
 

@@ -17,14 +17,14 @@ use crate::durable::{kept_in, requests, storage, verdict_attributes};
 use crate::support::{Destination, PATIENCE, Process, until};
 
 /// A judge that answers only after `answers` is set, and counts the questions.
-struct Judge {
+pub struct Judge {
     endpoint: String,
-    asked: Arc<AtomicU64>,
-    answers: Arc<AtomicBool>,
+    pub asked: Arc<AtomicU64>,
+    pub answers: Arc<AtomicBool>,
 }
 
 impl Judge {
-    fn silent() -> Judge {
+    pub fn silent() -> Judge {
         let (asked, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, may_answer) = (Arc::clone(&asked), Arc::clone(&answers));
         let endpoint = crate::model::serve(move |_, _| {
@@ -37,7 +37,7 @@ impl Judge {
         Judge { endpoint, asked, answers }
     }
 
-    fn config(&self) -> String {
+    pub fn config(&self) -> String {
         format!(
             "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 1h }} }}\n\
              verdict: {{ close: {{ quiet: 30ms }}, max_wait: 1h, metrics: {{ completeness: {{ judges: [main] }} }} }}",

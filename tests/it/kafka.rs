@@ -99,14 +99,18 @@ fn hash(record: &LogRecord) -> u64 {
 impl Captures {
     /// On a thread without a runtime, since the evaluation has its own.
     pub fn read() -> Captures {
-        std::thread::spawn(Captures::evaluate).join().unwrap()
+        std::thread::spawn(|| Captures::evaluate(one_by_one())).join().unwrap()
     }
 
-    fn evaluate() -> Captures {
-        let offers = one_by_one();
-        let is_trace_offer = |offer: &&Offer| offer.signal == Signal::Traces;
-        let bodies: Vec<Bytes> =
-            offers.iter().filter(is_trace_offer).map(|offer| offer.body.clone()).collect();
+    /// As [`Captures::read`], of spans alone.
+    fn spans_alone() -> Captures {
+        let spans = || one_by_one().into_iter().filter(|offer| offer.signal == Signal::Traces);
+        std::thread::spawn(move || Captures::evaluate(spans().collect())).join().unwrap()
+    }
+
+    fn evaluate(offers: Vec<Offer>) -> Captures {
+        let of_traces = |offer: &&Offer| offer.signal == Signal::Traces;
+        let bodies: Vec<Bytes> = offers.iter().filter(of_traces).map(|offer| offer.body.clone()).collect();
         let spans = spans_of(&bodies);
         let traces: BTreeSet<[u8; 16]> =
             spans.iter().map(|span| span.trace_id[..].try_into().unwrap()).collect();
@@ -207,13 +211,13 @@ fn produce(brokers: &str, captures: &Captures, runs: u32, rate: f64) -> f64 {
 }
 
 /// A member of the group, as a process of its own.
-struct Member {
+pub struct Member {
     child: Child,
-    log: PathBuf,
+    pub log: PathBuf,
 }
 
 impl Member {
-    fn start(folder: &Path, number: usize, config: &str) -> Member {
+    pub fn start(folder: &Path, number: usize, config: &str) -> Member {
         let (file, log) = (folder.join(format!("{number}.yaml")), folder.join(format!("{number}.log")));
         std::fs::write(&file, config).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
@@ -232,7 +236,12 @@ impl Member {
         self.child.wait().unwrap();
     }
 
-    fn terminate(mut self) {
+    /// Its log so far.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub fn terminate(mut self) {
         let started = Instant::now();
         // Until then the signal may end it without its shutdown.
         while !std::fs::read_to_string(&self.log).unwrap().contains("receiving from Kafka") {
@@ -267,6 +276,10 @@ const MOST_MEMBERS: usize = 6;
 
 /// How a group is tried.
 pub struct Trial {
+    /// At the beginning and at the end.
+    pub members: usize,
+    /// Else spans alone, which the group assigns in another way.
+    pub logs: bool,
     pub runs: u32,
     /// Spans a second.
     pub rate: f64,
@@ -345,19 +358,21 @@ fn seed() -> u64 {
     }
 }
 
-/// Runs three members, changes the group while messages are written, and compares with one process.
+/// Runs members, changes the group while messages are written, and compares with one process.
 pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
-    let captures = Captures::read();
+    let read = if trial.logs { Captures::read } else { Captures::spans_alone };
+    let captures = read();
     let destination = Destination::default();
     let port = destination.serve().await;
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         "receivers:\n  otlp: {{ protocols: {{ http: {{ endpoint: '127.0.0.1:0' }} }} }}\n  \
-         kafka: {{ brokers: {:?}, logs: {{}}, session_timeout: {}, heartbeat_interval: 300ms, commit_interval: 200ms }}\n\
+         kafka: {{ brokers: {:?}, {}session_timeout: {}, heartbeat_interval: 300ms, commit_interval: 200ms }}\n\
          exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
          admin: {{ endpoint: '127.0.0.1:0' }}\nverdict: {{ close: {{ quiet: {} }} }}\n\
          service: {{ log_format: text }}\n",
         brokers.split(',').collect::<Vec<_>>(),
+        if trial.logs { "logs: {}, " } else { "" },
         trial.session,
         trial.quiet,
     );
@@ -366,10 +381,10 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         started += 1;
         Member::start(folder.path(), started, &config)
     };
-    let mut members: Vec<Member> = (0..3).map(|_| start()).collect();
+    let mut members: Vec<Member> = (0..trial.members).map(|_| start()).collect();
     let writing = {
         let (brokers, runs, rate) = (brokers.to_owned(), trial.runs, trial.rate);
-        tokio::task::spawn_blocking(move || produce(&brokers, &Captures::read(), runs, rate))
+        tokio::task::spawn_blocking(move || produce(&brokers, &read(), runs, rate))
     };
     let seed = seed();
     println!("OTEL_VERDICT_SEED={seed}");
@@ -408,7 +423,7 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         println!("{change:?}, {} members", members.len());
         changes_under_load += usize::from(!writing.is_finished());
     }
-    while members.len() < 3 {
+    while members.len() < trial.members {
         members.push(start());
     }
     let rate = writing.await.unwrap();
@@ -509,7 +524,7 @@ impl<'c> Comparison<'c> {
     }
 }
 
-fn cluster() -> MockCluster<'static, DefaultProducerContext> {
+pub fn cluster() -> MockCluster<'static, DefaultProducerContext> {
     let cluster = MockCluster::new(1).unwrap();
     for topic in [SPANS, LOGS] {
         cluster.create_topic(topic, PARTITIONS, 1).unwrap();
@@ -521,6 +536,8 @@ fn cluster() -> MockCluster<'static, DefaultProducerContext> {
 async fn a_group_that_changes_loses_no_span_and_gives_the_verdicts_of_one_process() {
     let cluster = cluster();
     let trial = Trial {
+        members: 3,
+        logs: true,
         runs: 40,
         // Some 22 s, so that the group changes meanwhile.
         rate: 60.0,
@@ -535,6 +552,28 @@ async fn a_group_that_changes_loses_no_span_and_gives_the_verdicts_of_one_proces
         patience: Duration::from_secs(60),
     };
     try_group(&cluster.bootstrap_servers(), &trial).await.assert(0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_receives_spans_alone_loses_none_while_a_member_comes_and_one_goes() {
+    let cluster = cluster();
+    let trial = Trial {
+        members: 2,
+        logs: false,
+        runs: 50,
+        // Some 28 s. A change with this assignment takes two rounds of the group, of up to 3 s each.
+        rate: 60.0,
+        kills: 0,
+        additions: 1,
+        removals: 1,
+        interval: Duration::from_secs(8),
+        session: "4s",
+        quiet: "2s",
+        patience: Duration::from_secs(60),
+    };
+    let out = try_group(&cluster.bootstrap_servers(), &trial).await;
+    out.assert(0.0);
+    assert_eq!(out.changes_under_load, 2);
 }
 
 /// Sarama's hash partitioner, which the Collector's exporter uses: FNV-1a of the key, as a signed number.
@@ -605,7 +644,7 @@ async fn topics_with_different_numbers_of_partitions_end_the_process() {
 }
 
 /// A request of one span for each name, each of a trace of its own; the first bytes of a name are the ids.
-fn request(names: &[&str], padding: usize, has_root: bool) -> Bytes {
+pub fn request(names: &[&str], padding: usize, has_root: bool) -> Bytes {
     let span = |name: &&str| {
         let mut id = [b'_'; 16];
         id[..name.len().min(16)].copy_from_slice(&name.as_bytes()[..name.len().min(16)]);
@@ -625,27 +664,38 @@ fn request(names: &[&str], padding: usize, has_root: bool) -> Bytes {
     ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
 }
 
-/// Writes messages to the topic of spans.
-fn write(brokers: &str, bodies: impl IntoIterator<Item = Bytes>) {
+/// Writes messages to the topic of spans, all with the same key.
+pub fn write(brokers: &str, bodies: impl IntoIterator<Item = Bytes>) {
+    write_keyed(brokers, bodies.into_iter().map(|body| ("key".to_owned(), body)));
+}
+
+/// Writes messages with their keys to the topic of spans.
+pub fn write_keyed(brokers: &str, messages: impl IntoIterator<Item = (String, Bytes)>) {
     let producer: BaseProducer<DefaultProducerContext> = producer(brokers);
-    for body in bodies {
-        producer.send(BaseRecord::<str, [u8]>::to(SPANS).key("key").payload(&body[..])).unwrap();
+    for (key, body) in messages {
+        producer.send(BaseRecord::<str, [u8]>::to(SPANS).key(&key).payload(&body[..])).unwrap();
         producer.poll(Duration::ZERO);
     }
     producer.flush(Duration::from_secs(30)).unwrap();
 }
 
-fn member(brokers: &str, port: u16, more: &str) -> String {
+/// The configuration of a member, with more settings of its receiver.
+fn member(brokers: &str, port: u16, receiver: &str) -> String {
+    let receiver = format!("commit_interval: 100ms, {receiver}");
+    member_with(brokers, port, &receiver, "verdict: { close: { quiet: 100ms } }")
+}
+
+/// As [`member`], with everything that is not about connections.
+pub fn member_with(brokers: &str, port: u16, receiver: &str, more: &str) -> String {
     format!(
         "receivers:\n  otlp: {{ protocols: {{ http: {{ endpoint: '127.0.0.1:0' }} }} }}\n  \
-         kafka: {{ brokers: ['{brokers}'], session_timeout: 4s, heartbeat_interval: 300ms, commit_interval: 100ms, {more} }}\n\
+         kafka: {{ brokers: ['{brokers}'], session_timeout: 4s, heartbeat_interval: 300ms, {receiver} }}\n\
          exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
-         admin: {{ endpoint: '127.0.0.1:0' }}\nverdict: {{ close: {{ quiet: 100ms }} }}\n\
-         service: {{ log_format: text }}\n"
+         admin: {{ endpoint: '127.0.0.1:0' }}\nservice: {{ log_format: text }}\n{more}\n"
     )
 }
 
-async fn until(condition: &str, mut holds: impl FnMut() -> bool) {
+pub async fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < PATIENCE, "{condition}");

@@ -15,9 +15,13 @@ use verdict_otlp::Signal;
 
 use crate::collectors::{Running, Stored, assert_stored, collector, requests, send, serve, verdict};
 use crate::frameworks::{hex, spans_of};
-use crate::kafka::{Captures, LOGS, PARTITIONS, SPANS, Trial, records_of, try_group};
+use crate::kafka::{
+    Captures, LOGS, Member, PARTITIONS, SPANS, Trial, member_with, partition, records_of, request, try_group,
+    write_keyed,
+};
+use crate::kafka_handover::{held, terminate, until_shared};
 use crate::neighbours::free_port;
-use crate::support::{Destination, PATIENCE, until_none_is_missing};
+use crate::support::{Destination, PATIENCE, until, until_none_is_missing};
 
 /// Topics that otel-verdict writes in a test, in addition to those that a Collector writes.
 const OWN_SPANS: &str = "own_spans";
@@ -167,6 +171,8 @@ async fn a_group_that_changes_loses_no_span_with_a_broker() {
     broker.create_topics(&[SPANS, LOGS], 2 * PARTITIONS, &[]).await;
     let spans_per_run = Captures::read().spans;
     let trial = Trial {
+        members: 3,
+        logs: true,
         runs: u32::try_from(100_000 / spans_per_run + 1).unwrap(),
         rate: 2_000.0,
         kills: 10,
@@ -181,6 +187,82 @@ async fn a_group_that_changes_loses_no_span_with_a_broker() {
     let out = try_group(&broker.address(), &trial).await;
     assert!(out.spans.expected >= 100_000);
     out.assert(0.001);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
+async fn a_group_that_receives_spans_alone_loses_none_with_a_broker() {
+    let broker = Broker::start(Security::None);
+    broker.create_topics(&[SPANS, LOGS], 2 * PARTITIONS, &[]).await;
+    let trial = Trial {
+        members: 3,
+        logs: false,
+        runs: 600,
+        // Some 20 s.
+        rate: 1_000.0,
+        kills: 2,
+        additions: 4,
+        removals: 2,
+        interval: Duration::from_millis(2_000),
+        session: "6s",
+        quiet: "3s",
+        patience: Duration::from_secs(120),
+    };
+    try_group(&broker.address(), &trial).await.assert(0.001);
+}
+
+/// With `group_instance_id`, which the mock brokers do not know: there a member that restarts is another one.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
+async fn a_member_with_a_name_that_restarts_within_the_session_keeps_its_partitions() {
+    let broker = Broker::start(Security::None);
+    broker.create_topics(&[SPANS, LOGS], PARTITIONS, &[]).await;
+    for logs in ["", "logs: {}, "] {
+        let (destination, folder) = (Destination::default(), tempfile::tempdir().unwrap());
+        let port = destination.serve().await;
+        let start = |number, name: &str| {
+            // Longer than a restart takes.
+            let receiver = format!("{logs}group_id: 'named{}', group_instance_id: {name}", logs.len());
+            let config =
+                member_with(&broker.address(), port, &receiver, "verdict: { close: { quiet: 100ms } }");
+            let config = config.replace("session_timeout: 4s", "session_timeout: 20s");
+            Member::start(folder.path(), number, &config)
+        };
+        let (restarts, stays) = (start(1, "pod-0"), start(2, "pod-1"));
+        until_shared(&[&restarts, &stays]).await;
+        let (before, log_before) = (held(&restarts.logged()), stays.logged());
+        let changes = |log: &str| log.matches("Kafka partitions ").count();
+        let names: Vec<String> = (0..30).map(|n| format!("{n:02}{logs}")).collect();
+        let write = |names: &[String]| {
+            let message = |name: &String| (format!("key {name}"), request(&[name], 0, true));
+            let partitions: BTreeSet<i32> = names.iter().map(|name| partition(&message(name).0)).collect();
+            assert!(before.iter().any(|number| partitions.contains(number)), "{partitions:?}");
+            write_keyed(&broker.address(), names.iter().map(message));
+        };
+        write(&names[..10]);
+        terminate(restarts).await;
+        write(&names[10..20]);
+        let restarted = start(3, "pod-0");
+        until("the member has partitions", || !held(&restarted.logged()).is_empty()).await;
+        assert_eq!(held(&restarted.logged()), before);
+        write(&names[20..]);
+        // A group reads what was written for earlier ones as well.
+        let received = || -> BTreeSet<String> {
+            destination
+                .spans()
+                .into_iter()
+                .map(|span| span.name)
+                .filter(|name| names.contains(name))
+                .collect()
+        };
+        until("all spans arrive", || received().len() == names.len()).await;
+        assert_eq!(changes(&stays.logged()), changes(&log_before), "{}", stays.logged());
+        for member in [restarted, stays] {
+            terminate(member).await;
+        }
+        let spans = destination.spans().into_iter().filter(|span| names.contains(&span.name)).count();
+        assert_eq!(spans, names.len(), "each once");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,6 +30,8 @@ mod layers;
 mod kafka;
 #[cfg(feature = "kafka")]
 mod kafka_broker;
+#[cfg(feature = "kafka")]
+mod kafka_handover;
 mod interrupted;
 mod local_model;
 mod fuzz;

@@ -276,6 +276,12 @@ impl Commits {
         for (list, result) in self.results.try_iter() {
             self.is_sent = false;
             group.note_commit(&result, &list, owned);
+            if let Err(error) = result
+                && !matches!(error, KafkaError::Canceled)
+                && let Some(suppressed) = group.client_log.throttle.allow("kafka_commit")
+            {
+                tracing::warn!(%error, suppressed, "offsets could not be committed; a new owner reads more records again");
+            }
         }
         if !self.is_sent {
             let (list, _) = group.changes(owned);
@@ -429,6 +435,22 @@ fn outcome_of(
 mod tests {
     use super::*;
     use verdict_config::{Period, Size};
+
+    #[test]
+    fn the_name_of_a_member_and_the_assignment_reach_the_client() {
+        let named = KafkaReceiver { group_instance_id: "pod-0".to_owned(), ..KafkaReceiver::default() };
+        let both = KafkaReceiver { logs: Some(Default::default()), ..KafkaReceiver::default() };
+        let values = |config: &KafkaReceiver| {
+            let client = consumer_config(config);
+            ["group.instance.id", "partition.assignment.strategy"]
+                .map(|key| client.get(key).map(str::to_owned))
+        };
+        let spans_alone = Some("cooperative-sticky".to_owned());
+        assert_eq!(values(&named), [Some("pod-0".to_owned()), spans_alone.clone()]);
+        // librdkafka takes an empty name for one.
+        assert_eq!(values(&KafkaReceiver::default()), [None, spans_alone]);
+        assert_eq!(values(&both), [None, Some("range".to_owned())]);
+    }
 
     #[test]
     fn a_client_is_created_with_every_valid_bound() {

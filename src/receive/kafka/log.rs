@@ -15,6 +15,7 @@
 //! verdicts and for requests of other receivers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use tokio_util::sync::CancellationToken;
@@ -51,6 +52,8 @@ pub(crate) struct Assignment {
     partition: i32,
     /// Cancelled when the partition is revoked: judges are no longer waited for.
     pub(crate) revoked: CancellationToken,
+    /// No export begins any more; those in flight are still acknowledged.
+    lapsed: AtomicBool,
     /// The first offset that was read, by stream.
     base: [OnceLock<i64>; STREAMS],
     state: Mutex<Watermark>,
@@ -62,6 +65,11 @@ impl Assignment {
         let base = self.base[stream as usize].get_or_init(|| offset);
         let relative = offset.wrapping_sub(*base) as u64 & ((1 << OFFSET_BITS) - 1);
         KAFKA | u64::from(self.id) << (OFFSET_BITS + 1) | (stream as u64) << OFFSET_BITS | relative
+    }
+
+    /// From now on no export of its traces begins. Acknowledgements count until it ends.
+    pub(crate) fn lapse(&self) {
+        self.lapsed.store(true, Ordering::Release);
     }
 
     /// Notes that a record was read: it is held, or not needed.
@@ -157,6 +165,7 @@ impl KafkaLog {
             id: all.last,
             partition,
             revoked: CancellationToken::new(),
+            lapsed: AtomicBool::new(false),
             base: Default::default(),
             state: Mutex::new(Watermark::resume(offsets, metadata, self.forwards, seen)),
         });
@@ -262,9 +271,11 @@ impl KafkaLog {
         })
     }
 
-    /// Whether all of these records are of assignments that have ended.
+    /// Whether all of these records are of assignments that have lapsed or ended.
     pub(crate) fn has_lapsed(&self, records: &[Seq]) -> bool {
-        let lapsed = |seq: &Seq| assignment_of(*seq).is_some() && self.assignment(*seq).is_none();
+        let has_lapsed = |assignment: Arc<Assignment>| assignment.lapsed.load(Ordering::Acquire);
+        let lapsed =
+            |seq: &Seq| assignment_of(*seq).is_some() && self.assignment(*seq).is_none_or(has_lapsed);
         !records.is_empty() && records.iter().all(lapsed)
     }
 
@@ -347,6 +358,30 @@ mod tests {
         assert_eq!(now.exporting(), 1);
         log.release(&[(new, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
         assert_eq!((now.exporting(), now.commit(100).unwrap().offsets), (0, [Some(5), None]));
+    }
+
+    #[test]
+    fn acknowledgements_count_after_an_assignment_has_lapsed_until_it_ends() {
+        let log = KafkaLog::default();
+        let assignment = log.assign(0, [None; 2], "");
+        let records = [4, 5].map(|offset| {
+            let record = assignment.record(PartitionStream::Spans, offset);
+            assignment.read(PartitionStream::Spans, offset);
+            let trace = TraceId([offset as u8; 16]);
+            assert!(log.hold(record, &[RetainReason::Trace(trace)]));
+            log.evaluated(trace, &[record], PriorVerdict { passed: None, revision: 1 });
+            (record, trace)
+        });
+        let acknowledge = |(record, trace)| {
+            log.release(&[(record, RetainReason::Trace(trace)), (NO_RECORD, RetainReason::Verdict)]);
+        };
+        assignment.lapse();
+        assert!(log.has_lapsed(&[records[0].0]) && !log.has_lapsed(&[records[0].0, NO_RECORD]));
+        acknowledge(records[0]);
+        assert_eq!((assignment.exporting(), assignment.commit(100).unwrap().offsets[0]), (1, Some(5)));
+        log.end(assignment.id);
+        acknowledge(records[1]);
+        assert_eq!((assignment.exporting(), assignment.commit(100).unwrap().offsets[0]), (1, Some(5)));
     }
 
     #[test]

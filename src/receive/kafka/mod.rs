@@ -21,9 +21,9 @@
 //!
 //! All state belongs to an assignment, that is a partition from its assignment to its revocation. On revocation
 //! judges of its traces are no longer waited for, open traces are dropped, exports in flight are waited for at most
-//! `revoke_grace`, then the assignment ends, and what was reached is committed. What its traces do after that has
-//! no effect: they are not exported, and their releases find no assignment. Only then may the partition be
-//! assigned again, also to the same process.
+//! `revoke_grace`, then no more begin, what was reached is committed, and the assignment ends; `partitions` has the
+//! reasons for this order. What its traces do after that has no effect: they are not exported, and their releases
+//! find no assignment. Only then may the partition be assigned again, also to the same process.
 
 pub mod config;
 #[cfg(feature = "kafka")]

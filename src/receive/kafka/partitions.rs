@@ -3,6 +3,18 @@
 //! In: rebalances of the group, which librdkafka reports on the thread that polls. Out: an [`Assignment`] for each
 //! partition. The thread does nothing else meanwhile, so that no message of a revoked partition is offered after
 //! its revocation has begun.
+//!
+//! The order of a revocation:
+//!
+//! 1. Judges are no longer waited for, and open traces are dropped: they would not close within the grace.
+//! 2. Exports in flight are waited for, up to `revoke_grace`: what is acknowledged is not evaluated again.
+//! 3. The assignment lapses: no export begins any more. An export that begins after the commit would be repeated by the
+//!    next owner, perhaps with another answer of a judge. Those that began since step 2 are waited for as well.
+//! 4. The state is committed, while acknowledgements still count. If the commit fails, it is tried once more within the
+//!    rest of the grace. If acknowledgements came during the commit, it is repeated with them: the group gives the
+//!    partition to another member only when this one returns, or its session ends.
+//! 5. The assignment ends, with which its number becomes invalid. An earlier end would lose the acknowledgements of
+//!    step 4, and the next owner would export these traces again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +44,11 @@ const COORDINATOR: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 3;
 /// How often exports in flight are looked at during a revocation.
 const GRACE_STEP: Duration = Duration::from_millis(5);
+
+/// Commits at a revocation: one, and one with what is acknowledged meanwhile, or after a failure.
+const LAST_COMMITS: u32 = 2;
+/// Until a failed commit at a revocation is repeated.
+const COMMIT_RETRY: Duration = Duration::from_millis(100);
 
 /// How long metadata of topics is waited for, per attempt.
 const METADATA: Duration = Duration::from_secs(5);
@@ -276,21 +293,55 @@ impl ConsumerGroup {
         // on.
         let dropping = self.runtime.spawn(self.intake.drop_revoked());
         let dropped = self.runtime.block_on(async { tokio::time::timeout(left, dropping).await.is_ok() });
-        let exporting = || leaving.values().map(|owned| owned.assignment.exporting()).sum::<u64>();
-        while exporting() > 0 && Instant::now() < deadline {
-            std::thread::sleep(GRACE_STEP);
-        }
-        let (numbers, exporting): (Vec<&i32>, _) = (leaving.keys().collect(), exporting());
-        tracing::info!(?numbers, lost, dropped, exporting, "Kafka partitions revoked");
-        leaving.values().for_each(|owned| self.log.end(owned.assignment.id));
+        let drain = || {
+            while exporting(&leaving) > 0 && Instant::now() < deadline {
+                std::thread::sleep(GRACE_STEP);
+            }
+        };
+        drain();
+        leaving.values().for_each(|owned| owned.assignment.lapse());
+        drain();
+        let (numbers, unfinished): (Vec<&i32>, _) = (leaving.keys().collect(), exporting(&leaving));
+        tracing::info!(?numbers, lost, dropped, exporting = unfinished, "Kafka partitions revoked");
         // A commit that was begun ends first, and none of before is begun any more: the next owner would find it.
         *self.revocations() += 1;
-        let (list, left_out) = if lost { Default::default() } else { self.changes(&mut leaving) };
-        if list.count() > 0 {
-            self.note_commit(&consumer.commit(&list, CommitMode::Sync), &list, &mut leaving);
-        }
-        self.telemetry.kafka.replayed(exporting + left_out);
+        let replayed = if lost { unfinished } else { self.commit_last(consumer, &mut leaving, deadline) };
+        leaving.values().for_each(|owned| self.log.end(owned.assignment.id));
+        self.telemetry.kafka.replayed(replayed);
         self.gauge(&self.owned());
+    }
+
+    /// Commits the state of partitions that leave, again if it changes meanwhile, and once more after a failure if the
+    /// deadline is not over. Returns how many exported traces the next owner evaluates again.
+    fn commit_last(
+        &self,
+        consumer: &BaseConsumer<ConsumerGroup>,
+        leaving: &mut Partitions,
+        deadline: Instant,
+    ) -> u64 {
+        // The result of the last commit before the revocation may not be known: it may have failed, or not been begun.
+        leaving.values_mut().for_each(|owned| owned.committed = None);
+        let mut replayed = 0;
+        for attempt in 1..=LAST_COMMITS {
+            let unfinished = exporting(leaving);
+            let (list, left_out) = self.changes(leaving);
+            replayed = unfinished + left_out;
+            if list.count() == 0 {
+                break;
+            }
+            let result = consumer.commit(&list, CommitMode::Sync);
+            self.note_commit(&result, &list, leaving);
+            let Err(error) = result else { continue };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let retries = attempt < LAST_COMMITS && !left.is_zero();
+            let numbers: Vec<&i32> = leaving.keys().collect();
+            tracing::warn!(?numbers, %error, retries, "offsets of revoked Kafka partitions could not be committed");
+            if !retries {
+                break;
+            }
+            std::thread::sleep(left.min(COMMIT_RETRY));
+        }
+        replayed
     }
 
     /// The number of revocations, which does not change while it is locked.
@@ -351,9 +402,6 @@ impl ConsumerGroup {
             let halved = (self.metadata.load(Ordering::Relaxed) / 2).max(MIN_METADATA);
             self.metadata.store(halved, Ordering::Relaxed);
         }
-        if let Some(suppressed) = self.client_log.throttle.allow("kafka_commit") {
-            tracing::warn!(%error, suppressed, "offsets could not be committed; a new owner reads more records again");
-        }
     }
 
     /// Pauses partitions with waiting messages or too many uncommitted records, or all of them, and streams that are
@@ -398,6 +446,11 @@ impl ConsumerGroup {
         let uncommitted = partitions.values().map(|owned| owned.assignment.uncommitted()).sum();
         self.telemetry.kafka.partitions(partitions.len(), paused, uncommitted);
     }
+}
+
+/// Verdicts whose export is not acknowledged.
+fn exporting(partitions: &Partitions) -> u64 {
+    partitions.values().map(|owned| owned.assignment.exporting()).sum()
 }
 
 impl ClientContext for ConsumerGroup {
