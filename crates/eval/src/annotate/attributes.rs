@@ -305,7 +305,7 @@ impl Annotator<'_> {
 }
 
 /// Whether both have the same attributes, which depend only on metric, value and explanation, and with
-/// `full` on the judge and on how much was examined.
+/// [`DetailLevel::Full`] also on the judge and on how much was examined.
 fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: DetailLevel) -> bool {
     if a.explanation != b.explanation {
         return false;

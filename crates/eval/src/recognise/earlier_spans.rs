@@ -49,7 +49,7 @@ pub(crate) struct EarlierSpans<'a> {
     before: Vec<ListAttribute<'a>>,
     /// The position of the next one of them.
     next: usize,
-    /// Those of the present span are the first `repeated_count` ones of `before` and then `present`.
+    /// The attributes of the present span are the first `repeated_count` attributes of `before`, followed by `present`.
     repeated_count: usize,
     present: Vec<ListAttribute<'a>>,
     /// The run at the beginning of `before`, and that of the present span.

@@ -292,7 +292,7 @@ impl ConventionTable {
         maps.find_map(|(prefix, field, order)| Some((*field, *order, key.strip_prefix(prefix.as_bytes())?)))
     }
 
-    /// The statement of the span's name about its kind, or `known` if that takes precedence.
+    /// The statement of the span's name about its kind, or `statement` if that takes precedence.
     pub(crate) fn by_name(
         &self,
         scope: &str,

@@ -189,8 +189,8 @@ fn gives_number(task: &str, request: &TaskDemands, asked: &str, answer: &str) ->
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         words.map(str::to_lowercase).collect::<Vec<String>>()
     };
-    let of_task = words(task);
-    let is_new = |word: &str| !of_task.iter().any(|other| other.eq_ignore_ascii_case(word));
+    let task_words = words(task);
+    let is_new = |word: &str| !task_words.iter().any(|other| other.eq_ignore_ascii_case(word));
     if numbers::all(answer).iter().any(is_given)
         || CARDINALS.find_iter(answer).any(|word| is_new(word.as_str()))
     {
@@ -203,9 +203,9 @@ fn gives_number(task: &str, request: &TaskDemands, asked: &str, answer: &str) ->
     };
     let is_thing = |word: &String| word.trim_end_matches('s') == thing.trim_end_matches('s');
     let counts = |word: &String| matches!(word.as_str(), "no" | "one" | "both");
-    let of_answer = words(answer);
-    let mut counting = of_answer.iter().enumerate().filter(|(_, word)| counts(word));
-    counting.any(|(at, _)| of_answer.iter().skip(at + 1).take(MAX_BETWEEN + 1).any(is_thing))
+    let answer_words = words(answer);
+    let mut counting = answer_words.iter().enumerate().filter(|(_, word)| counts(word));
+    counting.any(|(at, _)| answer_words.iter().skip(at + 1).take(MAX_BETWEEN + 1).any(is_thing))
 }
 
 /// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing

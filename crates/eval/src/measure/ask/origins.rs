@@ -93,12 +93,12 @@ pub(super) fn withheld(withhold: &[String], trace: &AgentTrace) -> Vec<bool> {
     out
 }
 
-/// By span: whether one of these is beneath it.
+/// By span: whether a descendant meets `is_one`.
 fn mark_ancestors(trace: &AgentTrace, is_one: impl Fn(Idx) -> bool) -> Vec<bool> {
     let mut out = vec![false; trace.views.len()];
     for at in (0..trace.views.len()).filter(|&at| is_one(at)) {
         let ancestors = trace.tree.ancestors(at).skip(1);
-        // What is above a span that is known is known.
+        // The ancestors of a marked span are marked already.
         ancestors
             .take_while(|&up| out.get_mut(up).is_some_and(|is_marked| !std::mem::replace(is_marked, true)))
             .count();

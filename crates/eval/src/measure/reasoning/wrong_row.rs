@@ -186,7 +186,7 @@ impl<'a> RowRequest<'a> {
         Some(RowRequest { task, language, asked, answers, turns, answer, calls, memo })
     }
 
-    /// The same of a row that has the value, which the call passes after a lookup.
+    /// The row that the call passes after a lookup, where the value belongs to another row of its result.
     fn row_after_lookup(
         &self,
         rows: &[&Record],

@@ -105,7 +105,7 @@ struct OutlineBuilder<'a> {
 }
 
 impl<'a> OutlineBuilder<'a> {
-    /// The spans of the part that say anything: no second spans of a call, none that is no part of an agent.
+    /// The spans of the part that say anything: without wrapper spans and without spans of kind `unknown`.
     fn spans(&self) -> Vec<Idx> {
         let Context { trace, memo, .. } = self.context;
         let scope = match self.part {

@@ -55,7 +55,7 @@ pub(super) struct Effects {
     pub(super) has_results: bool,
     /// By the action of its tool, the calls that ran and reported that they had no effect.
     pub(super) denied: HashMap<Action, Vec<usize>>,
-    /// Those of them that were only a trial, and whether the text of a model call says so.
+    /// The calls in `denied` that were only a trial, and whether the text of a model call says so.
     pub(super) trials: HashSet<usize>,
     pub(super) says_trial: RefCell<HashMap<Idx, bool>>,
     /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.

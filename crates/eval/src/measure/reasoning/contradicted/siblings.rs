@@ -85,7 +85,7 @@ fn is_object(record: &Record) -> bool {
     record.list.is_none() && record.key.iter().map(String::len).sum::<usize>() >= MIN_KEY
 }
 
-/// What is linked to the key of one object and is the value of another one.
+/// A value that the answer links to the key of one object, and that only a sibling object has.
 fn sibling_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
@@ -192,7 +192,7 @@ fn year_in(name: &[String]) -> Option<(u32, Vec<&String>)> {
     (!rest.is_empty()).then_some((first, rest))
 }
 
-/// What is said of a year and is the value of the column of another one.
+/// A value that the answer gives for one year, and that is in the column of another year.
 fn other_year_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
