@@ -9,7 +9,8 @@
 //!
 //! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
 //! the model span that wrote the first of them. A request states a property before a noun or after a word such as
-//! "with" or "only"; a question about a property ("is it available?") states nothing.
+//! "with" or "only"; a question about a property ("is it available?") states nothing, and a property of a thing that is
+//! there already ("my express order") is not asked for.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -57,6 +58,8 @@ const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excludin
 const EXCLUDES: [&str; 10] =
     ["non", "avoid", "except", "excluding", "skip", "omit", "drop", "remove", "out", "no"];
 const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
+/// Words before a property of a thing that is there already: "the remote team", "my express order".
+const DEFINITE: [&str; 10] = ["the", "this", "that", "these", "those", "my", "our", "your", "his", "their"];
 /// Words before a property that state it.
 const STATES: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
 /// Words after a property that is not before a noun.
@@ -260,7 +263,8 @@ impl RequestTokens {
         let marked = self.0.get(at + len - 1).is_some_and(|(_, mark)| *mark);
         let next = self.0.get(at + len).filter(|_| !marked);
         let before_noun = next.is_some_and(|(w, _)| !NO_NOUN.contains(&w.as_str()));
-        (before_noun || is_before(1, &STATES)).then_some(true)
+        let is_wanted = before_noun && !is_before(1, &DEFINITE);
+        (is_wanted || is_before(1, &STATES)).then_some(true)
     }
 }
 
@@ -304,6 +308,8 @@ mod tests {
             ("Verified sellers first, then not verified ones.", "verified"),
             ("Find hotels in Lyon.", "pet_friendly"),
             ("Find hotels in Lyon.", "only"),
+            ("Create an invoice for our recurring customer Lindt.", "recurring"),
+            ("Book a room for the visit of the remote team.", "remote"),
         ] {
             assert_eq!(wants(task, key), None, "{task}");
         }

@@ -7,6 +7,8 @@
 //! In: the answer of an outermost agent with tools, its prompts and all results. Out: one finding, on the model span
 //! that gave the answer.
 
+use std::ops::Range;
+
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
@@ -15,7 +17,7 @@ use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::language::{WordClass, classes_in};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, agent_index};
+use crate::measure::{Finding, agent_index, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Content;
 
@@ -23,11 +25,16 @@ use crate::recognise::Content;
 const MAX_ANSWER: usize = 16 << 10;
 /// Most addresses and numbers of one answer.
 const MAX_FOUND: usize = 8;
+/// Fewest digits of a telephone number with the code of its country: "+12500" is a change.
+const MIN_DIGITS: usize = 7;
+/// What stands for "@" in a text that hides its addresses from machines.
+const HIDDEN_AT: [&str; 6] = ["&#64;", "&commat;", "%40", "(at)", "[at]", " at "];
 /// Digits of a telephone number that are compared, the last ones.
 const COMPARED: usize = 6;
 
 // An address, and a number in the international form: groups of digits behind the code of a country.
-regex!(ADDRESS, r"(?i)[a-z0-9][a-z0-9._+-]*@[a-z0-9-]+(?:\.[a-z0-9-]+)+");
+// The last part of a domain has letters: `lodash@4.17.21` is a version, and `deploy@10.20.0.14` a login.
+regex!(ADDRESS, r"(?i)[a-z0-9][a-z0-9._+-]*@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+");
 regex!(PHONE, r"\+\d{1,3}[ \u{2011}-]?\(?\d{2,5}\)?(?:[ /\u{2011}-]?\d{2,5}){1,4}\b");
 
 /// The finding on an agent.
@@ -40,7 +47,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let may_have = memchr::memchr2(b'@', b'+', answer.as_bytes()).is_some();
     let is_address = |text: &str| !text.starts_with('+') && text.contains('@');
-    let found = ADDRESS.find_iter(answer).chain(PHONE.find_iter(answer)).take(MAX_FOUND);
+    let phones = PHONE.find_iter(answer).filter(|found| is_phone(answer, found.range()));
+    let found = ADDRESS.find_iter(answer).chain(phones).take(MAX_FOUND);
     let found: Vec<&str> = if may_have { found.map(|found| found.as_str()).collect() } else { Vec::new() };
     if found.is_empty() || writes_code(answer) {
         return None;
@@ -65,7 +73,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let digits = |text: &str| joined_digits(text).trim().to_owned();
     let is_given = |stated: &&&str| match is_address(stated) {
-        true => texts.iter().any(|text| contains_ignoring_case(text, stated)),
+        true => texts.iter().any(|text| contains_ignoring_case(text, stated) || hides(text, stated)),
         false => {
             let wanted = digits(stated);
             let last = wanted.get(wanted.len().saturating_sub(COMPARED)..).unwrap_or_default();
@@ -79,6 +87,24 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
          none of them contains"
     );
     Some((agent.answer_at?, Defect::UnsupportedFact.finding(rationale, answer)))
+}
+
+/// Whether a number behind "+" may be one to call: it has enough digits, and is no amount of money and no percentage.
+fn is_phone(answer: &str, number: Range<usize>) -> bool {
+    let digits = answer.get(number.clone()).map_or(0, |n| n.bytes().filter(u8::is_ascii_digit).count());
+    let behind = answer.get(number.end..).unwrap_or_default().trim_start_matches([' ', '\u{a0}']);
+    digits >= MIN_DIGITS && !behind.starts_with('%') && !currency::is_beside(answer, number)
+}
+
+/// Whether a text has an address with another sign in place of its "@": "office (at) climb.example".
+fn hides(text: &str, address: &str) -> bool {
+    let Some((name, domain)) = address.split_once('@') else { return false };
+    let is_hidden = |at: &str| {
+        [format!("{name}{at}{domain}"), format!("{name} {at} {domain}")]
+            .iter()
+            .any(|hidden| contains_ignoring_case(text, hidden))
+    };
+    contains_ignoring_case(text, domain) && HIDDEN_AT.into_iter().any(is_hidden)
 }
 
 #[cfg(test)]
@@ -113,6 +139,12 @@ mod tests {
             ("Give me an example of an address.", "In writing.", "For example jane@mail.example."),
             (task, "It was 5 more.", "That is +15 in the year 2026-04-01."),
             (task, "In writing.", "Call the board on 0800 555123."),
+            (task, "lodash 4.17.21", "It is lodash@4.17.21."),
+            (task, "10.20.0.14, user deploy", "Use ssh deploy@10.20.0.14."),
+            (task, "board (at) office.example", "Write to board@office.example."),
+            (task, "board&#64;office.example", "Write to board@office.example."),
+            (task, "88000, then 100500", "There were 100500 (+12500)."),
+            (task, "310000 and 4435000", "It rose by +4 125 000 €."),
         ] {
             assert_eq!(run(task, result, answer), 0, "{answer}");
         }

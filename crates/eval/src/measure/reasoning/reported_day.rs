@@ -3,17 +3,20 @@
 //!
 //! Principle: an answer that gives the day of the request as that of what was done needs an action with this day. The
 //! request and the answer name this day only, no action and no result of one has it, and the only action with a day has
-//! others, which the answer conceals. A lookup for the right day does nothing on it.
+//! others, which the answer conceals. A lookup for the right day does nothing on it. The day is that of the thing
+//! itself, and not of its shipping or its end.
 //!
 //! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model
 //! span that wrote the call.
 
+use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::dates_and_times::{Day, days, is_relative};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
+use crate::measure::identifier::identifier_words;
 use crate::measure::language::Language;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::Call;
@@ -26,6 +29,27 @@ const MAX_BYTES: usize = 2_000;
 const MAX_CALLS: usize = 40;
 /// Most days between the two: another one is of another thing.
 const MAX_DAYS: i64 = 60;
+
+/// Words of arguments that have the day of a thing.
+const DAY_WORDS: [&str; 17] = [
+    "date",
+    "day",
+    "datetime",
+    "time",
+    "timestamp",
+    "start",
+    "starts",
+    "begin",
+    "begins",
+    "at",
+    "on",
+    "when",
+    "from",
+    "scheduled",
+    "for",
+    "new",
+    "event",
+];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -53,7 +77,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         if texts().flat_map(|text| days(text)).any(|day| day.may_equal(*requested)) {
             return None;
         }
-        let passed = days(call.arguments.as_deref().unwrap_or_default());
+        let passed = days_of_thing(call);
         if !passed.is_empty() {
             dated.push((call, passed));
         }
@@ -67,6 +91,19 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         first.shown()
     );
     conduct.finding(Defect::ContradictsRequest, rationale, call)
+}
+
+/// The days of the thing that a call makes: of arguments named for a day, or for the thing ("appointment_date"). Others
+/// are days of something else: "ship_date" of an order, "expires" of a link.
+fn days_of_thing(call: &Call) -> Vec<Day> {
+    let tool = identifier_words(&call.name);
+    let names_day = |key: &str| {
+        let words = identifier_words(key);
+        words.iter().all(|word| DAY_WORDS.contains(&word.as_str()) || tool.contains(word))
+    };
+    let Some(arguments) = call.parsed.as_deref().and_then(Value::as_object) else { return Vec::new() };
+    let members = arguments.iter().filter(|(key, _)| names_day(key));
+    members.flat_map(|(_, value)| days(&value.to_string())).collect()
 }
 
 #[cfg(test)]
@@ -85,6 +122,13 @@ mod tests {
 
     #[test]
     fn an_action_on_another_day_is_not_reported_as_the_one_of_the_request() {
+        let call = |key: &str| {
+            let arguments = format!(r#"{{"{key}":"2026-06-15"}}"#);
+            let run = Script::new("").calls("", &[("create_order", &arguments)]).returns("ok");
+            let trace = run.answers("Done.").build();
+            days_of_thing(trace.calls.first().unwrap()).len()
+        };
+        assert_eq!(["date", "order_date", "startTime", "ship_date", "expires"].map(call), [1, 1, 1, 0, 0]);
         let task = "Please put the dentist into my calendar for June 16 2026.";
         assert!(is_found(task, "2026-06-09", "Done: the dentist is in your calendar for June 16."));
         for (task, date, answer) in [

@@ -4,6 +4,8 @@
 //! each key fact without support. A single unsupported fact among many supported ones is no finding:
 //! precision has priority, since a correct run must not fail.
 
+mod memory;
+
 use super::answer::sentences;
 use super::dates;
 use super::dates_and_times::WEEKDAYS;
@@ -31,10 +33,6 @@ const NAMES_WITHIN: usize = 1500;
 regex!(
     HEDGE,
     r"(?i)(\b(about|approximately|approx\.?|around|roughly|some|nearly|almost|over|more than|less than|under|circa|ca\.?|estimated( at)?|up to|at least|close to|just (over|under))|[~≈<>])\s*\W{0,2}$"
-);
-regex!(
-    MEMORY,
-    r"(?i)\bfrom (my )?(own )?(memory|general knowledge|background knowledge|training( data)?)\b|\b(based on|relying on|using) (my |prior |general |background |internal |own |training )+(knowledge|memory|data|understanding)\b|\bas far as I (remember|recall|know)\b|\bI (seem to )?(recall|remember) that\b|\bto the best of my (knowledge|memory|recollection)\b|\b(as|is) (just |only )?(an?|my) (rough |educated |best )?(estimate|guess)\b|\b(answer|give|provide|offer) (with )?(an?|my) (rough |educated |best )?(estimate|guess)\b"
 );
 regex!(
     LABEL,
@@ -74,7 +72,7 @@ pub(crate) fn check(
     memo: &Memo,
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
-    let memory = MEMORY.find(&prose);
+    let memory = memory::source(&prose);
     let mut checker = FactChecker {
         answer,
         prose: &prose,

@@ -6,9 +6,12 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
+use crate::measure::excerpt::lowercase;
+use crate::measure::language::names;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::arithmetic::{converts, named_units};
+use crate::measure::reasoning::dates::begins_with_month;
 
 /// Most numbers of one equation.
 const MAX_TERMS: usize = 8;
@@ -30,6 +33,9 @@ regex!(
     STATES_CHANGE,
     r"(?i)\b(?:which is|that is|that's|i\.e\.|an? (?:rise|increase|growth|drop|decrease|decline|fall|change|gain|reduction)|equals|also|soit|ossia|es decir|ou seja)\b|[=(+−]\s*$"
 );
+// A time of day around a number: the hour before its minutes, and what follows the hour.
+regex!(CLOCK_BEFORE, r"(?i)\d ?h ?$");
+regex!(CLOCK_AFTER, r"(?i)^ ?(?:h ?\d|[ap]\.?m\b|uhr\b|o'clock\b)");
 /// Most bytes between these words and the amounts.
 const BETWEEN: usize = 40;
 
@@ -123,14 +129,15 @@ fn equation(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) 
             .get(at)
             .and_then(|n| sentence.get(..n.start))
             .is_some_and(|s| s.trim_end().ends_with(['(', '+', '-', '×', '*', '/', '−', '^', '[']));
-        let is_power = sentence.get(terms.first()?.start..terms.last()?.end).is_some_and(|s| s.contains('^'));
+        let is_power = sentence.get(terms.first()?.start..terms.last()?.end).is_some_and(|s| s.contains('^'))
+            || terms.iter().any(|n| has_exponent(sentence, n));
         if let (Some(Sign::Equals { nearly }), [operands @ .., result]) = (signs.last(), terms)
             && operands.len() > 1
             && !opens_before
             && !is_power
             // The result goes on: "2 + 3 = 1 + 4".
             && between(last).is_none_or(|next| matches!(next, Sign::Equals { .. }))
-            && terms.iter().all(|n| !n.in_identifier)
+            && terms.iter().all(|n| !n.in_identifier && !is_date_or_time(sentence, n))
         {
             outcome.examined = true;
             let signs = signs.get(..operands.len() - 1).unwrap_or_default();
@@ -143,6 +150,30 @@ fn equation(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) 
         at = last.max(at + 1);
     }
     None
+}
+
+/// Whether a number is raised to a power: a superscript directly behind it. Behind a letter it belongs to a unit.
+fn has_exponent(sentence: &str, n: &Number) -> bool {
+    let behind = sentence.get(n.end..).unwrap_or_default();
+    behind.trim_start_matches(')').starts_with(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹', '⁻', 'ⁿ'])
+}
+
+/// Whether a number is a part of a date or of a time of day, which carry over at other numbers than ten: "22:15",
+/// "22 h 15", "10 pm", "Feb 20", "20/02".
+fn is_date_or_time(sentence: &str, n: &Number) -> bool {
+    let (before, after) =
+        (sentence.get(..n.start).unwrap_or_default(), sentence.get(n.end..).unwrap_or_default());
+    let is_joined = |mark: char| {
+        before.strip_suffix(mark).is_some_and(|s| s.ends_with(|c: char| c.is_ascii_digit()))
+            || after.strip_prefix(mark).is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let month = before.trim_end_matches(['.', ' ']).rsplit(|c: char| !c.is_alphabetic()).next();
+    let is_month = |word: &str| word.len() > 2 && names::month_of(&lowercase(word)).is_some();
+    [':', '/'].into_iter().any(is_joined)
+        || month.is_some_and(is_month)
+        || begins_with_month(Some(after))
+        || CLOCK_BEFORE.is_match(before)
+        || CLOCK_AFTER.is_match(after)
 }
 
 /// The value of the operands, if no reading of them gives the result.
@@ -322,6 +353,7 @@ mod tests {
             "Der Umsatz stieg von 1.200 auf 1.500, also um 30 %.",
             "Its share was 41 % (371,850 of 1,326,000).",
             "200 EUR × 19 % = 83 EUR",
+            "3 m × 4 m = 14 m²",
         ] {
             assert!(wrong(text).is_some(), "{text}");
         }
@@ -352,6 +384,14 @@ mod tests {
             "version 1.2 = build 77",
             "98 €/noche + 10 € por el perro = 324 €",
             "12 USD per seat + 30 USD = 90 USD",
+            "The BMI is 82 / 1.78² = 25.9.",
+            "By Pythagoras 3² + 4² = 25.",
+            "22:15 + 90 min = 23:45",
+            "22 h 15 + 90 min = 23 h 45",
+            "10 pm + 4 = 2 am",
+            "Feb 20 + 14 days = Mar 6",
+            "20 février + 14 jours = 6 mars",
+            "Feb 3 − Jan 28 = 6 days",
         ] {
             assert_eq!(wrong(text), None, "{text}");
         }

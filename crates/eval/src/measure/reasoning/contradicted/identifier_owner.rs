@@ -1,10 +1,13 @@
 //! Identifiers of another thing: "the tracking number of the tablet is 1944", from the result on an order of shoes.
 //!
 //! Principle: an identifier that is stated for a named thing comes from a result that names the thing. It is another
-//! one's if the only result that has the identifier does not name the thing, and another result of the run does.
+//! one's if the only result that has the identifier does not name the thing, and another result of the run does. A
+//! record that names the thing together with an identifier of this call (that of its order) links both.
 
 use super::exchange::{Exchange, ExchangeFindings};
+use crate::measure::reasoning::linked_identifiers::identifiers;
 use crate::measure::reasoning::statements::words_of;
+use crate::measure::records::{Record, RecordField};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 
@@ -14,6 +17,8 @@ regex!(
 );
 /// Fewest digits of an identifier.
 const MIN_DIGITS: usize = 4;
+/// Most identifiers of a call by which other results may name the thing.
+const MAX_LINKS: usize = 16;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut before = "";
@@ -46,9 +51,19 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let call = source.call;
         let call_texts = [&call.arguments, &call.result];
         let is_named = call_texts.into_iter().flatten().any(|text| names(text));
+        // Another result may say that the order of this one is that of the thing.
+        let mut ids = call_texts.into_iter().flatten().flat_map(|text| identifiers(text)).take(MAX_LINKS);
+        let is_linked = ids.any(|linked| {
+            let has_both = |record: &Record| {
+                let is_id = |field: &RecordField| field.shown().eq_ignore_ascii_case(&linked);
+                record.fields.iter().any(is_id) && record.fields.iter().any(|field| names(field.shown()))
+            };
+            exchange.spends(exchange.sources.fields())
+                && exchange.sources.records().any(|(.., r)| has_both(r))
+        });
         let results = exchange.sources.structured.iter().filter_map(|other| other.call.result.as_ref());
         let is_elsewhere = results.chain(exchange.later.iter().copied()).any(|text| names(text));
-        if !is_named && is_elsewhere {
+        if !is_named && !is_linked && is_elsewhere {
             let returned = format!("{id}, and names no {}", thing.as_str());
             outcome.contradicts(&returned, call, clause.sentence);
             return;

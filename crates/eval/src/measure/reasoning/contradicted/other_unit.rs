@@ -19,6 +19,10 @@ const MAX_FIELDS: usize = 2_000;
 const SMALL: f64 = 9.0;
 /// Names of several words of fields that have the unit of the others.
 const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
+const HOURS_OF_DAY: f64 = 24.0;
+/// The seconds of units of time, which are no powers of ten of each other.
+const SECONDS: [(&str, f64); 6] =
+    [("ms", 1e-3), ("sec", 1.0), ("min", 60.0), ("hours", 3600.0), ("days", 86_400.0), ("weeks", 604_800.0)];
 /// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
@@ -67,8 +71,22 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             let value = field.number().zip(factor).map(|(value, factor)| value.abs() * factor);
             value.is_some_and(|value| n.possible_values().any(|v| (v - value).abs() <= value * 1e-9))
         };
+        // 60 laps of 12 minutes are 12 hours: the number comes back with the larger unit.
+        let is_multiple = || {
+            let Some(ratio) = ratio(&field_unit, &unit) else { return false };
+            let is_count =
+                |number: &Number| !number.in_identifier && number.possible_values().any(|v| v == ratio);
+            let fields_have = fields().any(|(_, _, field)| field.number() == Some(ratio));
+            let texts = exchange.sources.seen.iter().map(|text| &***text).chain([&**exchange.prose]);
+            fields_have
+                || exchange.spends_numbers()
+                    && texts.into_iter().any(|text| numbers::all(text).iter().any(is_count))
+        };
         outcome.examined = true;
-        if matching_fields.iter().any(converts) {
+        if is_hours_of_day(&exchange.prose, &n, &unit)
+            || matching_fields.iter().any(converts)
+            || is_multiple()
+        {
             continue;
         }
         // Nothing else that was seen has the number.
@@ -82,6 +100,25 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             return;
         }
     }
+}
+
+/// How many of the unit `small` are one of `large`, if that is more than one.
+fn ratio(small: &Unit, large: &Unit) -> Option<f64> {
+    let seconds = |unit: &Unit| SECONDS.iter().find(|(symbol, _)| *symbol == unit.symbol).map(|(_, s)| *s);
+    let ratio = match (small.power, large.power) {
+        (Some(small), Some(large)) => 10f64.powi(large.checked_sub(small)?),
+        _ => seconds(large)? / seconds(small)?,
+    };
+    Some(ratio).filter(|ratio| *ratio > 1.0)
+}
+
+/// "24 hours a day" is the whole day, and no duration of anything.
+fn is_hours_of_day(text: &str, n: &Number, unit: &Unit) -> bool {
+    let behind = text.get(n.end..).unwrap_or_default().trim_start();
+    let behind = behind.trim_start_matches(char::is_alphabetic).trim_start();
+    let is_each =
+        ["a ", "per ", "am ", "pro ", "par ", "al ", "por ", "/"].iter().any(|each| behind.starts_with(each));
+    n.value == HOURS_OF_DAY && unit.symbol == "hours" && is_each
 }
 
 fn has_number(text: &str, n: &Number) -> bool {

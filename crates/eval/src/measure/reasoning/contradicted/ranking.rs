@@ -56,6 +56,8 @@ const GOOD: [&str; 16] = [
     "coverage",
     "profit",
 ];
+/// Fields whose numbers may count from the top.
+const ORDERS: [&str; 7] = ["rank", "ranking", "priority", "place", "position", "severity", "tier"];
 /// Words behind a superlative that may name its field.
 const WITHIN: usize = 4;
 /// Most words of a sentence that only names rows.
@@ -104,6 +106,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     }) else {
         return;
     };
+    // The first rank is the highest one or the lowest number.
+    if field.name.last().is_some_and(|word| ORDERS.contains(&word.as_str())) {
+        return;
+    }
     let values: Option<Vec<f64>> = rows.iter().map(|row| cell(row, field)).collect();
     let Some(values) = values.filter(|_| !is_limited(exchange, rows)) else { return };
     let Some((sentence, chosen)) = exchange

@@ -1,12 +1,13 @@
 //! Amounts above the bound of the request: "a hotel under 100 EUR", and a hotel at 129 EUR.
 //!
 //! Principle: an answer recommends rows of a list that keep the bound, or says that they do not. A
-//! row that the answer names with its amount breaks it if other rows keep it and the answer names none of them.
+//! row that the answer names with its amount breaks it if other rows keep it and the answer names none of them. A bound
+//! on people, or on another field of the rows, is none on their amount.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
 use crate::measure::language::{WordClasses, classes};
-use crate::measure::reasoning::statements::contains_words;
+use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 use crate::measure::{currency, numbers};
 
@@ -24,9 +25,14 @@ const ADMITS: WordClasses =
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
         let text = found.name("n")?.as_str();
-        Some((numbers::all(text).first()?.value, currency_of(text)?))
+        let before = exchange.task.get(..found.get(0)?.start())?;
+        Some((numbers::all(text).first()?.value, currency_of(text)?, words_of(before)))
     });
-    let (Some((bound, currency)), None) = (bounds.next(), bounds.next()) else { return };
+    let (Some((bound, currency, before)), None) = (bounds.next(), bounds.next()) else { return };
+    // "Customers who spend less than 60 euros": the bound is on people.
+    if contains_words(&before, "who") || contains_words(&before, "whose") {
+        return;
+    }
     if exchange.language.places(&exchange.prose, exchange.memo).all().has_any(ADMITS) {
         return;
     }
@@ -41,6 +47,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             .filter(|record| record.list.is_some())
             .filter_map(|record| Some((record, amount(record)?)))
             .collect();
+        // "A commute under 30 EUR": the bound is on another field.
+        let bounded = before.split_whitespace().next_back().unwrap_or_default();
+        let is_bounded = |field: &RecordField| field.name.iter().any(|word| word == bounded);
+        if rows.iter().any(|(row, amount)| !is_bounded(amount) && row.fields.iter().any(is_bounded)) {
+            continue;
+        }
         let keeps = |field: &RecordField| field.number().is_some_and(|number| number <= bound);
         let is_named = |row: &Record| {
             let mut names = names_of(row);

@@ -4,11 +4,13 @@ use verdict_otlp::trace::Idx;
 
 use super::{MAX_CALLS, Reviewer};
 use crate::measure::Finding;
+use crate::measure::avoidance::mentions_lack;
 use crate::measure::calls::call_index::CallIndex;
 use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
-use crate::measure::reasoning::answer::masked;
+use crate::measure::language::{ReadText, WordClass};
+use crate::measure::reasoning::answer::{masked, sentences};
 use crate::measure::reasoning::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_means_tool};
 use crate::measure::reasoning::history::{CallCounts, end_of};
 use crate::recognise::{Call, Content, Part, SpanView, Text};
@@ -69,6 +71,7 @@ impl<'a> Reviewer<'a> {
                         && !self.shows_partial_output();
                     match results == 0 && counts.calls == 0 {
                         true => Some("but no tool had been called at all".to_owned()),
+                        false if only_failed && self.admits_failure(&prose, claim.sentence) => None,
                         false if only_failed => Some("but every call before it had failed".to_owned()),
                         false => self.unopened(&prose, output, claim.sentence, at, counts),
                     }
@@ -83,6 +86,19 @@ impl<'a> Reviewer<'a> {
             }));
         }
         examined
+    }
+
+    /// Whether the sentence of a claim admits that the attempt failed ("I checked the website, but it cannot be
+    /// reached"): it then claims no success.
+    fn admits_failure(&self, prose: &str, claim: &str) -> bool {
+        let at = claim.as_ptr().addr().checked_sub(prose.as_ptr().addr());
+        let around = sentences(prose)
+            .into_iter()
+            .find(|(start, end)| at.is_some_and(|at| (*start..*end).contains(&at)));
+        let sentence = around.and_then(|(start, end)| prose.get(start..end)).unwrap_or(claim);
+        let read = ReadText::new(prose, None, self.memo).part(sentence);
+        let denies = read.classes(sentence).has(WordClass::Contrast) && read.denies_something(self.memo);
+        denies || mentions_lack(sentence, self.memo)
     }
 
     /// Whether code of the run failed after it had printed something: the model has read that.
