@@ -1,8 +1,8 @@
 //! The confidence of a finding: how often its rule was right on labelled traces.
 //!
-//! In: a defect, and the rule where several report it. Out: the precision of the rule, from 0 to 1, by `confidence.tsv`. `otel-verdict score rules`
-//! writes that table from labelled sets. A firing counts once: on a set labelled by span it is right if the
-//! span is labelled as failing, on a set labelled by run if the run failed.
+//! In: a defect, and the rule where several report it. Out: the precision of the rule, from 0 to 1, by
+//! `confidence.tsv`. `otel-verdict score rules` writes that table from labelled sets. A firing counts once: on a set
+//! labelled by span it is right if the span is labelled as failing, on a set labelled by run if the run failed.
 //!
 //! The share is estimated as (right + 1) / (fired + 2), Laplace's rule of succession, so that a rule that
 //! fired once is not certain, and a rule that never fired has the confidence 0.5. Where several rules report a defect,

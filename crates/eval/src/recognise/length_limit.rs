@@ -179,8 +179,8 @@ fn is_round(length: usize) -> bool {
             || length == 32_766)
 }
 
-/// Whether `is_match` holds for one of the texts in the attributes of a span, its events and log records, except for those
-/// that it repeats. Bodies of log records have no limit.
+/// Whether `is_match` holds for one of the texts in the attributes of a span, its events and log records, except for
+/// those that it repeats. Bodies of log records have no limit.
 fn any_text<'a>(scan: &SpanScan<'a>, mut is_match: impl FnMut(&'a str) -> bool) -> bool {
     let mut is_new = |value: Value<'a>| {
         let long = value.as_str().filter(|text| text.len() >= MIN_LENGTH);

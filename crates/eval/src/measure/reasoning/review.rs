@@ -15,7 +15,7 @@ use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
 use super::conduct::apply_rule;
-use super::conduct_rules::ON_CONDUCT;
+use super::conduct_rules::{ON_CONDUCT, by_rule};
 use super::evidence::TextSource;
 use super::history::{CallCounts, TraceHistory, end_of};
 use super::invented_data::Invented;
@@ -182,14 +182,6 @@ impl Review {
             }
         }
     }
-}
-
-/// Findings of one rule with its name.
-fn by_rule(
-    name: &'static str,
-    found: impl IntoIterator<Item = (Idx, Finding)>,
-) -> impl Iterator<Item = (Idx, Finding)> {
-    found.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
 }
 
 /// How many facts of an answer were compared with the evidence.

@@ -87,9 +87,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let actions: Vec<&Call> =
         succeeded_calls().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
-    if !actions.iter().any(|call| passes_number(call)) {
-        return None;
-    }
+    actions.iter().any(|call| passes_number(call)).then_some(())?;
     let user_texts = conduct.user_messages();
     let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {

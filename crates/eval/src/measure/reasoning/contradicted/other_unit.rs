@@ -73,7 +73,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         // 60 laps of 12 minutes are 12 hours: the number comes back with the larger unit.
         let is_multiple = || {
-            let Some(ratio) = ratio(&field_unit, &unit) else { return false };
+            let Some(ratio) = ratio(field_unit, &unit) else { return false };
             let is_count =
                 |number: &Number| !number.in_identifier && number.possible_values().any(|v| v == ratio);
             let fields_have = fields().any(|(_, _, field)| field.number() == Some(ratio));

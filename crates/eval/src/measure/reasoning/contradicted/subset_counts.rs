@@ -76,8 +76,8 @@ fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     }
 }
 
-/// The kind that the second clause counts, of which all rows have `part_count`, and the number of it among the `all` rows of
-/// the first clause.
+/// The kind that the second clause counts, of which all rows have `part_count`, and the number of it among the `all`
+/// rows of the first clause.
 fn counted(
     whole: &Clause<'_>,
     part: &Clause<'_>,
