@@ -68,10 +68,8 @@ fn validate_accepts_every_configuration_for_deployment() {
         let output = run(&["validate", "--config", path.to_str().unwrap()]);
         let message = err(&output);
         if cfg!(not(feature = "kafka")) && path.ends_with(behind_kafka) {
-            // It is valid apart from that.
-            assert_eq!(output.status.code(), Some(2), "{message}");
+            // A binary without Kafka can use it elsewhere, and says so.
             assert!(message.contains("built without Kafka"), "{message}");
-            continue;
         }
         assert_eq!(output.status.code(), Some(0), "{}: {message}", path.display());
     }
