@@ -12,6 +12,7 @@ use crate::measure::error_text::program_output;
 use crate::measure::excerpt::{around, tail};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
+use crate::measure::records::Structure;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding, Memo, agent_index};
@@ -69,19 +70,21 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
     let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));
-    let shows_outcome = is_structured(plain, context.memo)
+    let shows_outcome = is_structured(text, context.memo)
         || has_term_of_query(call, plain, task.map(|task| &**task), context.memo);
     ResultCheck::Complete { shows_outcome }
 }
 
 /// Whether a text is an object or array, or several: as JSON, or as Python prints one. It is parsed, since prose may
 /// begin and end with brackets, too ("[1] the opening hours [2]"), and has no fields that say how the call ended.
-fn is_structured(text: &str, memo: &Memo) -> bool {
+fn is_structured(text: &Text, memo: &Memo) -> bool {
+    let plain = text.trim();
     let has_brackets =
-        text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
-    has_brackets
-        && memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
-        && (is_json(text) || python_repr::parse(text).is_some())
+        plain.starts_with('{') && plain.ends_with('}') || plain.starts_with('[') && plain.ends_with(']');
+    // The records are read for other rules as well: a second parse would cost as much as this whole metric.
+    let has_records = || Structure::cached(text, memo).is_some_and(|structure| structure.0.is_some());
+    let parses = || is_json(plain) || python_repr::parse(plain).is_some();
+    has_brackets && (has_records() || memo.budget.spend(1 + plain.len() / BYTES_PER_STEP) && parses())
 }
 
 /// Whether a text is one JSON value or several, as in files of lines.
