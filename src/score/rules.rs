@@ -180,6 +180,16 @@ pub struct RuleRow {
     pub confidence: f64,
 }
 
+impl RuleRow {
+    /// On all sets.
+    fn all(&self) -> Firings {
+        Firings {
+            right: self.at_spans.right + self.in_runs.right,
+            fired: self.at_spans.fired + self.in_runs.fired,
+        }
+    }
+}
+
 impl RuleTable {
     pub fn new(sets: &[(String, LabelledSet)]) -> RuleTable {
         let mut rules: BTreeMap<String, RuleRow> = BTreeMap::new();
@@ -196,10 +206,7 @@ impl RuleTable {
             }
         }
         for row in rules.values_mut() {
-            let all = Firings {
-                right: row.at_spans.right + row.in_runs.right,
-                fired: row.at_spans.fired + row.in_runs.fired,
-            };
+            let all = row.all();
             (row.precision, row.interval) = (all.precision(), all.interval());
             row.confidence = estimate(all.right, all.fired);
         }
@@ -208,8 +215,8 @@ impl RuleTable {
         for (rule, row) in &mut rules {
             let defect = rule.split_once('.').and_then(|(defect, _)| by_defect.get(defect));
             if let Some(prior) = defect {
-                let [spans, runs] = [row.at_spans, row.in_runs];
-                row.confidence = estimate_from(*prior, spans.right + runs.right, spans.fired + runs.fired);
+                let all = row.all();
+                row.confidence = estimate_from(*prior, all.right, all.fired);
             }
         }
         RuleTable { sets: sets.iter().map(|(name, set)| (name.clone(), set.labelled_by())).collect(), rules }

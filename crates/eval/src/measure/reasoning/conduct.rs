@@ -32,7 +32,15 @@ pub(super) fn apply_rule(
     attempts: &CallAttempts,
 ) -> Vec<(Idx, Finding)> {
     let found = Conduct::for_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct));
-    found.map(|(at, finding)| (at, finding.by_rule(name))).collect()
+    by_rule(name, found).collect()
+}
+
+/// Findings of one rule with its name.
+pub(super) fn by_rule(
+    name: &'static str,
+    found: impl IntoIterator<Item = (Idx, Finding)>,
+) -> impl Iterator<Item = (Idx, Finding)> {
+    found.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
 }
 
 /// Findings of one rule on a trace.

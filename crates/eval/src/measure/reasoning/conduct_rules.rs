@@ -1,14 +1,11 @@
 //! The rules on the conduct of an agent, each in a file of its own.
 
-use verdict_otlp::trace::Idx;
-
 use super::conduct::ConductRule;
 use super::{
     invented_address, invented_contact, less_fitting_choice, omitted_action, omitted_item, omitted_list_item,
     redundant_question, repeated_action, reported_day, skipped_step, undone_action, wrong_amount, wrong_code,
     wrong_date_time,
 };
-use crate::measure::Finding;
 
 /// Rules on the conduct of an agent with their names, those of their files, in the order in which findings on one span
 /// are reported.
@@ -28,11 +25,3 @@ pub(super) const ON_CONDUCT: [(&str, ConductRule); 14] = [
     ("undone_action", undone_action::check),
     ("reported_day", reported_day::check),
 ];
-
-/// Findings of one rule with its name.
-pub(super) fn by_rule(
-    name: &'static str,
-    found: impl IntoIterator<Item = (Idx, Finding)>,
-) -> impl Iterator<Item = (Idx, Finding)> {
-    found.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
-}
