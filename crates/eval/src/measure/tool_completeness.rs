@@ -9,7 +9,7 @@
 //! Examined are the arguments of a call with a result, where the trace has the tool's schema, and a result
 //! that shows whether the call succeeded: structured (JSON, whose fields say so), under a status that was set, or long
 //! enough to be compared with the query. A status `OK` is a statement about this very call: it is no default, and
-//! whoever set it says that the call was completed, as a field of a structured result does. The result is compared with
+//! it states that the call was completed, as a field of a structured result does. The result is compared with
 //! this statement, and an error in its text contradicts it. Of plain text under an unset status the rules can only say
 //! that it is not empty, which says nothing about completeness: such a call is unmeasured.
 

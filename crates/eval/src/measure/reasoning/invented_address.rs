@@ -27,7 +27,7 @@ const MAX_ANSWER: usize = 16 << 10;
 const MAX_FOUND: usize = 8;
 /// Fewest digits of a telephone number with the code of its country: "+12500" is a change.
 const MIN_DIGITS: usize = 7;
-/// What stands for "@" in a text that hides its addresses from machines.
+/// The forms of "@" in a text that hides its addresses from machines.
 const HIDDEN_AT: [&str; 6] = ["&#64;", "&commat;", "%40", "(at)", "[at]", " at "];
 /// Digits of a telephone number that are compared, the last ones.
 const COMPARED: usize = 6;

@@ -11,7 +11,7 @@ regex!(
     MEMORY,
     r"(?i)\bfrom (my )?(own )?(memory|general knowledge|background knowledge|training( data)?)\b|\b(based on|relying on|using) ((my |prior |general |background |internal |own |training )+(knowledge|memory|understanding)|(my |own )*training data)\b|\bas far as I (remember|recall|know)\b|\bI (seem to )?(recall|remember) that\b|\bto the best of my (knowledge|memory|recollection)\b|\b(as|is) (just |only )?(an?|my) (rough |educated |best )?(estimate|guess)\b|\b(answer|give|provide|offer) (with )?(an?|my) (rough |educated |best )?(estimate|guess)\b"
 );
-// What stands before the words in their clause if the speaker does not answer from memory.
+// The words before them in their clause if the speaker does not answer from memory.
 regex!(
     REFUSED,
     r"(?i)\b(?:I|we)(?:['’]m| am|['’]d| are| would| will| wo| should| must| do| ca| can| could| did| may)? ?(?:n['’]t|not|never|rather not|refuse|decline|avoid|hesitate)\b|\b(?:should|must)(?: not|n['’]t) (?:be )?(?:answer|give|state|quote)|\b(?:without|rather than|instead of) [a-z]+ing\b"
