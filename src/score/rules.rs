@@ -103,6 +103,17 @@ impl LabelledSet {
             LabelledBy::Nothing => NONE,
         }
     }
+
+    /// The firings of a rule, or of a defect less those of its rules, which have rows of their own.
+    fn without_rules(&self, rule: &str) -> Firings {
+        let firings = self.firings();
+        let is_of = |name: &str| name.strip_prefix(rule).is_some_and(|rest| rest.starts_with('.'));
+        let total = firings.get(rule).copied().unwrap_or_default();
+        firings.iter().filter(|(name, _)| is_of(name)).fold(total, |sum, (_, firings)| {
+            let fired = sum.fired.saturating_sub(firings.fired);
+            Firings { right: sum.right.saturating_sub(firings.right).min(fired), fired }
+        })
+    }
 }
 
 /// Where a fault may be labelled.
@@ -165,6 +176,8 @@ fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &FaultPlaces) -> O
 pub struct RuleTable {
     pub sets: Vec<(String, LabelledBy)>,
     pub rules: BTreeMap<String, RuleRow>,
+    /// How well confidences predict the firings of each set.
+    pub calibration: Vec<Calibration>,
 }
 
 /// The figures of one rule.
@@ -178,6 +191,8 @@ pub struct RuleRow {
     pub interval: Option<Interval>,
     /// The confidence that findings of the rule carry.
     pub confidence: f64,
+    /// The mean confidence of its firings where that of each set is estimated from the other sets.
+    pub left_out: Option<f64>,
 }
 
 impl RuleRow {
@@ -190,10 +205,97 @@ impl RuleRow {
     }
 }
 
+/// How well confidences predict whether the firings of a set are right.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Calibration {
+    pub set: String,
+    pub firings: Firings,
+    /// With confidences estimated from all sets.
+    pub all_sets: Option<Prediction>,
+    /// With confidences estimated from the other sets.
+    pub left_out: Option<Prediction>,
+}
+
+/// Confidences compared with the firings that carry them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Prediction {
+    pub mean_confidence: f64,
+    /// The mean squared difference of confidence and outcome (Brier score): 0 is perfect, 0.25 is that of 0.5.
+    pub brier: f64,
+}
+
+/// Sums over firings.
+#[derive(Clone, Copy, Default)]
+struct PredictionSum {
+    fired: f64,
+    confidence: f64,
+    squares: f64,
+}
+
+impl PredictionSum {
+    fn add(&mut self, confidence: f64, Firings { right, fired }: Firings) {
+        let (right, wrong) = (f64::from(right), f64::from(fired - right));
+        self.fired += right + wrong;
+        self.confidence += (right + wrong) * confidence;
+        self.squares += right * (1.0 - confidence).powi(2) + wrong * confidence.powi(2);
+    }
+
+    fn mean(self) -> Option<Prediction> {
+        (self.fired > 0.0).then(|| Prediction {
+            mean_confidence: self.confidence / self.fired,
+            brier: self.squares / self.fired,
+        })
+    }
+}
+
 impl RuleTable {
     pub fn new(sets: &[(String, LabelledSet)]) -> RuleTable {
-        let mut rules: BTreeMap<String, RuleRow> = BTreeMap::new();
+        let mut table = RuleTable::estimated(sets.iter());
+        let mut by_rule: BTreeMap<String, PredictionSum> = BTreeMap::new();
         for (name, set) in sets {
+            let others = RuleTable::without(sets, name);
+            let [mut all_sets, mut left_out] = [PredictionSum::default(); 2];
+            let mut sum = Firings::default();
+            for (rule, firings) in set.firings() {
+                let confidence = others.confidence(rule);
+                by_rule.entry(rule.clone()).or_default().add(confidence, *firings);
+                let counted = set.without_rules(rule);
+                all_sets.add(table.confidence(rule), counted);
+                left_out.add(confidence, counted);
+                sum.right += counted.right;
+                sum.fired += counted.fired;
+            }
+            table.calibration.push(Calibration {
+                set: name.clone(),
+                firings: sum,
+                all_sets: all_sets.mean(),
+                left_out: left_out.mean(),
+            });
+        }
+        for (rule, row) in &mut table.rules {
+            let mean = by_rule.get(rule).and_then(|sum| sum.mean());
+            row.left_out = mean.map(|prediction| prediction.mean_confidence);
+        }
+        table
+    }
+
+    /// The estimates from all sets but one.
+    pub fn without(sets: &[(String, LabelledSet)], left_out: &str) -> RuleTable {
+        RuleTable::estimated(sets.iter().filter(|(name, _)| name != left_out))
+    }
+
+    /// The confidence of a rule's findings; that of its defect where it never fired.
+    pub fn confidence(&self, rule: &str) -> f64 {
+        let confidence = |name: &str| self.rules.get(name).map(|row| row.confidence);
+        let of_defect = || rule.split_once('.').and_then(|(defect, _)| confidence(defect));
+        confidence(rule).or_else(of_defect).unwrap_or_else(|| estimate(0, 0))
+    }
+
+    fn estimated<'s>(sets: impl Iterator<Item = &'s (String, LabelledSet)>) -> RuleTable {
+        let mut rules: BTreeMap<String, RuleRow> = BTreeMap::new();
+        let mut names = Vec::new();
+        for (name, set) in sets {
+            names.push((name.clone(), set.labelled_by()));
             for (rule, firings) in set.firings() {
                 let row = rules.entry(rule.clone()).or_default();
                 row.sets.insert(name.clone(), *firings);
@@ -219,7 +321,7 @@ impl RuleTable {
                 row.confidence = estimate_from(*prior, all.right, all.fired);
             }
         }
-        RuleTable { sets: sets.iter().map(|(name, set)| (name.clone(), set.labelled_by())).collect(), rules }
+        RuleTable { sets: names, rules, calibration: Vec::new() }
     }
 
     /// The counts in the form of the evaluator's `confidence.tsv`.
@@ -271,5 +373,33 @@ mod tests {
         assert_eq!(row.confidence, 5.0 / 8.0);
         assert_eq!(table.tsv().lines().last(), Some("GiveUp\t1\t2\t3\t4"));
         assert_eq!(table.sets[2].1, LabelledBy::Nothing);
+    }
+
+    #[test]
+    fn confidence_of_a_set_that_is_left_out_is_that_of_the_others() {
+        let set = |name: &str, firings: &[(&str, u32, u32)]| {
+            let firings = firings
+                .iter()
+                .map(|(rule, right, fired)| ((*rule).to_owned(), Firings { right: *right, fired: *fired }));
+            let set =
+                LabelledSet { has_span_labels: true, spans: firings.collect(), ..LabelledSet::default() };
+            (name.to_owned(), set)
+        };
+        let sets = [
+            set("a", &[("GiveUp", 8, 8)]),
+            set("b", &[("GiveUp", 0, 2), ("Refusal", 2, 2), ("Refusal.polite", 2, 2)]),
+        ];
+        let table = RuleTable::new(&sets);
+        // From `b` alone 1/4, for eight firings of `a`; from `a` alone 9/10, for two of `b`.
+        let give_up = &table.rules["GiveUp"];
+        assert!((give_up.left_out.unwrap() - (8.0 * 0.25 + 2.0 * 0.9) / 10.0).abs() < 1e-9);
+        let Calibration { firings, all_sets, left_out, .. } = &table.calibration[0];
+        assert_eq!(*firings, Firings { right: 8, fired: 8 });
+        assert!((all_sets.unwrap().brier - 0.25_f64.powi(2)).abs() < 1e-9, "9 of 12");
+        assert!((left_out.unwrap().brier - 0.75_f64.powi(2)).abs() < 1e-9);
+        // The rule and its defect fired together: counted once.
+        assert_eq!(table.calibration[1].firings, Firings { right: 2, fired: 4 });
+        let others = RuleTable::without(&sets, "b");
+        assert_eq!((others.confidence("Refusal.polite"), others.confidence("GiveUp.late")), (0.5, 0.9));
     }
 }

@@ -104,8 +104,8 @@ pub mod propagation {
     pub use crate::propagate::verdict::{FailureProbability, TraceVerdict, Verdict, Verdicts};
     #[cfg(feature = "internals")]
     pub use crate::propagate::{
+        OutcomeEvidence,
         outcome_model::{TERMS, Terms},
-        outcome_terms,
     };
 }
 

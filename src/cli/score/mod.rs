@@ -57,7 +57,7 @@ pub(super) enum ScoreCommand {
     Rules(rules::Rules),
     /// Fit the root policy expected_outcome to labelled runs
     #[command(long_about = fit::LONG, after_long_help = fit::EXAMPLES)]
-    Fit(sets::Sets),
+    Fit(fit::Fit),
 }
 
 pub(super) fn score(command: &ScoreCommand) -> Result<(), CommandFailure> {

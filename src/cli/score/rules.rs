@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::sets::Sets;
 use crate::cli::command::{CommandFailure, write_stdout};
-use crate::cli::table::{TextTable, figure};
+use crate::cli::table::{TextTable, figure, optional_figure};
 use crate::score::rules::{Firings, LabelledBy, LabelledSet, RuleTable};
 
 pub(super) const LONG: &str = "\
@@ -16,7 +16,11 @@ Evaluates every labelled trace. A row for each rule: how often it was right and 
 and over all sets its precision with the 95 % interval (Wilson) and the confidence that its
 findings carry, (right + 1) / (fired + 2). On a set with labels of spans a firing is right if its
 span is labelled as failing; on a set with labels of traces alone, if the trace failed. A set
-whose traces all failed is not counted: every firing would be right.";
+whose traces all failed is not counted: every firing would be right.
+
+'left out' is the mean confidence of a rule's firings where that of each set is estimated from the
+other sets alone. The second table compares both kinds of confidence with the firings of each set:
+their mean, and the mean squared difference (Brier score: 0 is perfect, 0.25 is that of 0.5).";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -59,7 +63,7 @@ fn render(table: &RuleTable) -> String {
     }
     let names: Vec<&String> = table.sets.iter().map(|(name, _)| name).collect();
     let mut rows = TextTable::new(["rule"]);
-    let head = ["at spans", "in runs", "precision", "confidence"].map(str::to_owned);
+    let head = ["at spans", "in runs", "precision", "confidence", "left out"].map(str::to_owned);
     rows.extend_head(names.iter().map(|name| (*name).clone()).chain(head));
     let share = |firings: Firings| match firings.fired {
         0 => "-".to_owned(),
@@ -68,8 +72,20 @@ fn render(table: &RuleTable) -> String {
     for (rule, row) in &table.rules {
         let by_set = names.iter().map(|name| share(row.sets.get(*name).copied().unwrap_or_default()));
         let precision = figure(row.precision.unwrap_or_default(), row.interval);
-        let sums = [share(row.at_spans), share(row.in_runs), precision, format!("{:.2}", row.confidence)];
-        rows.row([rule.clone()].into_iter().chain(by_set).chain(sums));
+        let confidences = [Some(row.confidence), row.left_out].map(two_digits);
+        let sums = [share(row.at_spans), share(row.in_runs), precision];
+        rows.row([rule.clone()].into_iter().chain(by_set).chain(sums).chain(confidences));
     }
-    format!("{text}\nright/fired\n{}", rows.render())
+    let mut sets = TextTable::new(["set", "right/fired", "confidence", "left out", "Brier", "left out"]);
+    for row in table.calibration.iter().filter(|row| row.firings.fired > 0) {
+        let predictions = [row.all_sets, row.left_out];
+        let means = predictions.map(|prediction| two_digits(prediction.map(|p| p.mean_confidence)));
+        let brier = predictions.map(|prediction| optional_figure(prediction.map(|p| p.brier)));
+        sets.row([row.set.clone(), share(row.firings)].into_iter().chain(means).chain(brier));
+    }
+    format!("{text}\nright/fired\n{}\n{}", rows.render(), sets.render())
+}
+
+fn two_digits(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }

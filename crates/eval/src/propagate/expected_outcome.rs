@@ -22,23 +22,28 @@ use super::verdict::OwnResult;
 use crate::measure::language::Action;
 use crate::measure::table::spec_among;
 use crate::measure::tool_purpose::ToolPurpose;
-use crate::measure::{Measurement, MetricSpec};
+use crate::measure::{Measured, Measurement, MetricSpec};
 use crate::recognise::AgentTrace;
 
-/// The terms of a trace.
-pub(super) fn terms(
-    measurements: &[Measurement],
+/// A failing measurement that counts in a term.
+pub(super) struct TermFailure<'m> {
+    /// The index in [`TERMS`].
+    pub term: usize,
+    pub measured: &'m Measured,
+}
+
+/// The failures that the terms of a trace are computed from.
+pub(super) fn failures<'m>(
+    measurements: &'m [Measurement],
     span_results: &[OwnResult],
     repeats: &Repeats,
     relevance: Option<&Relevance<'_>>,
     custom: &[&'static MetricSpec],
-) -> Terms {
-    // The probabilities that no finding of a term is right.
-    let mut none = [1.0; TERMS.len()];
-    for m in measurements {
-        let (Some(result), Ok(measured)) = (span_results.get(m.at), &m.outcome) else { continue };
+) -> impl Iterator<Item = TermFailure<'m>> {
+    measurements.iter().filter_map(move |m| {
+        let (result, measured) = (span_results.get(m.at)?, m.outcome.as_ref().ok()?);
         if measured.passed || !result.failed.contains(&m.metric) || repeats.is_explicit(m.at, |_| true) {
-            continue;
+            return None;
         }
         let term = if spec_among(custom, m.metric).is_some_and(|row| row.process) {
             3
@@ -49,8 +54,15 @@ pub(super) fn terms(
         } else {
             2
         };
-        none[term] *= 1.0 - measured.confidence().unwrap_or(1.0);
-    }
+        Some(TermFailure { term, measured })
+    })
+}
+
+/// The terms of failures with these confidences.
+pub(super) fn terms(failures: impl Iterator<Item = (usize, f64)>) -> Terms {
+    // The probabilities that no finding of a term is right.
+    let mut none = [1.0; TERMS.len()];
+    failures.for_each(|(term, confidence)| none[term] *= 1.0 - confidence);
     none.map(|product| 1.0 - product)
 }
 

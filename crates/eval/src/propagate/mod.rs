@@ -11,16 +11,16 @@
 //! consider every failure below a parent and its own instead of its children's verdicts:
 //! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
-use expected_outcome::{terms, with_changes};
+use expected_outcome::{TermFailure, failures, terms, with_changes};
 use localize::OwnFailures;
-use outcome_model::Terms;
+use outcome_model::{CHANGES, Terms};
 use repeats::{ABOVE_ALL, FailingFinding, FailingFindings, Repeats};
 use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::{Idx, Kind};
 
 use crate::measure::ask::outcome::RunOutcome;
 use crate::measure::table::{About, Requires, spec_among};
-use crate::measure::{Measurement, MetricSpec, Severity, Unmeasured, Value};
+use crate::measure::{Finding, Measured, Measurement, MetricSpec, Severity, Unmeasured, Value};
 use crate::recognise::{AgentTrace, Content};
 
 mod expected_outcome;
@@ -54,7 +54,9 @@ pub(crate) struct Basis<'b> {
 /// As [`propagate`].
 pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], basis: Basis<'_>) -> Verdicts {
     let Basis { policies, custom, outcome } = basis;
-    let OwnResults { span_results, terms, repeats } = own_results(trace, measurements, policies, custom);
+    let results = own_results(trace, measurements, policies, custom);
+    let terms = matches!(policies.root, RootPolicy::ExpectedOutcome(_)).then(|| results.terms());
+    let OwnResults { span_results, repeats, .. } = results;
     let tree = &trace.tree;
     let mut span_verdicts = vec![None; tree.len()];
     let mut below = vec![FailuresBelow::default(); tree.len()];
@@ -87,7 +89,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut failure = None;
     let by_run = match (&policies.root, &outcome) {
         (RootPolicy::ExpectedOutcome(model), _) => {
-            let terms = with_changes(trace, terms);
+            let terms = with_changes(trace, terms.unwrap_or_default());
             let probability = model.probability(&terms);
             let contributions = model.contributions(&terms);
             failure = passed.map(|_| FailureProbability { probability, contributions });
@@ -223,19 +225,29 @@ fn report(
 }
 
 /// The results of the measurements of each span.
-struct OwnResults {
+struct OwnResults<'m> {
     span_results: Vec<OwnResult>,
-    terms: Terms,
+    /// Of the terms of the expected outcome.
+    failures: Vec<TermFailure<'m>>,
     repeats: Repeats,
 }
 
-/// The result of each span's own metrics, which failures repeat others, and the terms of the expected outcome.
-fn own_results(
+impl OwnResults<'_> {
+    /// The terms of the expected outcome, without that of the changes.
+    fn terms(&self) -> Terms {
+        let confidence = |measured: &Measured| measured.confidence().unwrap_or(1.0);
+        terms(self.failures.iter().map(|failure| (failure.term, confidence(failure.measured))))
+    }
+}
+
+/// The result of each span's own metrics, which failures repeat others, and which count in the terms of the expected
+/// outcome.
+fn own_results<'m>(
     trace: &AgentTrace,
-    measurements: &[Measurement],
+    measurements: &'m [Measurement],
     policies: &Policies,
     custom: &[&'static MetricSpec],
-) -> OwnResults {
+) -> OwnResults<'m> {
     let mut span_results = vec![OwnResult { score: f64::INFINITY, ..OwnResult::default() }; trace.tree.len()];
     let mut failing = FailingFindings::new();
     for m in measurements {
@@ -279,11 +291,39 @@ fn own_results(
         }
     }
     let repeats = Repeats::find(trace, &failing, &mut span_results);
-    let terms = terms(measurements, &span_results, &repeats, relevance.as_ref(), custom);
-    OwnResults { span_results, terms, repeats }
+    let failures = failures(measurements, &span_results, &repeats, relevance.as_ref(), custom).collect();
+    OwnResults { span_results, failures, repeats }
 }
 
-/// The terms of the expected outcome of a trace, which the weights of a model are fitted to.
-pub fn outcome_terms(trace: &AgentTrace, measurements: &[Measurement]) -> Terms {
-    with_changes(trace, own_results(trace, measurements, &Policies::default(), &[]).terms)
+/// What the terms of the expected outcome of a trace are computed from, for fitting.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OutcomeEvidence {
+    /// The terms with the shipped confidences.
+    pub terms: Terms,
+    /// For each failure its term, and the rules of its findings; none for a failure that a judge found.
+    failures: Vec<(usize, Vec<String>)>,
+}
+
+impl OutcomeEvidence {
+    pub fn new(trace: &AgentTrace, measurements: &[Measurement]) -> OutcomeEvidence {
+        let results = own_results(trace, measurements, &Policies::default(), &[]);
+        let rules = |measured: &Measured| {
+            let decisive = measured.findings.iter().filter(|finding| !finding.is_note());
+            decisive.filter_map(Finding::rule_name).collect()
+        };
+        OutcomeEvidence {
+            terms: with_changes(trace, results.terms()),
+            failures: results.failures.iter().map(|f| (f.term, rules(f.measured))).collect(),
+        }
+    }
+
+    /// The terms with other confidences of rules.
+    pub fn terms_with(&self, confidence: impl Fn(&str) -> f64) -> Terms {
+        let greatest = |rules: &[String]| rules.iter().map(|rule| confidence(rule)).reduce(f64::max);
+        let failures = self.failures.iter().map(|(term, rules)| (*term, greatest(rules).unwrap_or(1.0)));
+        let mut terms = terms(failures);
+        // No rule finds a change.
+        terms[CHANGES] = self.terms[CHANGES];
+        terms
+    }
 }

@@ -11,6 +11,9 @@ use verdict_config::Problem;
 /// The names of the terms, in the order of [`Terms`].
 pub const TERMS: [&str; 5] = ["answer", "lasting", "recovered", "process", "changes"];
 
+/// The index of the term `changes`.
+pub(super) const CHANGES: usize = 4;
+
 /// The values of the terms for one trace, each from 0 to 1.
 pub type Terms = [f64; 5];
 

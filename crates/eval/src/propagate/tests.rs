@@ -382,7 +382,7 @@ fn changes_of_a_run_are_a_term_of_the_expected_outcome() {
     let run = |tools: &[&str]| {
         let called =
             tools.iter().fold(Script::new("Please help."), |s, t| s.calls("", &[(t, "{}")]).returns("ok"));
-        let terms = outcome_terms(&called.answers("Done.").build(), &[]);
+        let terms = OutcomeEvidence::new(&called.answers("Done.").build(), &[]).terms;
         TERMS.into_iter().zip(terms).find(|(name, _)| *name == "changes").unwrap().1
     };
     assert_eq!(run(&["get_order", "search_rooms", "frobnicate", "transfer_to_human"]), 0.0);

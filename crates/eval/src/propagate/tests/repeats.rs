@@ -129,7 +129,7 @@ fn circle_of_origins_counts_one_of_them() {
 #[test]
 fn expected_outcome_counts_a_failure_whose_origin_does_not_fail() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
-    let terms = |ms: &[Measurement]| outcome_terms(&trace, ms);
+    let terms = |ms: &[Measurement]| OutcomeEvidence::new(&trace, ms).terms;
     let tool = with_origin(measured(2, "tool_completeness", 1.0), 1);
     assert_eq!(terms(std::slice::from_ref(&tool)), terms(&[measured(2, "tool_completeness", 1.0)]));
     let model = measured(1, "tool_completeness", 1.0);
