@@ -137,7 +137,7 @@ fn cross_validated(runs: &[LabelledRun]) -> Option<f64> {
     let mut scored = Vec::with_capacity(runs.len());
     for fold in 0..FOLDS {
         let part = |inside: bool| {
-            let chosen = runs.iter().zip(&folds).filter(move |(_, of)| (**of == fold) == inside);
+            let chosen = runs.iter().zip(&folds).filter(move |(_, number)| (**number == fold) == inside);
             chosen.map(|(run, _)| run.clone()).collect::<Vec<_>>()
         };
         let model = fit(&[&part(false)])?;

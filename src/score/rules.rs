@@ -287,8 +287,8 @@ impl RuleTable {
     /// The confidence of a rule's findings; that of its defect where it never fired.
     pub fn confidence(&self, rule: &str) -> f64 {
         let confidence = |name: &str| self.rules.get(name).map(|row| row.confidence);
-        let of_defect = || rule.split_once('.').and_then(|(defect, _)| confidence(defect));
-        confidence(rule).or_else(of_defect).unwrap_or_else(|| estimate(0, 0))
+        let shared_confidence = || rule.split_once('.').and_then(|(defect, _)| confidence(defect));
+        confidence(rule).or_else(shared_confidence).unwrap_or_else(|| estimate(0, 0))
     }
 
     fn estimated<'s>(sets: impl Iterator<Item = &'s (String, LabelledSet)>) -> RuleTable {

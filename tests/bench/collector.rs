@@ -6,9 +6,9 @@
 //! All send to the same destination, without compression. The processes are measured in turn, several times, and
 //! medians are compared: resident bytes of an open span with its payload, beyond it, and after traces have waited for
 //! some time (`-- collector memory` measures these alone), CPU seconds per million spans, and the latency that each
-//! adds to a pass-through, which is measured in each turn as well. The two processors of the Collector hold a trace for
-//! a fixed time, which their latency includes. otel-verdict closes a trace with its root (`quiet: 0s`); it is measured
-//! without metrics also with the time of the Collector.
+//! adds to a pass-through, which is measured in each turn as well (`-- collector time` measures these two alone). The
+//! two processors of the Collector hold a trace for a fixed time, which their latency includes. otel-verdict closes a
+//! trace with its root (`quiet: 0s`); it is measured without metrics also with the time of the Collector.
 
 use super::*;
 
@@ -120,11 +120,13 @@ fn median(mut all: Vec<f64>) -> f64 {
 }
 
 /// Prints the figures of one corpus.
-pub async fn compare(sink: &Sink, corpus: &Corpus, rounds: u32, memory_alone: bool) {
+pub async fn compare(sink: &Sink, corpus: &Corpus, rounds: u32, memory: bool, time: bool) {
     let collector = std::env::var("OTEL_VERDICT_COLLECTOR");
     let collector = collector.expect("OTEL_VERDICT_COLLECTOR must name a Collector");
-    memory_beside(sink, corpus, &collector).await;
-    if !memory_alone {
+    if memory {
+        memory_beside(sink, corpus, &collector).await;
+    }
+    if time {
         let rules = time_beside(sink, corpus, &collector, rounds).await;
         latency_beside(sink, corpus, &collector, BUSY * 1e6 / rules).await;
     }

@@ -73,7 +73,8 @@ async fn run() {
             continue;
         }
         if arguments.iter().any(|argument| argument == "collector") {
-            collector::compare(&sink, &corpus, rounds / 4, memory_alone).await;
+            let time_alone = arguments.iter().any(|argument| argument == "time");
+            collector::compare(&sink, &corpus, rounds / 4, !time_alone, !memory_alone).await;
             continue;
         }
         if !memory_alone {

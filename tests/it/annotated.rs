@@ -13,7 +13,6 @@ use otel_verdict::receive::Offer;
 use otel_verdict::score::trail::find::{self, Predicted};
 use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks};
 use serde_json::Value as Json;
-use verdict_eval::metrics::Defect;
 use verdict_eval::metrics::Measurement;
 use verdict_eval::propagation::Verdict;
 use verdict_eval::trace::AgentTrace;
@@ -27,11 +26,11 @@ struct Marked {
 }
 
 impl Marked {
-    /// The figures' view of it, with the findings of `without` left out.
-    fn case(&self, without: Option<Defect>) -> TraceMarks {
+    /// The figures' view of it, without the findings of one rule.
+    fn case(&self, without: Option<&str>) -> TraceMarks {
         let mut measurements = self.measurements.clone();
         for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
-            outcome.findings.retain(|f| without.is_none() || f.defect != without);
+            outcome.findings.retain(|f| without.is_none() || f.rule_name().as_deref() != without);
         }
         let found = find::located_findings(&self.trace, &measurements, Predicted::ALL);
         let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.trace)).collect();
@@ -81,7 +80,7 @@ fn marked(folder: &Path) -> Vec<Marked> {
     all.collect()
 }
 
-fn figures(traces: &[Marked], without: Option<Defect>) -> Benchmark {
+fn figures(traces: &[Marked], without: Option<&str>) -> Benchmark {
     let cases: Vec<TraceMarks> = traces.iter().map(|t| t.case(without)).collect();
     Benchmark::from_cases(&cases)
 }
@@ -161,13 +160,12 @@ fn what_each_rule_adds() {
         let findings = || {
             let measured =
                 traces.iter().flat_map(|t| &t.measurements).filter_map(|m| m.outcome.as_ref().ok());
-            measured.flat_map(|m| &m.findings).filter_map(|f| f.defect.filter(|_| f.category.is_some()))
+            let predicting = measured.flat_map(|m| &m.findings).filter(|f| f.category.is_some());
+            predicting.filter_map(|f| f.rule_name())
         };
-        let rules: BTreeSet<String> = findings().map(|d| format!("{d:?}")).collect();
-        for rule in rules {
-            let defect = findings().find(|d| format!("{d:?}") == rule);
-            let n = findings().filter(|d| Some(*d) == defect).count();
-            row(&rule, n, &figures(&traces, defect));
+        for rule in findings().collect::<BTreeSet<String>>() {
+            let n = findings().filter(|name| *name == rule).count();
+            row(&rule, n, &figures(&traces, Some(&rule)));
         }
     }
 }

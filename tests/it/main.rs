@@ -7,6 +7,7 @@
 mod acknowledged;
 mod alarms;
 mod annotated;
+mod attribution;
 mod attacks;
 mod benchmarks;
 mod checklists;

@@ -161,3 +161,51 @@ fn figures_equal_the_reference_scripts() {
     ];
     assert_eq!(theirs.lines().collect::<Vec<_>>(), expected);
 }
+
+/// The options of labelled sets of the small runs.
+fn small_sets(names: &[&str]) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small");
+    let file = |name: &str, suffix: &str| text(&folder.join(format!("{name}.{suffix}"))).to_owned();
+    let options =
+        |name: &&str| ["--set".into(), (*name).into(), file(name, "jsonl.gz"), file(name, "labels.json")];
+    names.iter().flat_map(options).collect()
+}
+
+#[test]
+fn score_fit_tells_by_how_much_held_out_weights_beat_the_shipped_ones() {
+    let fit = |names: &[&str], more: &[&str]| {
+        let sets = small_sets(names);
+        let args: Vec<&str> = ["fit"].into_iter().chain(sets.iter().map(String::as_str)).collect();
+        let report = json(&[&args[..], &["--output", "json"], more].concat());
+        (report, String::from_utf8(score(&[&args[..], more].concat()).stdout).unwrap())
+    };
+    let area = |report: &serde_json::Value, set: usize, key: &str| report["sets"][set][key].as_f64().unwrap();
+    // One set: cross-validated.
+    let (report, printed) = fit(&["first"], &[]);
+    let gain = report["gain"].as_f64().unwrap();
+    assert!((gain - (area(&report, 0, "auc_held_out") - area(&report, 0, "auc_shipped"))).abs() < 1e-9);
+    assert!(printed.contains("Held out, the fitted weights have an AUC"), "{printed}");
+    assert!(printed.contains("expected_outcome:\n        intercept:"), "{printed}");
+    // Two sets: each with the weights of the other, and with its confidences where that is asked for.
+    let (report, _) = fit(&["first", "second"], &[]);
+    assert!(area(&report, 1, "auc_held_out") > 0.5, "{report}");
+    let (estimated, _) = fit(&["first", "second"], &["--estimate-confidences"]);
+    assert_eq!(area(&report, 1, "auc"), area(&estimated, 1, "auc"), "{estimated}");
+    assert!(area(&estimated, 1, "auc_held_out") > 0.5, "{estimated}");
+}
+
+#[test]
+fn score_rules_compares_confidences_with_sets_that_are_left_out() {
+    let sets = small_sets(&["first", "second"]);
+    let args: Vec<&str> = ["rules"].into_iter().chain(sets.iter().map(String::as_str)).collect();
+    let report = json(&[&args[..], &["--output", "json"]].concat());
+    let second = &report["calibration"][1];
+    let brier = |key: &str| second[key]["brier"].as_f64().unwrap();
+    assert!(second["firings"]["fired"].as_u64() > Some(10), "{report}");
+    assert!(brier("all_sets") < brier("left_out"), "{report}");
+    let printed = String::from_utf8(score(&args).stdout).unwrap();
+    assert!(printed.contains("left out") && printed.contains("Brier"), "{printed}");
+    let rows = String::from_utf8(score(&[&args[..], &["--by-set"]].concat()).stdout).unwrap();
+    let row = rows.lines().find(|row| row.contains("ContradictsResult") && row.contains("second")).unwrap();
+    assert!(row.contains("1.000 ["), "{rows}");
+}

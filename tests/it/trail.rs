@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json as object};
 
@@ -183,9 +185,12 @@ fn a_judge_of_whole_traces_reports_errors_and_long_traces_are_excluded() {
     let long = long.replace(TRACE, &"ab".repeat(16)).replace("I look both up.", &"I look. ".repeat(7_500));
     std::fs::write(traces.join("long.json"), long).unwrap();
     std::fs::copy(gold.join(&name), gold.join(format!("{}.json", "ab".repeat(16)))).unwrap();
-    let endpoint = model::serve_requests(|form, asked| {
+    let described = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&described);
+    let endpoint = model::serve_requests(move |form, asked| {
         assert_eq!(form, "trace_errors");
         let [system, user] = [0, 1].map(|i| asked["messages"][i]["content"].as_str().unwrap());
+        count.fetch_add(usize::from(user.contains("agents and control flow")), Ordering::Relaxed);
         assert!(system.contains("Language-only") && user.contains("Northpoint is older."), "{user}");
         let error = |category: &str| {
             object!({ "problem": "p", "span_id": "aaaaaaaaaaaaaaa4", "quote": "q", "category": category,
@@ -203,6 +208,9 @@ fn a_judge_of_whole_traces_reports_errors_and_long_traces_are_excluded() {
     let table = score(&[&["trail", "--traces", text(&traces), "--gold", text(&gold)][..], &args].concat());
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("(50.0 % of the traces, Excl. in tables)"), "{table}");
+    assert_eq!(described.load(Ordering::Relaxed), 0);
+    let report = trail(&traces, &gold, &[&args[..], &["--control-flow"]].concat());
+    assert_eq!((&report["joint"]["hits"], described.load(Ordering::Relaxed)), (&object!(1), 1), "{report}");
 }
 
 #[test]

@@ -171,14 +171,14 @@ pub(super) fn ask_whole_traces(
     gold: &Files,
     traces: &[PathBuf],
     judges: &JudgeRun,
-    judge: &JudgeSession,
+    (judge, control_flow): (&JudgeSession, bool),
 ) -> Result<Predictions, CommandFailure> {
     let mut unjudged = config.clone();
     unjudged.verdict.evaluation.metrics = Settings::default();
     let (mut run, mut counts) = (Predictions::default(), BaselineCounts::default());
     each((&unjudged, judges), gold, traces, &mut run, |run, name, evaluated| {
         let trace = &evaluated.trace.trace;
-        let question = baseline::question(&judge.asker, trace);
+        let question = baseline::question(&judge.asker, trace, control_flow);
         if !judge.fits(&question) {
             counts.excluded.insert(name.to_owned());
             return;

@@ -14,7 +14,8 @@ Measure the precision of each rule on labelled sets.
 
 Evaluates every labelled trace. A row for each rule: how often it was right and fired on each set,
 and over all sets its precision with the 95 % interval (Wilson) and the confidence that its
-findings carry, (right + 1) / (fired + 2). On a set with labels of spans a firing is right if its
+findings carry: (right + 1) / (fired + 2), or (right + 2 p) / (fired + 2) for a rule that shares its
+defect with others, whose confidence is p. On a set with labels of spans a firing is right if its
 span is labelled as failing; on a set with labels of traces alone, if the trace failed. A set
 whose traces all failed is not counted: every firing would be right.
 
@@ -37,6 +38,9 @@ pub(in crate::cli) struct Rules {
     /// Print the counts as tab-separated values, in the form of the evaluator's table of confidences
     #[arg(long, conflicts_with = "output")]
     tsv: bool,
+    /// Print a row for each rule and set that it fired on, with the precision on that set
+    #[arg(long, conflicts_with_all = ["output", "tsv"])]
+    by_set: bool,
 }
 
 pub(super) fn rules(args: &Rules) -> Result<(), CommandFailure> {
@@ -47,6 +51,7 @@ pub(super) fn rules(args: &Rules) -> Result<(), CommandFailure> {
     match args.tsv {
         true if run.is_dry() => run.finish(),
         true => write_stdout(table.tsv().as_bytes()).and_then(|()| run.finish()),
+        false if args.by_set => run.print(args.sets.output, &table, || render_by_set(&table)),
         false => run.print(args.sets.output, &table, || render(&table)),
     }
 }
@@ -65,10 +70,6 @@ fn render(table: &RuleTable) -> String {
     let mut rows = TextTable::new(["rule"]);
     let head = ["at spans", "in runs", "precision", "confidence", "left out"].map(str::to_owned);
     rows.extend_head(names.iter().map(|name| (*name).clone()).chain(head));
-    let share = |firings: Firings| match firings.fired {
-        0 => "-".to_owned(),
-        fired => format!("{}/{fired}", firings.right),
-    };
     for (rule, row) in &table.rules {
         let by_set = names.iter().map(|name| share(row.sets.get(*name).copied().unwrap_or_default()));
         let precision = figure(row.precision.unwrap_or_default(), row.interval);
@@ -84,6 +85,24 @@ fn render(table: &RuleTable) -> String {
         sets.row([row.set.clone(), share(row.firings)].into_iter().chain(means).chain(brier));
     }
     format!("{text}\nright/fired\n{}\n{}", rows.render(), sets.render())
+}
+
+fn render_by_set(table: &RuleTable) -> String {
+    let mut rows = TextTable::new(["rule", "set", "right/fired", "precision"]);
+    for (rule, row) in &table.rules {
+        for (set, firings) in &row.sets {
+            let precision = figure(firings.precision().unwrap_or_default(), firings.interval());
+            rows.row([rule.clone(), set.clone(), share(*firings), precision]);
+        }
+    }
+    rows.render()
+}
+
+fn share(firings: Firings) -> String {
+    match firings.fired {
+        0 => "-".to_owned(),
+        fired => format!("{}/{fired}", firings.right),
+    }
 }
 
 fn two_digits(value: Option<f64>) -> String {

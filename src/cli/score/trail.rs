@@ -74,6 +74,9 @@ pub(in crate::cli) struct Trail {
     /// Traces beyond its max_prompt_tokens are excluded
     #[arg(long, value_name = "JUDGE", conflicts_with_all = ["from", "mapper", "adjudicator", "all_findings"])]
     monolithic: Option<String>,
+    /// Show the judge of --monolithic the agents of the run, their callers, tools and turns before the record
+    #[arg(long, requires = "monolithic")]
+    control_flow: bool,
     /// Judge that decides which findings identify an annotated error, for the tables of caught and
     /// localised errors; without one categories and spans decide
     #[arg(long, value_name = "JUDGE", conflicts_with = "from")]
@@ -197,7 +200,7 @@ fn judge(
         names.map(|names| JudgeSession::new(judges, config, names)).transpose()
     };
     if let Some(judge) = session(&config, &args.monolithic)? {
-        return ask_whole_traces(&config, gold, &args.traces, judges, &judge);
+        return ask_whole_traces(&config, gold, &args.traces, judges, (&judge, args.control_flow));
     }
     // The metrics of paper 001 are not exposed to the taxonomy.
     config.verdict.evaluation.ask.categories &= mapper.is_none();

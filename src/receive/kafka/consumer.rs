@@ -31,6 +31,8 @@ const POLL_BUSY: Duration = Duration::from_millis(5);
 const PRESSURE: Duration = Duration::from_millis(500);
 /// How often it is looked whether partitions are to be paused or resumed.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the client tells the ends of topics, by which spans and logs are kept together.
+const ENDS_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of attempts to read metadata.
 const RETRY: Duration = Duration::from_secs(1);
 /// librdkafka's `max.poll.interval.ms`, which must not be below the session's timeout, and the smallest
@@ -119,6 +121,9 @@ fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
         .set("queued.max.messages.kbytes", (prefetch >> 10).to_string())
         .set("fetch.max.bytes", prefetch.max(MIN_FETCH).to_string())
         .set("receive.message.max.bytes", (config.max_message_size.0.max(prefetch) + (1 << 20)).to_string());
+    if config.logs.is_some() {
+        client.set("statistics.interval.ms", ENDS_INTERVAL.as_millis().to_string());
+    }
     if !config.group_instance_id.is_empty() {
         client.set("group.instance.id", &config.group_instance_id);
     }

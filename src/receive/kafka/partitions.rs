@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rdkafka::Statistics;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
@@ -460,6 +461,19 @@ impl ClientContext for ConsumerGroup {
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.client_log.error(error, reason);
+    }
+
+    /// Called while polling. The ends of topics are those of the last fetches.
+    fn stats(&self, statistics: Statistics) {
+        let (mut owned, now) = (self.owned(), Instant::now());
+        for (name, topic) in &statistics.topics {
+            let Some(stream) = self.stream(name) else { continue };
+            for (number, partition) in &topic.partitions {
+                if let Some(backlog) = owned.get_mut(number).and_then(|owned| owned.backlog.as_mut()) {
+                    backlog.ends_at(stream, partition.hi_offset, now);
+                }
+            }
+        }
     }
 }
 

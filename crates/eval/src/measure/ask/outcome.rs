@@ -212,7 +212,7 @@ fn head(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> {
     if trace.agents.len() > 1 {
         let text = topology::describe(asker, trace);
         blocks.push(PromptBlock::without_span(
-            "agents and control flow, as observed",
+            topology::CONTROL_FLOW_TITLE,
             excerpt(&text, max_bytes / 8),
             false,
         ));

@@ -189,7 +189,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let observed = memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.max_bytes / 8);
-            out.push(PromptBlock::without_span("agents and control flow, as observed", text, false));
+            out.push(PromptBlock::without_span(topology::CONTROL_FLOW_TITLE, text, false));
         }
         let began = trace.tree.spans.get(agent.at).and_then(|span| utc::written(span.start));
         out.extend(began.map(|time| PromptBlock::without_span("the run began", time, false)));

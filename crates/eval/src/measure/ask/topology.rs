@@ -36,6 +36,9 @@ struct AgentRole<'a> {
     offered: BTreeSet<&'a str>,
 }
 
+/// The title of the description in prompts.
+pub(crate) const CONTROL_FLOW_TITLE: &str = "agents and control flow, as observed";
+
 /// The description. Empty for a trace without agents.
 pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     // In order of first appearance.

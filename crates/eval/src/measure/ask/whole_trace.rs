@@ -14,8 +14,9 @@ use super::asker::Asker;
 use super::content::TraceContent;
 use super::form::{category, severity};
 use super::parts::MAX_SPANS;
-use super::prompt_page::PromptPage;
+use super::prompt_page::{PromptBlock, PromptPage};
 use super::system::{CATEGORIES, RECORD};
+use super::topology::{self, CONTROL_FLOW_TITLE};
 use super::transcript::{RunScope, transcribe};
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
@@ -64,11 +65,16 @@ pub struct ReportedError {
     pub quote: String,
 }
 
-/// The question about the whole trace.
-pub fn question(asker: &Asker, trace: &AgentTrace) -> Question {
+/// The question about the whole trace. With `control_flow` the record begins with the agents of the run, their callers,
+/// tools and turns, as the paper's second baseline.
+pub fn question(asker: &Asker, trace: &AgentTrace, control_flow: bool) -> Question {
+    let described = if control_flow { topology::describe(asker, trace) } else { String::new() };
+    let head =
+        (!described.is_empty()).then(|| PromptBlock::without_span(CONTROL_FLOW_TITLE, described, false));
+    let record = transcribe(TraceContent { asker, trace, memo: &Memo::new() }, RunScope::Trace, usize::MAX);
     let page = PromptPage {
         intro: "Report the errors of this run.".to_owned(),
-        blocks: transcribe(TraceContent { asker, trace, memo: &Memo::new() }, RunScope::Trace, usize::MAX),
+        blocks: head.into_iter().chain(record).collect(),
         question: "Now list every error with its span and category.".to_owned(),
     };
     let ids: Vec<SpanId> = page.spans().into_iter().map(|(_, id)| id).collect();
@@ -127,11 +133,26 @@ mod tests {
         let texts: Vec<String> = (0..300).map(|i| format!("step {i}: {}end", words(i))).collect();
         let script = texts.iter().fold(Script::new("find it"), |script, text| script.says(text));
         let trace = script.answers("it is 7").build();
-        let question = question(&Asker::default(), &trace);
+        let question = question(&Asker::default(), &trace, false);
         assert!(texts.iter().all(|text| question.prompt.user.contains(text)), "nothing is cut");
         assert!(Category::ALL.iter().all(|c| question.prompt.system.contains(c.as_str())));
         let ids = &question.form.schema["properties"]["errors"]["items"]["properties"]["span_id"];
         assert_eq!(ids.get("enum"), None, "too many spans for an enumeration");
+    }
+
+    #[test]
+    fn control_flow_is_the_first_block_where_it_is_asked_for() {
+        let script = Script::new("find it").calls("", &[("search", "{}")]).returns("7");
+        let trace = script.answers("it is 7").build();
+        let [without, with] = [false, true].map(|flow| question(&Asker::default(), &trace, flow).prompt);
+        assert_eq!(without.system, with.system);
+        assert!(!without.user.contains(CONTROL_FLOW_TITLE), "{}", without.user);
+        let place = |text: &str| with.user.find(text).unwrap();
+        assert!(
+            place(CONTROL_FLOW_TITLE) < place("find it") && with.user.contains("search"),
+            "{}",
+            with.user
+        );
     }
 
     #[test]
