@@ -91,4 +91,70 @@ mod tests {
         let defect = Defect::ContradictsResult;
         assert_eq!(defect.confidence_of("ContradictsResult.no such rule"), defect.confidence());
     }
+
+    /// The rows of a table of rules.md, from the line after its heading.
+    fn table_rows<'m>(rules: &'m str, heading: &str) -> Vec<Vec<&'m str>> {
+        let (_, rows) =
+            rules.split_once(heading).unwrap_or_else(|| panic!("no table has the heading {heading}"));
+        let rows = rows.lines().skip(2).take_while(|line| line.starts_with("| "));
+        rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+    }
+
+    #[test]
+    fn rule_that_fires_on_fewer_than_two_sets_has_a_note() {
+        let rules = std::fs::read_to_string(crate::measure::testing::tests().join("bench/rules.md")).unwrap();
+        let named =
+            |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+        // The sets on which each defect fired.
+        let (_, by_set) = rules.split_once("\nrule  ").unwrap();
+        let mut lines = by_set.lines().take_while(|line| !line.starts_with("```"));
+        let sets: Vec<&str> =
+            lines.next().unwrap().split_whitespace().take_while(|name| *name != "at").collect();
+        assert!(sets.len() >= 10, "{sets:?}");
+        let mut fired: HashMap<&str, Vec<&str>> = HashMap::new();
+        for line in lines {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            let set_cells = cells[1..].iter().zip(&sets).filter(|(cell, _)| **cell != "-");
+            let all: u32 = set_cells
+                .clone()
+                .map(|(cell, _)| cell.split('/').next_back().unwrap().parse::<u32>().unwrap())
+                .sum();
+            assert_eq!(
+                all,
+                counts(cells[0])[1],
+                "{}: the table by set differs from confidence.tsv",
+                cells[0]
+            );
+            fired.insert(cells[0], set_cells.map(|(_, set)| *set).collect());
+        }
+        let one_set = table_rows(&rules, "| rule | set | why no other labelled set has such a case |");
+        let on_none = table_rows(&rules, "| rules | why no labelled run has such a case |");
+        for defect in Defect::ALL {
+            let name = defect.name().to_owned();
+            let sets = fired.get(defect.name()).map_or(&[][..], Vec::as_slice);
+            let noted_set = one_set.iter().find(|row| named(row[0]).contains(&name)).map(|row| row[1]);
+            let is_in_none = on_none.iter().any(|row| named(row[0]).contains(&name));
+            assert_eq!(
+                noted_set,
+                <[&str; 1]>::try_from(sets).ok().map(|[set]| set),
+                "{name} fires on {sets:?}"
+            );
+            assert_eq!(is_in_none, sets.is_empty(), "{name} fires on {sets:?}");
+        }
+        // Rules that share a defect have their sets and notes in one table.
+        let shared = table_rows(&rules, "| rule | sets | at spans | in runs |");
+        let all = Defect::ALL.iter().filter(|defect| **defect != Defect::AnswerUnsupported);
+        let mut names: Vec<String> = all
+            .flat_map(|defect| defect.rules().into_iter().map(|rule| format!("{}.{rule}", defect.name())))
+            .collect();
+        for row in &shared {
+            let [name] = named(row[0]).try_into().unwrap();
+            names.retain(|other| *other != name);
+            let sets = row[1].split(',').filter(|set| *set != "-").count();
+            let fired = row[2..4].iter().filter_map(|cell| cell.split('/').nth(1)?.parse::<u32>().ok());
+            assert_eq!(fired.sum::<u32>(), counts(&name)[1], "{name}: the table differs from confidence.tsv");
+            assert_eq!(sets < 2, row.last().is_some_and(|note| *note != "-"), "{name} fires on {sets} sets");
+        }
+        assert!(names.is_empty(), "without a row: {names:?}");
+    }
 }
