@@ -367,6 +367,15 @@ pub(crate) fn from_word(word: &str) -> Option<usize> {
     may_be.then(|| (2..=20).find(|n| is_spelled(*n, word))).flatten()
 }
 
+/// The number that one word of any case is in English: from 0 to 20, or a multiple of ten.
+pub(crate) fn from_any_word(word: &str) -> Option<f64> {
+    if !(3..=9).contains(&word.len()) {
+        return None;
+    }
+    let place = |names: &[&str]| names.iter().position(|name| name.eq_ignore_ascii_case(word));
+    place(&ONES).or_else(|| Some(10 * place(&TENS)?)).map(|number| number as f64)
+}
+
 /// Whether a word is this number from 0 to 20 in English.
 pub(crate) fn is_spelled(number: usize, word: &str) -> bool {
     let (ones, tens) = (ONES.get(number), TENS.get(number / 10).filter(|_| number.is_multiple_of(10)));

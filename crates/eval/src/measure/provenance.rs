@@ -3,7 +3,9 @@
 //! In: a trace. Out: for each call, its values with their origins, and for an answer, which of its words no
 //! text of the run contains. Computed once per trace; each distinct text is read once. A value is compared by
 //! its words, so that spelling, order and punctuation do not matter. Beyond the limits nothing is called made
-//! up.
+//! up. Rules on values of one kind, such as amounts or days, read [`KnownTexts`] themselves.
+
+mod known_texts;
 
 use std::hash::BuildHasher;
 use std::rc::Rc;
@@ -11,13 +13,14 @@ use std::rc::Rc;
 use foldhash::fast::FixedState;
 use foldhash::{HashMap, HashSet};
 use serde_json::Value;
-use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
+use self::known_texts::index_of;
+pub(crate) use self::known_texts::{KnownText, KnownTexts, have_value, have_wording};
 use super::identifier::{identifier_words, is_mail};
 use super::language::RequestWords;
 use super::memo::Memo;
-use crate::recognise::{AgentTrace, Call, Part, Role, Text};
+use crate::recognise::{AgentTrace, Call, Text};
 
 /// Maximum distinct words of a trace.
 const MAX_WORDS: usize = 400_000;
@@ -33,7 +36,7 @@ const SENTENCE: usize = 3;
 const BYTES_PER_STEP: usize = 16;
 
 /// Who a value came from. Of several, the first in this order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Origin {
     /// A message of the user, or of the agent's caller.
     User,
@@ -70,38 +73,22 @@ impl Provenance {
     }
 
     fn from_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
-        let mut words = KnownWords::default();
-        let mut prompts: HashSet<Idx> = HashSet::default();
-        let mut listed = Listed::default();
-        let mut returned = 0;
-        let mut argument_values = Vec::with_capacity(trace.calls.len());
-        for agent in &trace.agents {
-            agent.task.iter().for_each(|task| words.add(memo, task, Origin::User));
-        }
-        for call in &trace.calls {
-            // Results of calls that were sent earlier. Calls are sorted by their start.
-            while let Some(before) = trace.calls.get(returned).filter(|c| c.start < call.start) {
-                before.result.iter().for_each(|text| words.add(memo, text, Origin::Result));
-                returned += 1;
-            }
-            if let Some(llm) = call.llm.filter(|llm| prompts.insert(*llm)) {
-                words.add_prompt(memo, trace, llm);
-            }
-            let mut found = |(name, value)| words.origin(memo, call, name, value, &mut listed);
-            argument_values.push(values(call).map(&mut found).collect());
-        }
-        // For answers, which follow all calls.
-        trace.calls.iter().skip(returned).filter_map(|c| c.result.as_ref()).for_each(|text| {
-            words.add(memo, text, Origin::Result);
+        let known = KnownTexts::cached(trace, memo);
+        let (mut words, mut listed) = (KnownWords::default(), Listed::default());
+        let argument_values = trace.calls.iter().enumerate().map(|(i, call)| {
+            words.read(memo, &known, i);
+            let origin = |(name, value)| words.origin(memo, call, name, value, &mut listed);
+            values(call).map(origin).collect()
         });
-        let answers = trace.agents.iter().filter_map(|agent| agent.answer_at);
-        answers.filter(|at| prompts.insert(*at)).for_each(|at| words.add_prompt(memo, trace, at));
+        let argument_values = argument_values.collect();
+        // For answers, which follow all calls.
+        words.read(memo, &known, trace.calls.len());
         Provenance { argument_values, words }
     }
 
     /// The values of a call's arguments.
     pub(crate) fn arguments(&self, trace: &AgentTrace, call: &Call) -> &[ArgumentValue] {
-        place(trace, call).and_then(|i| self.argument_values.get(i)).map_or(&[], Vec::as_slice)
+        index_of(trace, call).and_then(|i| self.argument_values.get(i)).map_or(&[], Vec::as_slice)
     }
 
     /// The first identifier among the arguments of the call that the model made up.
@@ -165,23 +152,29 @@ pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
         .is_some_and(|words| split(before).any(|word| words.negates(&word.to_lowercase())))
 }
 
-/// The index of a call of the trace.
-fn place(trace: &AgentTrace, call: &Call) -> Option<usize> {
-    let from = std::ptr::from_ref(call).addr().checked_sub(trace.calls.as_ptr().addr())?;
-    let i = from / size_of::<Call>();
-    trace.calls.get(i).filter(|entry| std::ptr::eq(*entry, call)).map(|_| i)
-}
-
 /// The words of all texts so far, each with its best origin.
 #[derive(Default)]
 struct KnownWords {
     origins: HashMap<u64, Origin>,
+    /// The number of listed texts that were read.
+    count: usize,
     texts: HashSet<(usize, usize)>,
     /// Not all texts could be read: an unknown word may be in one of them.
     is_full: bool,
 }
 
 impl KnownWords {
+    /// Reads the texts before the call of this index that were not read before.
+    fn read(&mut self, memo: &Memo, known: &KnownTexts, call: usize) {
+        self.is_full |= known.may_hide_value(call);
+        let texts = known.until(call);
+        let new = texts.get(self.count..).unwrap_or_default();
+        self.count = texts.len();
+        // What the model wrote is no source of a name.
+        let given = new.iter().filter(|known| known.origin != Origin::Model);
+        given.for_each(|known| self.add(memo, &known.text, known.origin));
+    }
+
     fn add(&mut self, memo: &Memo, text: &Text, origin: Origin) {
         let address = (text.as_ptr() as usize, text.len());
         if self.is_full || !self.texts.insert(address) {
@@ -202,28 +195,6 @@ impl KnownWords {
     fn know(&mut self, word: &str, origin: Origin) {
         let best = self.origins.entry(hash(word)).or_insert(origin);
         *best = origin.min(*best);
-    }
-
-    /// What the prompt of a model call shows, but for the model's own words.
-    fn add_prompt(&mut self, memo: &Memo, trace: &AgentTrace, llm: Idx) {
-        let Some(view) = trace.views.get(llm) else { return };
-        for message in &view.input {
-            let origin = match message.role {
-                Role::System => Origin::System,
-                Role::User => Origin::User,
-                Role::Tool => Origin::Result,
-                Role::Assistant => Origin::Model,
-            };
-            for part in &message.parts {
-                match part {
-                    Part::Result { content, .. } => self.add(memo, content, Origin::Result),
-                    Part::Text(text) if origin != Origin::Model => self.add(memo, text, origin),
-                    // An image may show any value.
-                    Part::Media => self.is_full = true,
-                    _ => {}
-                }
-            }
-        }
     }
 
     fn rank(&self, word: &str) -> Option<Origin> {

@@ -26,6 +26,7 @@ use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
 use crate::measure::numbers::{self, Number};
+use crate::measure::provenance::{KnownTexts, Origin};
 use crate::measure::records::{KeyFact, KeyName, KeyNames, Structure};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -180,7 +181,8 @@ impl<'a> AmountCheck<'a> {
         expected: f64,
         candidates: impl Fn(&'a Call) -> Vec<(KeyName, f64)>,
     ) -> Option<Mismatch<'a>> {
-        let mut before = EarlierTexts::new(self);
+        let known = KnownTexts::cached(self.trace, self.memo);
+        let mut before = EarlierNumbers::new(self, &known);
         let mut derived = None;
         for &call in &self.actions {
             // Without the tax of which the call has the rate.
@@ -404,47 +406,31 @@ fn value(word: &str, language: Option<Language>) -> Option<f64> {
     spelled.or_else(|| word.parse().ok())
 }
 
-/// The texts before a call, and their numbers. Those of several calls are read in the order of the calls, each once.
-struct EarlierTexts<'r> {
+/// The numbers of the texts before a call. The texts of several calls are read in the order of the calls.
+struct EarlierNumbers<'r> {
     run: &'r AmountCheck<'r>,
+    known: &'r KnownTexts,
     evidence: Evidence<'r>,
-    /// Calls whose results were read.
-    read: usize,
-    /// The model call whose instructions were read last.
-    llm: Option<Idx>,
+    /// The texts that were read.
+    count: usize,
 }
 
-impl<'r> EarlierTexts<'r> {
-    fn new(run: &'r AmountCheck<'_>) -> EarlierTexts<'r> {
-        let mut evidence = Evidence::within(&run.memo.budget);
-        run.user_texts.iter().for_each(|text| evidence.add(text, TextSource::Conversation));
-        EarlierTexts { run, evidence, read: 0, llm: None }
+impl<'r> EarlierNumbers<'r> {
+    fn new(run: &'r AmountCheck<'_>, known: &'r KnownTexts) -> EarlierNumbers<'r> {
+        EarlierNumbers { run, known, evidence: Evidence::within(&run.memo.budget), count: 0 }
     }
 
-    /// Reads the texts before a call; `None` beyond the work budget.
+    /// Reads the texts before a call; `None` beyond the work budget, or if the call may know any number.
     fn read_before(&mut self, call: &Call) -> Option<()> {
-        let AmountCheck { trace, agent, .. } = *self.run;
-        let later = agent.calls.iter().skip(self.read).filter_map(|i| trace.calls.get(*i));
-        for other in later.take_while(|other| other.start < call.start) {
-            self.read += 1;
-            if let Some(result) = &other.result {
-                self.add(result, TextSource::Tool)?;
-            }
+        let texts = self.known.before(self.run.trace, call)?;
+        for known in texts.get(self.count..).unwrap_or_default() {
+            self.run.memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP).then_some(())?;
+            work::count(known.text.len());
+            let is_result = known.origin == Origin::Result;
+            self.evidence
+                .add(&known.text, if is_result { TextSource::Tool } else { TextSource::Conversation });
         }
-        if self.llm == call.llm {
-            return Some(());
-        }
-        self.llm = call.llm;
-        let view = call.llm.and_then(|llm| trace.views.get(llm)).into_iter();
-        view.flat_map(instruction_texts).try_for_each(|text| self.add(text, TextSource::Conversation))
-    }
-
-    fn add(&mut self, text: &'r Text, source: TextSource) -> Option<()> {
-        if !self.evidence.has(text) {
-            self.run.memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
-            work::count(text.len());
-            self.evidence.add(text, source);
-        }
+        self.count = texts.len();
         Some(())
     }
 

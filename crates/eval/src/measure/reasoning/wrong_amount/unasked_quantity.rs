@@ -4,10 +4,10 @@
 //! answer. Out: the first call with a quantity that no text gives, if the answer has the one number of the request
 //! that no call has.
 
-use super::super::missing_announced_call::instruction_texts;
-use super::{AmountCheck, CHANGES, MAX_CALLS, MAX_QUANTITY, Mismatch, counted, is_near, is_unit_of};
+use super::{AmountCheck, CHANGES, MAX_QUANTITY, Mismatch, counted, is_near, is_unit_of};
 use crate::measure::language::{Language, classes};
 use crate::measure::numbers;
+use crate::measure::provenance::KnownTexts;
 use crate::recognise::Call;
 
 impl<'a> AmountCheck<'a> {
@@ -40,21 +40,15 @@ impl<'a> AmountCheck<'a> {
         let (Some(expected), None) = (unmet.next(), unmet.next()) else { return None };
         // In packs: 3 boxes of 5.
         let products: Vec<f64> = given.iter().flat_map(|a| given.iter().map(move |b| a * b)).collect();
-        let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();
-        let results = self.trace.calls.iter().filter_map(|call| call.result.as_ref());
-        let texts = view.flat_map(instruction_texts).chain(results);
-        let mut seen = products;
-        for text in texts.take(2 * MAX_CALLS) {
-            self.memo.budget.spend(1 + text.len() / 4).then_some(())?;
-            numbers::scan(text, |n| seen.extend(n.possible_values()));
-        }
         let is_other = |number: f64| {
             number <= MAX_QUANTITY
                 && !is_unit_of(number, *expected)
-                && ![&answer_numbers, &given, &seen].iter().any(|all| has(all, number))
+                && ![&answer_numbers, &given, &products].iter().any(|all| has(all, number))
         };
+        let known = KnownTexts::cached(self.trace, self.memo);
         self.actions.iter().find_map(|call| {
-            let (key, number) = quantities(call).find(|(_, number)| is_other(*number))?;
+            let is_given = |number: f64| known.has_number(self.trace, self.memo, call, number);
+            let (key, number) = quantities(call).find(|(_, n)| is_other(*n) && !is_given(*n))?;
             Some((*call, expected.to_string(), format!("{}: {number}", key.join("_"))))
         })
     }

@@ -1,0 +1,353 @@
+//! The texts that precede each call of a trace, with their authors: what a value of the call can be copied from.
+//!
+//! In: a trace. Out: for a call, the texts before it in the order in which they became known, and whether one of them
+//! has a number, a moment or a wording. The texts are listed once per trace, when a rule first needs them, and each is
+//! read once for each kind of value.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::{Idx, Kind};
+
+use super::Origin;
+use crate::measure::conversation::{Turns, plain_text};
+use crate::measure::dialogue::{Replies, is_for_reader};
+use crate::measure::memo::Memo;
+use crate::measure::numbers;
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::recognise::{AgentTrace, Call, Message, Part, Role, Text};
+
+/// Most distinct numbers of a trace.
+const MAX_NUMBERS: usize = 400_000;
+
+/// A text that a model was given or wrote for its user.
+pub(crate) struct KnownText {
+    pub(crate) text: Text,
+    /// The author. A text of the model is a proposal: the user answered it.
+    pub(crate) origin: Origin,
+    /// The agent that the text was first given to. A message of the user is listed for each agent.
+    pub(crate) agent: Option<usize>,
+    /// The index of the first call that the text precedes.
+    since: usize,
+}
+
+/// The distinct texts of a trace.
+#[derive(Default)]
+pub(crate) struct KnownTexts {
+    /// Sorted by the first call that they precede.
+    texts: Vec<KnownText>,
+    /// From this call on, a value may be of an image, or of a text beyond the work budget.
+    hidden_since: Option<usize>,
+    numbers: RefCell<NumberIndex>,
+}
+
+impl KnownTexts {
+    /// The texts of the trace, listed once.
+    pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Rc<KnownTexts> {
+        memo.trace(|| Listing::new(trace, memo).complete())
+    }
+
+    /// The texts before a call, those that were known first in front. `None` if an image or a text that was not listed
+    /// may have any value.
+    pub(crate) fn before(&self, trace: &AgentTrace, call: &Call) -> Option<&[KnownText]> {
+        let call = index_of(trace, call)?;
+        (!self.may_hide_value(call)).then(|| self.until(call))
+    }
+
+    /// Whether a text before a call has the number, in digits or as a word. True where [`Self::before`] is `None`, and
+    /// beyond the work budget.
+    pub(crate) fn has_number(&self, trace: &AgentTrace, memo: &Memo, call: &Call, number: f64) -> bool {
+        let Some(call) = index_of(trace, call).filter(|call| !self.may_hide_value(*call)) else {
+            return true;
+        };
+        let mut numbers = self.numbers.borrow_mut();
+        !numbers.read(memo, self.until(call)) || numbers.is_known(number, call)
+    }
+
+    /// The texts before the call of this index.
+    pub(super) fn until(&self, call: usize) -> &[KnownText] {
+        let end = self.texts.partition_point(|known| known.since <= call);
+        self.texts.get(..end).unwrap_or_default()
+    }
+
+    pub(super) fn may_hide_value(&self, call: usize) -> bool {
+        self.hidden_since.is_some_and(|since| since <= call)
+    }
+}
+
+/// Whether one of the texts has a value, among those that `read` finds in it. Each text is read once for each type of
+/// values. True beyond the work budget.
+pub(crate) fn have_value<'k, T: 'static>(
+    mut texts: impl Iterator<Item = &'k KnownText>,
+    memo: &Memo,
+    read: impl Fn(&str) -> T,
+    has: impl Fn(&T) -> bool,
+) -> bool {
+    texts.any(|known| {
+        let within = |text: &str| memo.budget.spend(1 + text.len() / BYTES_PER_STEP);
+        let values = memo.for_text(&known.text, |text| within(text).then(|| read(text)));
+        (*values).as_ref().is_none_or(&has)
+    })
+}
+
+/// Whether one of the texts has a wording, by `has`. True beyond the work budget.
+pub(crate) fn have_wording<'k>(
+    mut texts: impl Iterator<Item = &'k KnownText>,
+    memo: &Memo,
+    has: impl Fn(&str) -> bool,
+) -> bool {
+    texts.any(|known| !memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP) || has(&known.text))
+}
+
+/// The numbers of the first texts.
+#[derive(Default)]
+struct NumberIndex {
+    /// The texts that were read.
+    count: usize,
+    /// By the bits of a number, the first call that a text with the number precedes.
+    since: HashMap<u64, usize>,
+}
+
+impl NumberIndex {
+    /// Reads the texts that were not read before; false beyond the work budget.
+    fn read(&mut self, memo: &Memo, texts: &[KnownText]) -> bool {
+        for known in texts.get(self.count..).unwrap_or_default() {
+            let is_within = memo.budget.spend(1 + known.text.len() / BYTES_PER_STEP);
+            if !is_within || self.since.len() > MAX_NUMBERS {
+                return false;
+            }
+            self.count += 1;
+            let mut know = |number: f64| {
+                self.since.entry(number.to_bits()).or_insert(known.since);
+            };
+            numbers::scan(&known.text, |n| n.possible_values().for_each(&mut know));
+            let words = known.text.split(|c: char| !c.is_alphabetic());
+            words.filter_map(numbers::from_any_word).for_each(know);
+        }
+        true
+    }
+
+    fn is_known(&self, number: f64, call: usize) -> bool {
+        self.since.get(&number.to_bits()).is_some_and(|since| *since <= call)
+    }
+}
+
+/// The index of a call of the trace.
+pub(super) fn index_of(trace: &AgentTrace, call: &Call) -> Option<usize> {
+    let from = std::ptr::from_ref(call).addr().checked_sub(trace.calls.as_ptr().addr())?;
+    let i = from / size_of::<Call>();
+    trace.calls.get(i).filter(|entry| std::ptr::eq(*entry, call)).map(|_| i)
+}
+
+/// The list of texts while the trace is walked.
+struct Listing<'t> {
+    trace: &'t AgentTrace,
+    memo: &'t Memo,
+    turns: Rc<Turns>,
+    replies: Rc<Replies>,
+    known: KnownTexts,
+    /// Texts by address, length and author, those of the user for each agent.
+    listed: HashSet<(usize, usize, Origin, Option<usize>)>,
+    prompts: HashSet<Idx>,
+    /// The index of the call that comes next.
+    next: usize,
+}
+
+impl<'t> Listing<'t> {
+    fn new(trace: &'t AgentTrace, memo: &'t Memo) -> Listing<'t> {
+        let (turns, replies) = (Turns::cached(trace, memo), Replies::cached(trace, memo));
+        let (listed, prompts) = (HashSet::default(), HashSet::default());
+        Listing { trace, memo, turns, replies, known: KnownTexts::default(), listed, prompts, next: 0 }
+    }
+
+    fn complete(mut self) -> KnownTexts {
+        let trace = self.trace;
+        let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |span| span.start);
+        let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
+        let mut agents: Vec<usize> = (0..trace.agents.len()).collect();
+        agents.sort_by_key(|agent| trace.agents.get(*agent).map_or(0, |agent| start(agent.at)));
+        let begins = |agent: usize| trace.agents.get(agent).map_or(0, |agent| start(agent.at));
+        let mut agents = agents.into_iter().peekable();
+        let mut llms = (0..trace.views.len()).filter(is_llm).peekable();
+        let mut returned = trace.calls.iter().peekable();
+        // Calls are sorted by their start, as spans are.
+        for (i, call) in trace.calls.iter().enumerate() {
+            self.next = i;
+            while let Some(agent) = agents.next_if(|agent| begins(*agent) <= call.start) {
+                self.add_task(agent);
+            }
+            call.agent.into_iter().for_each(|agent| self.add_task(agent));
+            while let Some(earlier) = returned.next_if(|earlier| earlier.start < call.start) {
+                self.add_result(earlier);
+            }
+            while let Some(at) = llms.next_if(|at| start(*at) < call.start) {
+                self.add_prompt(at);
+            }
+            call.llm.into_iter().for_each(|at| self.add_prompt(at));
+        }
+        // What an answer may have, which follows all calls.
+        self.next = trace.calls.len();
+        agents.for_each(|agent| self.add_task(agent));
+        returned.for_each(|call| self.add_result(call));
+        llms.for_each(|at| self.add_prompt(at));
+        self.known
+    }
+
+    fn add(&mut self, text: &Text, origin: Origin, agent: Option<usize>) {
+        let for_agent = agent.filter(|_| origin == Origin::User);
+        if self.listed.insert((text.as_ptr() as usize, text.len(), origin, for_agent)) {
+            self.known.texts.push(KnownText { text: text.clone(), origin, agent, since: self.next });
+        }
+    }
+
+    fn add_task(&mut self, agent: usize) {
+        let task = self.trace.agents.get(agent).and_then(|agent| agent.task.as_ref());
+        task.into_iter().for_each(|task| self.add(task, Origin::User, Some(agent)));
+    }
+
+    fn add_result(&mut self, call: &Call) {
+        call.result.iter().for_each(|text| self.add(text, Origin::Result, call.agent));
+    }
+
+    /// What the prompt of a model call shows: of the model's own texts, those that the user answered.
+    fn add_prompt(&mut self, at: Idx) {
+        let Some(view) = self.trace.views.get(at).filter(|_| self.prompts.insert(at)) else { return };
+        if !self.memo.budget.spend(1 + view.input.len() / BYTES_PER_STEP) {
+            self.known.hidden_since.get_or_insert(self.next);
+            return;
+        }
+        let agent = self.trace.owner.get(at).copied().flatten();
+        let before = self.turns.before(at);
+        let view_before = before.and_then(|before| self.trace.views.get(before));
+        // A prompt may have the new messages only.
+        if before.is_some_and(|before| self.replies.to(before).is_some()) {
+            let answered = view_before.into_iter().flat_map(|view| &view.output);
+            answered.for_each(|message| self.add_proposal(message, agent));
+        }
+        // Most prompts begin with that of the previous turn, whose last message may have an answer now.
+        let listed = view_before.filter(|_| before.is_some_and(|before| self.prompts.contains(&before)));
+        let listed = listed.map_or(&[][..], |view| view.input.as_slice());
+        let repeated = listed.iter().zip(&view.input).take_while(|(one, other)| one == other).count();
+        let mut messages = view.input.iter().skip(repeated.saturating_sub(1)).peekable();
+        while let Some(message) = messages.next() {
+            let origin = match message.role {
+                Role::System => Origin::System,
+                Role::User => Origin::User,
+                Role::Tool => Origin::Result,
+                Role::Assistant => Origin::Model,
+            };
+            for part in &message.parts {
+                match part {
+                    Part::Result { content, .. } => self.add(content, Origin::Result, agent),
+                    Part::Text(text) if origin != Origin::Model => self.add(text, origin, agent),
+                    Part::Media => _ = self.known.hidden_since.get_or_insert(self.next),
+                    _ => {}
+                }
+            }
+            let is_answered = messages.peek().is_some_and(|next| next.role == Role::User);
+            if origin == Origin::Model && is_answered && is_for_reader(std::iter::once(message)) {
+                self.add_proposal(message, agent);
+            }
+        }
+    }
+
+    fn add_proposal(&mut self, message: &Message, agent: Option<usize>) {
+        message.parts.iter().filter_map(plain_text).for_each(|text| self.add(text, Origin::Model, agent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verdict_otlp::work;
+
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn texts_before(trace: &AgentTrace, call: usize) -> Vec<(String, Origin)> {
+        let known = KnownTexts::cached(trace, &Memo::new());
+        let texts = known.before(trace, &trace.calls[call]).unwrap();
+        texts.iter().map(|known| (known.text.to_string(), known.origin)).collect()
+    }
+
+    fn transfer() -> Script {
+        Script::new("Pay the rent.")
+            .system("At most 900 a day.")
+            .calls("Let me see.", &[("get_rent", "{}")])
+            .returns("rent: 1150")
+            .says("The rent is 1150, and the fee is 3. Shall I pay twelve months?")
+            .user("One, please.")
+            .calls("", &[("transfer", r#"{"amount":1150}"#)])
+            .returns("balance: 77")
+            .answers("It is paid.")
+    }
+
+    #[test]
+    fn texts_of_the_user_the_instructions_results_and_answered_proposals_precede_a_call() {
+        use Origin::{Model, Result, System, User};
+        let trace = transfer().build();
+        let expected = |texts: &[(&str, Origin)]| -> Vec<(String, Origin)> {
+            texts.iter().map(|(text, origin)| ((*text).to_owned(), *origin)).collect()
+        };
+        assert_eq!(
+            texts_before(&trace, 0),
+            expected(&[("Pay the rent.", User), ("At most 900 a day.", System)])
+        );
+        let mut second = texts_before(&trace, 1);
+        second.sort();
+        let mut all = expected(&[
+            ("Pay the rent.", User),
+            ("At most 900 a day.", System),
+            ("rent: 1150", Result),
+            ("The rent is 1150, and the fee is 3. Shall I pay twelve months?", Model),
+            ("One, please.", User),
+        ]);
+        all.sort();
+        assert_eq!(second, all, "not what the model wrote to itself");
+    }
+
+    #[test]
+    fn number_is_known_from_the_first_text_that_has_it() {
+        let (trace, memo) = (transfer().build(), Memo::new());
+        let known = KnownTexts::cached(&trace, &memo);
+        let has = |call: usize, number: f64| known.has_number(&trace, &memo, &trace.calls[call], number);
+        assert!(has(1, 1150.0) && has(1, 900.0) && has(1, 3.0) && has(1, 12.0) && has(1, 1.0));
+        assert!(!has(1, 77.0), "of its own result");
+        assert!(has(0, 900.0) && !has(0, 1150.0), "of a later result");
+    }
+
+    #[test]
+    fn texts_that_a_later_prompt_leaves_out_are_known() {
+        let mut trace = transfer().build();
+        let llm = trace.calls[1].llm.unwrap();
+        trace.views[llm].input.drain(..5);
+        assert_eq!(texts_before(&trace, 1).len(), 5);
+    }
+
+    #[test]
+    fn each_text_is_read_once() {
+        let turns = 200;
+        let mut script = Script::new("Count.");
+        for n in 0..turns {
+            script =
+                script.calls("", &[("next", &format!(r#"{{"n":{n}}}"#))]).returns(&format!("{n} of 1000"));
+        }
+        let (trace, memo) = (script.answers("Done.").build(), Memo::new());
+        let known = KnownTexts::cached(&trace, &memo);
+        let before = work::counted();
+        assert!(trace.calls.iter().all(|call| !known.has_number(&trace, &memo, call, 7_777.0)));
+        let work = work::counted() - before;
+        assert!(work <= 2 * turns, "{work} pieces of texts");
+    }
+
+    #[test]
+    fn image_may_show_any_value() {
+        let mut trace = transfer().build();
+        let llm = trace.calls[1].llm.unwrap();
+        trace.views[llm].input.push(Message { role: Role::User, parts: vec![Part::Media].into() });
+        let (memo, calls) = (Memo::new(), &trace.calls);
+        let known = KnownTexts::cached(&trace, &memo);
+        assert!(known.before(&trace, &calls[0]).is_some() && known.before(&trace, &calls[1]).is_none());
+        assert!(known.has_number(&trace, &memo, &calls[1], 77.0));
+    }
+}
