@@ -1,5 +1,9 @@
 //! Arguments that contradict what the user wrote: "3 nights" and a call with `nights: 2`.
 //!
+//! Principle: a number that the user gives for a thing is passed as given. A call with another number does something
+//! else than what was asked for; a number that follows from what is known, or that a text before the call has, is
+//! none.
+//!
 //! In: the user's messages and the calls of an agent. Out: findings on the model span that requested the call.
 //! The correspondence must be unambiguous: the user gives one number for the noun that the parameter is named
 //! after, or one amount of money for the only amount of the call; and the number of the call is in no message
@@ -10,19 +14,21 @@ use verdict_otlp::trace::Idx;
 use super::arithmetic::{near, pair_gives};
 use super::combined_amounts::{combinable, combined, is_rounded, is_share};
 use crate::measure::calls::attempts::CallAttempts;
-use crate::measure::conversation::{plain_text, prompt_texts};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
 use crate::measure::language::{WordClass, classes_in, names};
 use crate::measure::numbers::{self, Number};
+use crate::measure::provenance::{KnownText, KnownTexts, Origin};
 use crate::measure::records::KeyNames;
 use crate::measure::{Finding, Memo, currency};
-use crate::recognise::{AgentTrace, Call, Role, Text};
+use crate::recognise::{AgentTrace, Call, Text};
 
 /// Most calls, the latest ones, of one agent.
 const MAX_CALLS: usize = 64;
 /// Longer messages contain pasted text, whose numbers are not the user's.
 const MAX_MESSAGE: usize = 1000;
+/// Most texts whose numbers an amount may follow from.
+const MAX_TEXTS: usize = 64;
 /// Most numbers that an amount may follow from; any two are combined.
 const MAX_NUMBERS: usize = 40;
 /// Most arguments of a call.
@@ -39,7 +45,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         for &call in latest {
             let Some(call_record) = trace.calls.get(call) else { continue };
             let Some(llm) = call_record.llm.filter(|_| attempts.has_succeeded(call)) else { continue };
-            for (name, finding) in check_call(trace, memo, llm, call_record).unwrap_or_default() {
+            for (name, finding) in check_call(trace, memo, call_record).unwrap_or_default() {
                 let is_repeated =
                     corrected.iter().any(|(tool, argument)| *tool == &*call_record.name && *argument == name);
                 corrected.push((&call_record.name, name));
@@ -53,38 +59,38 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 }
 
 /// The arguments that correspond to a number of the user, each with a finding if they differ.
-fn check_call(
-    trace: &AgentTrace,
-    memo: &Memo,
-    llm: Idx,
-    call: &Call,
-) -> Option<Vec<(Vec<String>, Option<Finding>)>> {
-    let view = trace.views.get(llm)?;
+fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<String>, Option<Finding>)>> {
     let arguments = call.parsed.as_deref()?.as_object()?;
-    let said_by = |role: Role| -> Vec<&Text> {
-        let messages = view.input.iter().filter(|message| message.role == role);
-        messages.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect()
-    };
-    let from_user = said_by(Role::User);
-    memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
     let keys = memo.shared::<KeyNames>();
     let is_money = |key: &str| names::has(&keys.name_for(key), WordClass::Amount);
+    let mut counts = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
+        let passed = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        let name = keys.name_for(key);
+        let words = name.iter().filter(|word| !PLAIN.contains(&word.as_str()));
+        let name: Vec<String> = words.cloned().collect();
+        // "month: 6" is a place in time, and "12 months" a duration.
+        let is_count = matches!(name.as_slice(), [noun] if !names::is_of(noun, WordClass::TimeUnit));
+        is_count.then_some((key, passed, name))
+    });
+    // Most calls count nothing.
+    let first = counts.next()?;
+    let known = KnownTexts::cached(trace, memo);
+    let before = known.before(trace, call)?;
+    let written_by = |origin: Origin| {
+        let is_short = |known: &&KnownText| known.text.len() <= MAX_MESSAGE;
+        before.iter().filter(move |known| known.origin == origin).filter(is_short)
+    };
+    let from_user = written_by(Origin::User).filter(|known| known.agent == call.agent);
+    let from_user: Vec<&Text> = from_user.map(|known| &known.text).collect();
+    memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
     let (mut given_numbers, mut derived) = (None, None);
-    for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
-        let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
-        let name: Vec<String> =
-            keys.name_for(key).iter().filter(|word| !PLAIN.contains(&word.as_str())).cloned().collect();
-        // "month: 6" is a place in time, and "12 months" a duration.
-        let Some((noun, [])) = name.split_last().filter(|(noun, _)| !names::is_of(noun, WordClass::TimeUnit))
-        else {
-            continue;
-        };
+    for (key, passed, name) in std::iter::once(first).chain(counts) {
         let nouns: Vec<&str> = match is_money(key) {
             true if is_only_amount() => currency::all().collect(),
             true => continue,
-            false => vec![noun.as_str()],
+            false => name.iter().map(String::as_str).collect(),
         };
         let stated: Vec<(f64, &Text, Number)> =
             from_user.iter().flat_map(|text| counted(memo, text, &nouns)).collect();
@@ -96,17 +102,19 @@ fn check_call(
         // Another unit of the same amount is no other amount.
         let is_scaled =
             [100.0, 1000.0].iter().any(|factor| passed == number * factor || *number == passed * factor);
-        let is_part = || is_money(key) && (follows(view, passed) || is_share(passed, *number));
+        let is_part = || is_money(key) && (follows(before, passed) || is_share(passed, *number));
+        let rules = || written_by(Origin::System).map(|known| &known.text).collect::<Vec<&Text>>();
         let given_numbers = given_numbers.get_or_insert_with(|| numbers_of(&from_user));
         // In packs: 15 reams in 3 boxes of 5.
         let is_pack = given_numbers.iter().any(|count| count * number == passed);
         let mut is_derived = || {
             derived
-                .get_or_insert_with(|| derived_from(memo, given_numbers, &said_by(Role::System)))
+                .get_or_insert_with(|| derived_from(memo, given_numbers, &rules()))
                 .iter()
                 .any(|candidate| is_rounded(*candidate, passed))
         };
-        let is_given = is_scaled || is_pack || is_seen(view, passed) || is_part() || is_derived();
+        let is_known = || known.has_number(trace, memo, call, passed);
+        let is_given = is_scaled || is_pack || is_known() || is_part() || is_derived();
         let differs = passed != *number && !is_given && !is_rough(memo, &from_user);
         let finding = differs.then(|| {
             let quote = around(text, place.start, place.end, 40);
@@ -149,11 +157,11 @@ fn is_rough(memo: &Memo, texts: &[&Text]) -> bool {
 }
 
 /// Whether an amount follows from the numbers of messages and results: a share of one, a sum, a rate of one on top.
-fn follows(view: &crate::recognise::SpanView, amount: f64) -> bool {
+fn follows(before: &[KnownText], amount: f64) -> bool {
     const SHARES: [f64; 5] = [2.0, 3.0, 4.0, 5.0, 10.0];
     let mut seen: Vec<f64> = Vec::new();
-    for text in prompt_texts(view).filter(|text| text.len() <= MAX_MESSAGE).take(MAX_CALLS) {
-        numbers::scan(text, |n| {
+    for known in before.iter().filter(|known| known.text.len() <= MAX_MESSAGE).take(MAX_TEXTS) {
+        numbers::scan(&known.text, |n| {
             if !n.in_identifier && seen.len() < MAX_NUMBERS {
                 seen.push(n.value);
             }
@@ -173,19 +181,6 @@ fn follows(view: &crate::recognise::SpanView, amount: f64) -> bool {
         })
     };
     seen.iter().any(|a| gives(a) || rates(a))
-}
-
-/// Whether a message or a result has the number, in digits or as a word.
-fn is_seen(view: &crate::recognise::SpanView, value: f64) -> bool {
-    let spelled = numbers::spelled(value);
-    prompt_texts(view).any(|text| {
-        let mut found = false;
-        numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));
-        found
-            || spelled.as_deref().is_some_and(|word| {
-                text.to_lowercase().split(|c: char| !c.is_alphabetic()).any(|w| w == word)
-            })
-    })
 }
 
 /// The numbers of a message of the user, which every later call is compared with.
