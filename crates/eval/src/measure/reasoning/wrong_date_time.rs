@@ -27,6 +27,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes};
+use crate::measure::provenance::{KnownText, KnownTexts, Origin, have_value};
 use crate::measure::tool_purpose::{ToolObjects, ToolPurpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -67,20 +68,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if calls.is_empty() || !calls.iter().all(is_short) || !memo.budget.spend(task.len() / 4 + passed / 4) {
         return None;
     }
-    // The other messages of the user, and the texts that they answered.
-    let (mut messages, mut proposed) = (String::from(&**task), Vec::new());
-    for at in agent.llms.iter().take(MAX_CALLS) {
-        if let (Some(reply), Some(view)) = (replies.to(*at), trace.views.get(*at)) {
-            messages = messages + "\n" + reply;
-            proposed.push(view.output_text().into_owned());
-        }
-    }
+    let replied = agent.llms.iter().take(MAX_CALLS).filter_map(|at| replies.to(*at));
+    let messages = replied.fold(String::from(&**task), |messages, reply| messages + "\n" + reply);
     let language = Language::detected(task, None, memo);
     let task = messages.as_str();
     if task.len() > 2 * MAX_TASK {
         return None;
     }
-    let request = DateRequest { trace, memo, agent, task, proposed, calls };
+    let request = DateRequest { trace, memo, agent, task, calls };
     let other = || match language? {
         Language::English => request.other_moment(),
         language => request.only_other_weekday(language),
@@ -96,8 +91,6 @@ struct DateRequest<'a> {
     memo: &'a Memo,
     agent: &'a Agent,
     task: &'a str,
-    /// The texts of the agent that the user answered.
-    proposed: Vec<String>,
     /// The calls that succeeded.
     calls: Vec<&'a Call>,
 }
@@ -194,8 +187,7 @@ impl<'a> DateRequest<'a> {
             let met = *requested.iter().find(|weekday| has(weekday))?;
             let other = [one, two].into_iter().find(|day| !falls_on(day, met) && day.weekday().is_some())?;
             let in_another = |call: &&Call| days_in(call).iter().any(|day| falls_on(day, missing));
-            let is_told = self.is_told(call, |text| days(text).into_iter().any(|day| day.may_equal(*other)));
-            if is_told || self.calls.iter().any(in_another) {
+            if self.calls.iter().any(in_another) || self.is_told_day(call, *other) {
                 return None;
             }
             Some((*call, format!("a {}day", WEEKDAYS.get(missing)?), other.shown()))
@@ -223,11 +215,9 @@ impl<'a> DateRequest<'a> {
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
             let call_days = days_in(call);
             let [day] = call_days.as_slice() else { return None };
-            let is_told =
-                self.is_told(call, |text| days(text).into_iter().any(|other| other.may_equal(*day)));
-            if is_told
-                || requested.allows(*day, lengths)
+            if requested.allows(*day, lengths)
                 || self.may_contain(call, requested, *day)
+                || self.is_told_day(call, *day)
                 || self.has_result(call, |text| days(text).into_iter().any(|day| requested.matches(day)))
             {
                 return None;
@@ -258,12 +248,12 @@ impl<'a> DateRequest<'a> {
         self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
             let call_clocks = clocks_in(call);
             let [time] = call_clocks.as_slice() else { return None };
-            let is_told = self.is_told(call, |text| times(text).contains(&time.time) || is_zoned(text));
             let distance = (i64::from(time.time) - i64::from(requested.time)).rem_euclid(720);
             let is_end = lengths.iter().any(|minutes| minutes % 720 == distance);
             let has_it = || self.has_result(call, |text| clocks(text).iter().any(is_meant));
             let shown = |clock: &Clock| format!("{:02}:{:02}", clock.time / 60, clock.time % 60);
-            (!is_told && !is_end && !has_it()).then(|| (*call, shown(requested), shown(time)))
+            (!is_end && !self.is_told_time(call, time.time) && !has_it())
+                .then(|| (*call, shown(requested), shown(time)))
         })
     }
 
@@ -348,17 +338,36 @@ impl<'a> DateRequest<'a> {
         !is_zoned && (is_booked || purpose.is_query() && keys.any(is_of_day) || makes && keys.any(is_made))
     }
 
-    /// Whether the instructions or an earlier result contain something; true beyond the work budget.
-    fn is_told(&self, call: &Call, says: impl Fn(&str) -> bool) -> bool {
-        let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
-        let earlier = self.agent.calls.iter().filter_map(|i| self.trace.calls.get(*i));
-        let earlier =
-            earlier.filter(|other| other.start < call.start).filter_map(|other| other.result.as_deref());
-        let proposed = self.proposed.iter().map(String::as_str);
-        let texts: Vec<&str> = prompt.chain(earlier).chain(proposed).collect();
-        let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        !self.memo.budget.spend(bytes) || texts.into_iter().any(says)
+    /// Whether the instructions, an earlier result, or a text that the user answered has a moment, among those that
+    /// `read` finds; true beyond the work budget.
+    fn is_told<T: 'static>(&self, call: &Call, read: impl Fn(&str) -> T, has: impl Fn(&T) -> bool) -> bool {
+        let known = KnownTexts::cached(self.trace, self.memo);
+        // The request has been read.
+        let is_told = |known: &&KnownText| known.origin != Origin::User;
+        known
+            .before(self.trace, call)
+            .is_none_or(|texts| have_value(texts.iter().filter(is_told), self.memo, read, has))
     }
+
+    fn is_told_day(&self, call: &Call, passed: Day) -> bool {
+        let has_day = |known: &KnownDays| known.0.iter().any(|day| day.may_equal(passed));
+        self.is_told(call, |text| KnownDays(days(text)), has_day)
+    }
+
+    fn is_told_time(&self, call: &Call, time: u32) -> bool {
+        let read = |text: &str| KnownTimes { times: times(text), is_zoned: is_zoned(text) };
+        // Without its zone, a time of another zone cannot be compared.
+        self.is_told(call, read, |known| known.is_zoned || known.times.contains(&time))
+    }
+}
+
+/// The days that a text names.
+struct KnownDays(Vec<Day>);
+
+/// The times that a text names, and whether it names a time zone.
+struct KnownTimes {
+    times: Vec<u32>,
+    is_zoned: bool,
 }
 
 #[cfg(test)]
