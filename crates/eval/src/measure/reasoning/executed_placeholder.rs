@@ -10,10 +10,11 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use crate::measure::calls::attempts::{Attempt, CallAttempts};
-use crate::measure::conversation::{prompt_texts, runs_code};
+use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip};
 use crate::measure::identifier::NameWords;
+use crate::measure::provenance::{KnownTexts, have_wording};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call};
 
@@ -61,7 +62,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             continue;
         }
         let Some(llm) =
-            author(trace, call, placeholder).filter(|llm| !is_known(trace, *llm, call, placeholder))
+            author(trace, call, placeholder).filter(|_| !is_known(trace, memo, call, placeholder))
         else {
             continue;
         };
@@ -115,14 +116,17 @@ fn author(trace: &AgentTrace, call: &Call, placeholder: &str) -> Option<Idx> {
 }
 
 /// Whether a message, a result or the tool's definition has the placeholder.
-fn is_known(trace: &AgentTrace, llm: Idx, call: &Call, placeholder: &str) -> bool {
+fn is_known(trace: &AgentTrace, memo: &Memo, call: &Call, placeholder: &str) -> bool {
     let definition = call.definition.as_ref();
     let described =
         definition.and_then(|d| d.description.as_deref()).is_some_and(|d| d.contains(placeholder));
     let schema = definition.and_then(|d| d.parameters.as_deref());
     let listed = || schema.is_some_and(|schema| schema.to_string().contains(placeholder));
-    let shown =
-        || trace.views.get(llm).is_some_and(|view| prompt_texts(view).any(|t| t.contains(placeholder)));
+    let shown = || {
+        let known = KnownTexts::cached(trace, memo);
+        let texts = known.before(trace, call).into_iter().flatten();
+        have_wording(texts, memo, |text| text.contains(placeholder))
+    };
     described || listed() || shown()
 }
 
