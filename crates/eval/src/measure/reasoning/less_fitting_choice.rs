@@ -18,6 +18,7 @@ use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers::has_digit;
+use crate::measure::provenance::{KnownTexts, Origin, have_wording};
 use crate::measure::records::{Record, RecordField, Records, Structure};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -166,7 +167,9 @@ fn chosen<'c, 'r>(
         found => found.ok()??,
     };
     // The user may have agreed to it.
-    let is_proposed = conduct.turns().any(|turn| contains_ignoring_case(&turn, value));
+    let known = KnownTexts::cached(conduct.trace, conduct.memo);
+    let proposals = known.before(conduct.trace, call)?.iter().filter(|known| known.origin == Origin::Model);
+    let is_proposed = have_wording(proposals, conduct.memo, |text| contains_ignoring_case(text, value));
     (!is_proposed).then_some((call, row, rows))
 }
 
