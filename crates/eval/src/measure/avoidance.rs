@@ -1,5 +1,9 @@
 //! `avoidance` (001, table 1): is the output an answer, or was the question avoided?
 //!
+//! Principle: a question is answered, or the lookup that shows why it cannot be is made first: a reply of refusal or
+//! inability alone leaves the user with nothing. An inability that a lookup shows, and a refusal that the
+//! instructions demand, are right answers.
+//!
 //! In: the output of a model call without tool calls. Out: `valid`, `missing_knowledge`,
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is

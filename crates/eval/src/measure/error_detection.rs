@@ -1,5 +1,9 @@
 //! `error_detection` (001, table 1): is the output a valid response, or a system, tool or API error?
 //!
+//! Principle: a step that raised, returned or recorded an error did not do what it was called for, whoever caused the
+//! error; the cause is told by its text ([`error_kind`](super::error_kind)). An error that was looked up, as in a
+//! log, is data, and whether the run recovered is not decided here.
+//!
 //! In: a span's own error signs and its result. Out: one of `valid`, `system_error`, `tool_error`,
 //! `api_error`, with the cause as a TRAIL category. A sign counts on a span of any kind; `recognise` has
 //! removed those that repeat an error of a span beneath. Without content and without error, spans of kind

@@ -1,5 +1,7 @@
 //! `latency` (001, table 1): the duration of a span in milliseconds, compared with its limit.
 //!
+//! Principle: a span takes no longer than the operator's limit for it. Without a limit no duration is a defect.
+//!
 //! In: a span's times and the operator's limits. Out: a number; a span without a limit has none.
 
 use super::defects::quantity;

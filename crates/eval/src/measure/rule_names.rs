@@ -52,3 +52,92 @@ impl Defect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The files of the rules that are not named for theirs, in this folder.
+    const FILES: [(&str, &[&str]); 26] = [
+        (
+            "agent/completeness.rs",
+            &["count", "field", "part", "MissingAnswer", "EmptyAnswer", "AnswerUnsupported"],
+        ),
+        ("agent/plan_efficiency.rs", &["plan", "StepsReordered", "StepRepeated", "NoReplan"]),
+        (
+            "agent/tool_abuse.rs",
+            &["same_result", "RepeatedFailingCall", "NearIdenticalCalls", "CallLoop", "NoAdaptation"],
+        ),
+        ("agent/tool_coverage.rs", &["NothingCovered", "PartNotCovered", "PlannedCallMissing"]),
+        ("avoidance.rs", &["Refusal", "Evasion"]),
+        ("avoidance/untried_tool.rs", &["GiveUp"]),
+        ("error_detection/cut_answer.rs", &["CutAnswer"]),
+        (
+            "instruction_following.rs",
+            &[
+                "MissingTag",
+                "WrongFormat",
+                "CodeBlockRule",
+                "LengthLimit",
+                "ForbiddenText",
+                "RequiredToolUnused",
+                "TooManyCalls",
+            ],
+        ),
+        ("instruction_following/reading_limit.rs", &["ReadTooMuch"]),
+        ("latency.rs", &["OverLimit"]),
+        ("reasoning/contradicted/totals.rs", &["sentence_totals"]),
+        ("reasoning/exceeded_limit.rs", &["ExceedsLimit"]),
+        ("reasoning/executed_placeholder.rs", &["PlaceholderExecuted"]),
+        ("reasoning/guess_as_fact.rs", &["GuessStated"]),
+        ("reasoning/invented_data.rs", &["InventedData"]),
+        ("reasoning/invented_patch_context.rs", &["InventedContext"]),
+        ("reasoning/links_and_quotations.rs", &["UnsupportedQuote", "UnsupportedUrl"]),
+        ("reasoning/missing_announced_call.rs", &["AnnouncedCallMissing"]),
+        ("reasoning/skipped_lookups.rs", &["LookupsSkipped"]),
+        ("reasoning/unmet_confirmation.rs", &["ConfirmedActionMissing"]),
+        ("reasoning/unsupported_facts.rs", &["number", "misread_number", "date", "name"]),
+        ("reasoning/unsupported_facts/memory.rs", &["memory"]),
+        (
+            "tool_completeness/arguments.rs",
+            &["MissingParameter", "UnknownParameter", "IllTypedParameter", "UnknownTool"],
+        ),
+        ("tool_completeness/empty_lookup.rs", &["EmptyResult", "InventedIdentifier"]),
+        ("tool_completeness/result.rs", &["TruncatedResult"]),
+        ("tool_completeness/unexecuted.rs", &["MalformedArguments"]),
+    ];
+    /// Folders of files that are named for their rule.
+    const FOLDERS: [&str; 3] = ["reasoning", "reasoning/contradicted", "reasoning/review"];
+
+    #[test]
+    fn file_of_each_rule_states_its_principle() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/measure");
+        let listed =
+            |rule: &str| FILES.iter().find(|(_, rules)| rules.contains(&rule)).map(|(file, _)| *file);
+        let named = |rule: &str| {
+            let files = FOLDERS.iter().map(|sub| format!("{sub}/{rule}.rs"));
+            files.into_iter().find(|file| folder.join(file).is_file())
+        };
+        let mut missing = Vec::new();
+        for defect in Defect::ALL {
+            let rules = match defect.rules() {
+                rules if rules.is_empty() || *defect == Defect::AnswerUnsupported => vec![defect.name()],
+                rules => rules,
+            };
+            for rule in rules {
+                let file = match listed(rule).map(str::to_owned).or_else(|| named(rule)) {
+                    None if defect.is_error() => "error_detection.rs".to_owned(),
+                    file => file.unwrap_or_else(|| panic!("no file of {}.{rule} is known", defect.name())),
+                };
+                let text = std::fs::read_to_string(folder.join(&file)).unwrap();
+                let mut header = text.lines().take_while(|line| line.starts_with("//!"));
+                if !header.any(|line| line.contains("Principle: ")) {
+                    missing.push(format!("{}.{rule}: {file}", defect.name()));
+                }
+            }
+        }
+        assert!(missing.is_empty(), "{missing:#?}");
+    }
+}

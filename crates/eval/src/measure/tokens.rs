@@ -1,5 +1,8 @@
 //! `tokens` (001, table 1): the tokens of a model call, compared with their limit.
 //!
+//! Principle: a model call takes no more tokens than the operator's limit for it. Without a limit no count is a
+//! defect.
+//!
 //! In: reported token counts and the operator's limits. Out: a count, input and output together;
 //! a span without a limit has none, one that reports no tokens is unmeasured.
 

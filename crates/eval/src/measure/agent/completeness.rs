@@ -1,5 +1,8 @@
 //! `completeness` (001, table 2): does the final answer give what was asked for?
 //!
+//! Principle: an answer gives what its request asks for: as many things, the listed fields, a reply to each question,
+//! a whole text. Whether what it gives is right or good is not said by this rule.
+//!
 //! In: an agent's task and answer, and the findings of `reasoning_integrity` about that answer. Out:
 //! 1-5 on the agent's span. Unmeasured if there is no answer because the trace is incomplete, the run was
 //! cancelled, or the answer was not recorded.

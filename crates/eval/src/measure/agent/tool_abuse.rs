@@ -1,5 +1,8 @@
 //! `tool_abuse` (001, table 2): repeated failing calls, errors without adaptation, loops.
 //!
+//! Principle: a call is repeated only if something has changed, the call itself, the state that it reads or the
+//! error: otherwise the outcome is known and the call is wasted. A result that differs is progress, however small.
+//!
 //! In: an agent's own calls in order. Out: 1-5 on the agent's span, with the calls cited; without
 //! calls not applicable, without any recorded arguments or outcomes no content. Paging, polling
 //! and retries whose results change are progress and are not reported.

@@ -1,5 +1,8 @@
 //! `tool_coverage` (001, table 2): do the calls of an agent, and of those beneath it, cover its task?
 //!
+//! Principle: what a task or a plan demands to be looked up or used is the subject of some call. A source that the
+//! task does not name may be left out, and a call that was made may still be a bad one.
+//!
 //! In: the task, the plan, the tools offered, all calls beneath. Out: 1-5 on the agent's span.
 //! Found: a source or tool that the task demands and no call used, a planned tool that was never
 //! called, calls none of which mentions a name of the task, and an unsupported answer after a series of

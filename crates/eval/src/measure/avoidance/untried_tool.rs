@@ -1,6 +1,9 @@
 //! Inability that is claimed without trying: "I cannot look up your bookings" where a tool that does so was
 //! offered and never called.
 //!
+//! Principle: who has a tool for a thing tries the tool before claiming an inability: the claim is untested. Whether
+//! the tool would have succeeded is not said.
+//!
 //! In: a sentence of a model that states an inability. Out: the tool, if one was offered whose name or
 //! description shares the action and the object, no call of it is in the run, no instruction limits it, and what it is
 //! about was not looked up with a result that may say why; or a tool that opens what a lookup pointed to.

@@ -1,5 +1,8 @@
 //! An answer that a limit of length cut off.
 //!
+//! Principle: a final text that ends at a limit, in the middle of what it says, is no whole answer, and its reader
+//! does not know what is missing. A step that goes on afterwards may be cut.
+//!
 //! In: a model call. Out: a finding if it is the last of its run and ended at the limit without a call. An
 //! earlier call that is cut off may be continued. Where no limit is reported, two signs together show that an answer is
 //! cut off. The items of a list have one form: where each before the last one names a thing and says something of it,

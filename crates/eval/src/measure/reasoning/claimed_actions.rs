@@ -1,5 +1,9 @@
 //! Actions that a model says it has carried out: "I have cancelled your booking".
 //!
+//! Principle: who reports an action has carried it out: a claim without a successful call that does such a thing
+//! makes the user rely on something that did not happen. That an action should have been carried out, or was carried
+//! out well, is not said.
+//!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
 //! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
 //! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What

@@ -1,5 +1,8 @@
 //! Claims of work: "I verified", "computed with the calculator", "according to the page I read".
 //!
+//! Principle: work that is named as the source of an answer was done in the run: a reader trusts a figure that was
+//! looked up or calculated more than one from memory. Whether the answer is right is not said.
+//!
 //! In: a model's prose. Out: its claims of work, with the tool that each names. The caller compares a claim
 //! that names a tool with the calls of that tool, and any other, which names a source, with all successful
 //! calls. In a language that rules do not read there are none.

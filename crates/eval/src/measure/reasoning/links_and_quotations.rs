@@ -1,4 +1,8 @@
 //! Links and quotations of an answer, which the evidence must contain.
+//!
+//! Principle: a link or a quotation is copied from a text that the model was given: one that no text contains leads
+//! nowhere, or puts words into somebody's mouth. An address that is offered to be tried, and the user's own words,
+//! are not compared.
 
 use std::ops::Range;
 

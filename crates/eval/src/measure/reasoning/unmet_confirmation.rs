@@ -1,5 +1,9 @@
 //! Actions that the user confirmed and that were never carried out.
 //!
+//! Principle: an action that a model offers to carry out, and that the user agrees to, is carried out or declined.
+//! The user who agreed expects the action and is not told that it is missing; a silent change of plan is the defect,
+//! not the reason for it.
+//!
 //! In: a turn in which a model asks whether to carry out an action of an offered tool, and a reply
 //! of the user that agrees. Out: a finding on the model call after the reply if no later call does such a thing,
 //! the user does not withdraw, and the model neither refuses, hands over, nor asks for more.

@@ -1,5 +1,9 @@
 //! Compares the facts of a final answer with the evidence.
 //!
+//! Principle: a fact of an answer that was to be looked up is in what the model was given, or follows from it;
+//! otherwise a reader cannot tell the fact from an invented one. That the fact is false is not said, and what
+//! everybody knows, and tasks without results, are not compared.
+//!
 //! In: an answer, its request, and the evidence that the model could have seen. Out: a finding for
 //! each key fact without support. A single unsupported fact among many supported ones is no finding:
 //! precision has priority, since a correct run must not fail.

@@ -1,5 +1,9 @@
 //! Defects of a call as requested: its JSON, its tool, its parameters.
 //!
+//! Principle: a call is written as the definition of its tool says, in valid JSON, for a tool that exists: what the
+//! tool cannot read is not carried out as meant. What a tool accepted in spite of its definition is a defect only
+//! where it cannot be a matter of recording.
+//!
 //! Parameters are checked only if the trace contains the tool's definition. The arguments of a successful
 //! call were accepted by its tool, so that uncertain defects (a truncated attribute, a number written as a
 //! string) are reported only for failed calls.

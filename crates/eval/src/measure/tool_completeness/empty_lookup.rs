@@ -1,5 +1,8 @@
 //! Lookups that found nothing: information about what was asked for, unless the question was made up.
 //!
+//! Principle: that there is nothing is information about what was asked for, and no failure. For an identifier that
+//! the model made up it is no information about the request at all, and the lookup fails.
+//!
 //! In: a call of a tool that returns information, whose result is empty or says that there is no such thing.
 //! Out: a finding. It is only noted where the call looked for what the user, the instructions or an earlier
 //! result named, and fails where the model made the identifier up. A run that answers with particulars although none of

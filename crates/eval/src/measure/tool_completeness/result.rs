@@ -1,4 +1,7 @@
 //! Defects of a result that is not an error: empty or truncated.
+//!
+//! Principle: a result is returned whole, since what was cut off cannot be told from what does not exist. A page of a
+//! list that says so is whole, and an empty result is only noted.
 
 use aho_corasick::AhoCorasick;
 use serde::de::IgnoredAny;

@@ -1,5 +1,8 @@
 //! Outputs that could not be carried out: a call that cannot be parsed, or code that fails. There is no
 //! recorded call then; the error is on the step around the model call.
+//!
+//! Principle: what a model writes to be carried out can be: a call that is no call, and code that does not parse, do
+//! nothing. What the code would have done is not judged.
 
 use std::cell::RefCell;
 

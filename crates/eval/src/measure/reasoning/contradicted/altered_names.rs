@@ -1,5 +1,8 @@
 //! Names that differ from a result's by one word: "Team Osprey" where the result has "Team Falcon".
 //!
+//! Principle: a name of several words is copied whole: with one word exchanged the name is that of something else, or
+//! of nothing. A short form, another spelling, and a name that any text has are none.
+//!
 //! A text value of two to four words and a sequence of the answer's words share all but one word. The other word of
 //! the answer is capitalised and is in nothing that the model had seen, and the answer has the value's word
 //! nowhere. A word that begins like the other may be another spelling of it.

@@ -1,5 +1,8 @@
 //! Counts: the answer counts more items than the results list, or than have the flag that it names.
 //!
+//! Principle: an answer counts no more things than the results have: the surplus was made up or counted twice. A
+//! smaller count may be a selection, and is not compared.
+//!
 //! Fewer are no contradiction, since the model may have selected some. A number that the model has seen, or
 //! that adds up several lists, is no contradiction either.
 

@@ -1,5 +1,8 @@
 //! Arithmetic that an answer writes out: "36 × 371.65 = 14,139.40", "from 412,300 to 455,900, which is +24.7 %".
 //!
+//! Principle: arithmetic that is written out holds within the rounding of the numbers that it shows, since a reader
+//! can and will follow it. Whether these are the right numbers is not said.
+//!
 //! In: an answer. Out: a contradiction if an equation does not hold, or if a percentage next to two amounts is neither
 //! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of
 //! units.

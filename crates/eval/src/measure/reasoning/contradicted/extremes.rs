@@ -1,5 +1,8 @@
 //! Extremes: the answer calls one item of a list the cheapest, the largest or the earliest, and another one is.
 //!
+//! Principle: a thing that is called the cheapest, the largest or the first of a list is that one by the list's own
+//! values. Of things that the request excludes, or that differ in what it asks for, nothing is said.
+//!
 //! The superlative names the field. Another item refutes it only if it is as eligible as the named one: it has
 //! the same flags, the same values where the request names those of the named item, and the same dates and times where
 //! the request or the statement limits them.

@@ -1,5 +1,8 @@
 //! Identifiers of letters and digits: T-9155 where the result has T-5519.
 //!
+//! Principle: an identifier is copied, character by character: an altered one is that of another thing. Only
+//! identifiers that have the same form as one of a result, and that no text has, are compared.
+//!
 //! An identifier of the answer that the model had seen nowhere, of the same shape as one that a result has.
 //! Shapes are compared character by character, so that model numbers, units and dates are not compared with
 //! identifiers of another kind.

@@ -1,5 +1,8 @@
 //! Values of a closed set: `carrier: DHL` against "your UPS parcel", `priority: low` against "priority is high".
 //!
+//! Principle: the value of a field that has a closed set of values is reported as returned: another member of the set
+//! is another fact. A value that any text of the run has may be about another thing, and is not compared.
+//!
 //! A result gives one member of a set; the answer names another one, which the model had seen nowhere, and
 //! not the one that was returned. Words such as "high" count only next to the words of the field.
 

@@ -1,5 +1,8 @@
 //! The last digits of an identifier: "the card ending in 4471" where the results have one that ends in 4417.
 //!
+//! Principle: a thing that is named by its last digits is named by those that a result gives; others name another
+//! thing. Where no result has a number that can be named in this way, nothing is compared.
+//!
 //! It is a contradiction if nothing that the model had seen has these digits, and a result has a number that is masked
 //! or long enough to be named by its last digits.
 

@@ -1,5 +1,8 @@
 //! "Nothing was found", although the lookup returned items.
 //!
+//! Principle: where a lookup for exactly what was asked for returned things, an answer does not deny that there are
+//! any. A sentence with a condition of its own may be right, and is not compared.
+//!
 //! The model may have selected among them, so every name and number of the request must have been an argument
 //! of the call, and the sentence must add no condition. "No late orders" is about some of the orders: a word before or
 //! after the noun that neither the arguments nor the items have is a condition.

@@ -1,5 +1,8 @@
 //! Flags and states: `available: false` against "is in stock", `status: shipped` against "has not shipped".
 //!
+//! Principle: a flag or a state is reported as the result has it: the opposite leads the user to act on what is not
+//! so. A possibility, a condition and the state of another thing assert nothing about it.
+//!
 //! A flag is named by its key; a state is a field's value with a known meaning. An answer's clause asserts a
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
 //! the beginning assert what the question asks. One row refutes a statement about all ([`super::universal_claims`]).

@@ -1,5 +1,8 @@
 //! Test runs: "all tests pass" where the last run reports failures.
 //!
+//! Principle: the last run of the tests decides what may be said of them: a success that it does not show was not
+//! seen. Whether the tests are the right ones is not said.
+//!
 //! The last result that counts passed and failed tests or checks decides. An answer that mentions a failure does not
 //! claim that there is none, unless it says that as many tests pass as the last run had, of which some failed: what
 //! was fixed since then was not run again.

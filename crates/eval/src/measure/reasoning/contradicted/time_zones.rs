@@ -1,5 +1,8 @@
 //! Times of day in a time zone: "14:30 CET" where a result says 14:30 UTC.
 //!
+//! Principle: a time that is given with a zone is the moment that the result gives, converted if the zone is another
+//! one. A time that any text gives in this zone is none.
+//!
 //! An answer gives a time with its zone, and a result has the same time with another offset: the zone was changed and
 //! the time was not. Nothing else that the model had seen gives that moment. A time without a zone is one of
 //! the only offset that the instructions or the user name, if all results are in UTC. A zone that is named by a place

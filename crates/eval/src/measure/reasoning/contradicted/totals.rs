@@ -1,5 +1,8 @@
 //! Totals: the answer lists parts and a total, and the parts do not add up to it.
 //!
+//! Principle: the parts that an answer lists add up to the total that it gives for them, unless it names what makes
+//! the difference. That parts are missing or wrong is not said.
+//!
 //! The parts are the last numbers of the lines before the total, or behind a line that announces them with it ("came
 //! to a total of 89.40:"), or in a table the numbers of its column. A total that a result gives is right, and so is
 //! one that differs by an amount or a percentage that the answer or a result mentions. Parts that are a whole column

@@ -1,5 +1,8 @@
 //! Weekdays next to dates: "Thursday, 3 December 2025", which is a Wednesday.
 //!
+//! Principle: a date and the weekday next to it are one day of the calendar, or one of the two is wrong. Which one is
+//! wrong is not said.
+//!
 //! In: the dates of an answer that have a weekday before or after them, in the languages that rules read. Out: a
 //! contradiction if the calendar gives another one. A date without its year is of the year in which a text that the
 //! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time.

@@ -1,4 +1,7 @@
 //! Checks the claims of work in the outputs of models: a call of the named tool, or of any that can support the claim.
+//!
+//! Principle: a claim of work needs a call that can be this work; of a named tool, a call of that tool. Work that
+//! leaves no call, such as reasoning, is not compared.
 
 use verdict_otlp::trace::Idx;
 

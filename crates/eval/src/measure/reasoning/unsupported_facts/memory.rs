@@ -1,5 +1,8 @@
 //! Words by which an answer says that it comes from the model's memory: "from memory, the two can be given together".
 //!
+//! Principle: an answer that names the memory of the model as its source is supported by nothing in the run, however
+//! exact it is. An offer or a refusal to answer from memory is no answer.
+//!
 //! In: the prose of an answer. Out: the words, where a sentence states them. A question, an offer ("if you like, I can
 //! answer from general knowledge") and a refusal ("I won't give one from memory") state no source.
 
