@@ -16,7 +16,7 @@ use serde_json::Value;
 use verdict_otlp::work;
 
 use self::known_texts::index_of;
-pub(crate) use self::known_texts::{KnownText, KnownTexts, have_value, have_wording};
+pub(crate) use self::known_texts::{KnownText, KnownTexts, Origin, have_value, have_wording};
 use super::identifier::{identifier_words, is_mail};
 use super::language::RequestWords;
 use super::memo::Memo;
@@ -34,19 +34,6 @@ const MAX_IDENTIFIER: usize = 200;
 const SENTENCE: usize = 3;
 /// Bytes of text that are read in one step of the work budget.
 const BYTES_PER_STEP: usize = 16;
-
-/// Who a value came from. Of several, the first in this order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Origin {
-    /// A message of the user, or of the agent's caller.
-    User,
-    /// The instructions, or the definition of the tool.
-    System,
-    /// A result of an earlier call.
-    Result,
-    /// No earlier text: the model made it up or derived it.
-    Model,
-}
 
 /// One value of a call's arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]

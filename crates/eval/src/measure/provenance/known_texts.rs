@@ -10,7 +10,6 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::Origin;
 use crate::measure::conversation::{Turns, plain_text};
 use crate::measure::dialogue::{Replies, is_for_reader};
 use crate::measure::memo::Memo;
@@ -20,6 +19,19 @@ use crate::recognise::{AgentTrace, Call, Message, Part, Role, Text};
 
 /// Most distinct numbers of a trace.
 const MAX_NUMBERS: usize = 400_000;
+
+/// Who a value came from. Of several, the first in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Origin {
+    /// A message of the user, or of the agent's caller.
+    User,
+    /// The instructions, or the definition of the tool.
+    System,
+    /// A result of an earlier call.
+    Result,
+    /// No earlier text: the model made it up or derived it.
+    Model,
+}
 
 /// A text that a model was given or wrote for its user.
 pub(crate) struct KnownText {
