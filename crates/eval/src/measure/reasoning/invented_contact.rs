@@ -8,19 +8,17 @@
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that wrote the call.
 
-use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{WordClass, WordClasses, classes_in, names};
-use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
+use crate::measure::provenance::{ArgumentValue, KnownTexts, Origin, Provenance, have_value};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo, agent_index};
-use crate::recognise::{AgentTrace, Call, Text};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{AgentTrace, Call};
 
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 200;
@@ -58,17 +56,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let provenance = Provenance::cached(trace, memo);
     let is_made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
-    let passed_values: Vec<(&Call, &[ArgumentValue])> =
-        acting_calls.map(|call| (call, provenance.arguments(trace, call))).collect();
-    let phones = passed_values
-        .iter()
-        .flat_map(|(_, values)| *values)
-        .filter(is_made_up)
-        .filter(|value| is_phone(value));
-    let mut given_numbers = GivenNumbers::from_trace(trace, memo, phones.filter_map(last_digits).collect())?;
-    passed_values.into_iter().find_map(|(call, values)| {
+    acting_calls.find_map(|call| {
+        let values = provenance.arguments(trace, call);
         let mut phones = values.iter().filter(is_made_up).filter(|value| is_phone(value));
-        let phone = phones.find(|value| !given_numbers.is_before(trace, memo, call, value));
+        let phone = phones.find(|value| !is_given(trace, memo, call, value));
         let name = || values.iter().filter(is_made_up).find(|value| is_person(value) && provenance.knows_none(&value.value));
         let value = phone.or_else(name)?;
         let rationale = format!(
@@ -110,63 +101,20 @@ fn is_person(value: &ArgumentValue) -> bool {
     is_person_name && value.value.split(' ').all(is_capital) && value.value.contains(' ')
 }
 
-/// The digits of a number by which it is compared.
-type LastDigits = [u8; COMPARED];
+/// The digits of a text, by [`joined_digits`].
+struct TextDigits(String);
 
-fn last_digits(value: &ArgumentValue) -> Option<LastDigits> {
-    joined_digits(&value.value).as_bytes().last_chunk::<COMPARED>().copied()
-}
-
-/// Which of some numbers the texts before the calls have. Each text is read once for all of them.
-struct GivenNumbers {
-    wanted: HashSet<LastDigits>,
-    /// The start of the first call whose result has it.
-    results: HashMap<LastDigits, u64>,
-    /// The last digits of the numbers of a text, by its address and length.
-    digits_by_text: HashMap<(usize, usize), Vec<LastDigits>>,
-}
-
-impl GivenNumbers {
-    /// `None` beyond the work budget.
-    fn from_trace(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<GivenNumbers> {
-        let mut given_numbers =
-            GivenNumbers { wanted, results: HashMap::default(), digits_by_text: HashMap::default() };
-        for call in trace.calls.iter().filter(|_| !given_numbers.wanted.is_empty()) {
-            let Some(result) = &call.result else { continue };
-            for digits in read(&given_numbers.wanted, result, memo)? {
-                given_numbers.results.entry(digits).or_insert(call.start);
-            }
-        }
-        Some(given_numbers)
-    }
-
-    /// Whether a text that the model was given before a call has the number, or the work budget is exceeded.
-    fn is_before(&mut self, trace: &AgentTrace, memo: &Memo, call: &Call, value: &ArgumentValue) -> bool {
-        let Some(wanted) = last_digits(value) else { return true };
-        if self.results.get(&wanted).is_some_and(|start| *start < call.start) {
-            return true;
-        }
-        let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(prompt_texts);
-        let task = call.agent.and_then(|agent| agent_index::task(trace, agent));
-        prompt.chain(task).any(|text| {
-            let read =
-                || read(&self.wanted, text, memo).unwrap_or_else(|| self.wanted.iter().copied().collect());
-            let text_digits =
-                self.digits_by_text.entry((text.as_ptr() as usize, text.len())).or_insert_with(read);
-            !memo.budget.spend(1 + text_digits.len() / BYTES_PER_STEP) || text_digits.contains(&wanted)
-        })
-    }
-}
-
-/// The wanted last digits among those of the numbers of a text; `None` beyond the work budget.
-fn read(wanted: &HashSet<LastDigits>, text: &Text, memo: &Memo) -> Option<Vec<LastDigits>> {
-    memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
-    let joined = joined_digits(text);
-    let all = joined.as_bytes().windows(COMPARED).filter_map(|digits| digits.first_chunk::<COMPARED>());
-    let mut found: Vec<LastDigits> = all.filter(|digits| wanted.contains(*digits)).copied().collect();
-    found.sort_unstable();
-    found.dedup();
-    Some(found)
+/// Whether a text before the call has the last digits of a number; true beyond the work budget.
+fn is_given(trace: &AgentTrace, memo: &Memo, call: &Call, number: &ArgumentValue) -> bool {
+    let digits = joined_digits(&number.value);
+    let Some(last) = digits.get(digits.len().saturating_sub(COMPARED)..) else { return true };
+    let has =
+        |text: &TextDigits| !memo.budget.spend(1 + text.0.len() / BYTES_PER_STEP) || text.0.contains(last);
+    let known = KnownTexts::cached(trace, memo);
+    known.before(trace, call).is_none_or(|texts| {
+        let given = texts.iter().filter(|known| known.origin != Origin::Model);
+        have_value(given, memo, |text| TextDigits(joined_digits(text)), has)
+    })
 }
 
 /// The digits of a text, those of one number without the signs between.
