@@ -14,7 +14,7 @@ use verdict_otlp::trace::Idx;
 use super::linked_identifiers::{identifiers, shape};
 use crate::measure::calls::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
-use crate::measure::provenance::Provenance;
+use crate::measure::provenance::{KnownTexts, Provenance, have_wording};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
@@ -95,6 +95,7 @@ fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, addres
 
 /// The identifiers of the results of an agent's calls.
 struct ResultIdentifiers<'t> {
+    trace: &'t AgentTrace,
     calls: Vec<&'t Call>,
     /// The start of the first call whose result has it.
     first: HashMap<String, u64>,
@@ -107,7 +108,7 @@ impl<'t> ResultIdentifiers<'t> {
     fn read(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<ResultIdentifiers<'t>> {
         let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
         let mut results =
-            ResultIdentifiers { calls, first: HashMap::default(), by_shape: HashMap::default() };
+            ResultIdentifiers { trace, calls, first: HashMap::default(), by_shape: HashMap::default() };
         for call in &results.calls {
             let Some(result) = &call.result else { continue };
             memo.budget.spend(1 + result.len() / 4).then_some(())?;
@@ -147,25 +148,23 @@ impl<'t> ResultIdentifiers<'t> {
             };
             // The first identifier without a source decides.
             for other in std::mem::take(&mut others) {
-                if !self.has(memo, call, &other)? {
+                if !self.is_known(memo, call, &other) {
                     return None;
                 }
             }
-            if !self.has(memo, call, &id)? {
+            if !self.is_known(memo, call, &id) {
                 return Some((call.at, expected.clone()));
             }
         }
         None
     }
 
-    /// Whether a result before a call contains an identifier; `None` beyond the work budget.
-    fn has(&self, memo: &Memo, call: &Call, id: &str) -> Option<bool> {
-        let earlier = self.calls.iter().filter(|other| other.start < call.start);
-        let mut earlier = earlier.filter_map(|other| other.result.as_deref());
-        let bytes: usize = earlier.clone().map(str::len).sum();
-        memo.budget
-            .spend(1 + bytes / BYTES_PER_STEP)
-            .then(|| earlier.any(|text| contains_ignoring_case(text, id)))
+    /// Whether a text before a call contains an identifier; true beyond the work budget.
+    fn is_known(&self, memo: &Memo, call: &Call, id: &str) -> bool {
+        let known = KnownTexts::cached(self.trace, memo);
+        known
+            .before(self.trace, call)
+            .is_none_or(|texts| have_wording(texts.iter(), memo, |text| contains_ignoring_case(text, id)))
     }
 
     fn is_passed(&self, id: &str) -> bool {
