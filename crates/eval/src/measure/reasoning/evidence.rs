@@ -152,11 +152,6 @@ impl<'a> Evidence<'a> {
         self.unread.push(Unread::Text(text, source));
     }
 
-    /// Whether a text was added.
-    pub(crate) fn has(&self, text: &Text) -> bool {
-        self.known_texts.contains(&(text.as_ptr() as usize, text.len()))
-    }
-
     /// Adds sums and means of a result's columns, if it has any. They support an answer, but are no operands.
     pub(crate) fn add_columns(&mut self, result: &'a Text, memo: &'a Memo) {
         self.unread.push(Unread::Columns(result, memo));
