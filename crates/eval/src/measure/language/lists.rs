@@ -106,7 +106,8 @@ pub(super) struct Lists {
     pub withdrawal: PatternList,
     /// Statements that the user confirms something, or has to. `unless` is about other confirmations.
     pub consent: PatternList,
-    /// Clauses that begin so ask the reader not to do something, or say that nothing has to be done.
+    /// Clauses that begin so ask the reader not to do something, or say that nothing has to be done. `unless` states
+    /// something after all, at any position: "no problem was found".
     pub appeal: PatternList,
     pub question: PatternList,
     pub claims: Claims,

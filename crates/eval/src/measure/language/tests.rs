@@ -47,7 +47,7 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         "agreement" => list_if(read_text.agrees()),
         "withdrawal" => list_if(read_text.withdraws()),
         "consent" => list_if(language.speaks_of_consent(sentence)),
-        "appeal" => list_if(language.begins_appeal(sentence)),
+        "appeal" => list_if(sentence.split(denial::MARKS).any(|clause| language.begins_appeal(clause))),
         "question" => list_if(read_text.ends_with_question()),
         "nothing" => {
             list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))
@@ -122,7 +122,7 @@ fn wrong(language: Language) -> Vec<String> {
 }
 
 /// The lists whose sentences are in the files.
-const LISTS: [&str; 20] = [
+const LISTS: [&str; 21] = [
     "refusal",
     "inability",
     "hypothetical",
@@ -135,6 +135,7 @@ const LISTS: [&str; 20] = [
     "agreement",
     "withdrawal",
     "consent",
+    "appeal",
     "question",
     "claim",
     "promised",
