@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::detect::{Detected, detect};
 use super::*;
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// The sentences of a language: lines under headings `= list +` and `= list -`.
 fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
@@ -206,6 +207,49 @@ fn closed_classes_are_those_of_their_sentences() {
                 class_count >= 20 && all - class_count >= 20,
                 "{language:?} {class:?}: {class_count} of {all}"
             );
+        }
+    }
+    assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The sentences of a language with the meanings of the vocabulary that each has words of: `meaning ~meaning: sentence`.
+/// Behind `~` is one whose word means something else in the sentence, or is of another language.
+fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let file = match language {
+        Language::English => include_str!("sentences/en.meanings.txt"),
+        Language::German => include_str!("sentences/de.meanings.txt"),
+        Language::French => include_str!("sentences/fr.meanings.txt"),
+        Language::Spanish => include_str!("sentences/es.meanings.txt"),
+        Language::Portuguese => include_str!("sentences/pt.meanings.txt"),
+        Language::Italian => include_str!("sentences/it.meanings.txt"),
+        Language::Chinese => include_str!("sentences/zh.meanings.txt"),
+        Language::Japanese => include_str!("sentences/ja.meanings.txt"),
+    };
+    file.lines().map(|line| line.split_once(": ").expect("meanings and a sentence"))
+}
+
+/// Every meaning is in at least 20 sentences of each language that has words for it, and 20 do not have it.
+#[test]
+fn meanings_are_those_of_their_sentences() {
+    let mut wrong = Vec::new();
+    for language in Language::ALL {
+        let sentences: Vec<_> = with_meanings(language).collect();
+        for (names, sentence) in &sentences {
+            let found = vocabulary::find(sentence, &WordMeaning::ALL);
+            let is_found = |meaning: &&WordMeaning| found.iter().any(|(found, _)| found == *meaning);
+            let found: Vec<&str> =
+                WordMeaning::ALL.iter().filter(is_found).map(|meaning| meaning.as_str()).collect();
+            let found = found.join(" ");
+            if found != names.replace('~', "") {
+                wrong.push(format!("{}: {sentence}: {found}, not {names}", language.as_str()));
+            }
+        }
+        for meaning in WordMeaning::ALL {
+            let has = |(names, _): &&(&str, &str)| names.split(' ').any(|name| name == meaning.as_str());
+            let count = sentences.iter().filter(has).count();
+            let has_words = meaning != WordMeaning::Of || language.is_spaced();
+            let is_enough = if has_words { count >= 20 } else { count == 0 };
+            assert!(is_enough && sentences.len() - count >= 20, "{language:?} {meaning:?}: {count}");
         }
     }
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
