@@ -58,6 +58,8 @@ verdict_otlp::labelled_enum! {
         OfUser = "of_user",
         /// To answer or to write.
         Reply = "reply",
+        /// A time limit was exceeded.
+        TimedOut = "timed_out",
     }
 }
 
@@ -112,11 +114,23 @@ fn words() -> Result<VocabularyTable, String> {
     Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, entry, exact, open })
 }
 
+/// The spellings of the words of a meaning, and whether letters may stand before and behind them.
+pub(crate) fn spellings_of(meaning: WordMeaning) -> impl Iterator<Item = (String, bool, bool)> {
+    let entries = WORDS.entries.iter().filter(move |entry| entry.meaning == meaning);
+    entries.flat_map(|entry| {
+        let (before, behind) = (!entry.spaced, !entry.spaced || entry.open);
+        spellings(entry.word).into_iter().map(move |word| (word, before, behind))
+    })
+}
+
 /// The spellings of a word that differ in more than the case of ASCII letters.
 fn spellings(word: &str) -> Vec<String> {
     let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
     let mut out = vec![word.to_owned(), format!("{}{rest}", first.to_uppercase()), word.to_uppercase()];
     out.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
+    let curly: Vec<String> =
+        out.iter().filter(|word| word.contains('\'')).map(|word| word.replace('\'', "\u{2019}")).collect();
+    out.extend(curly);
     out
 }
 
