@@ -60,6 +60,8 @@ verdict_otlp::labelled_enum! {
         Reply = "reply",
         /// A time limit was exceeded.
         TimedOut = "timed_out",
+        /// The word for an error, which begins its report or is its key.
+        Error = "error",
     }
 }
 
@@ -112,6 +114,12 @@ fn words() -> Result<VocabularyTable, String> {
     });
     let open = open.collect();
     Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, entry, exact, open })
+}
+
+/// The words of a meaning in lower case.
+pub(crate) fn words_of(meaning: WordMeaning) -> impl Iterator<Item = &'static str> {
+    let entries = WORDS.entries.iter().filter(move |entry| entry.meaning == meaning);
+    entries.map(|entry| entry.word)
 }
 
 /// The spellings of the words of a meaning, and whether letters may stand before and behind them.
