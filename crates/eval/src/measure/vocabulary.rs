@@ -62,6 +62,10 @@ verdict_otlp::labelled_enum! {
         TimedOut = "timed_out",
         /// The word for an error, which begins its report or is its key.
         Error = "error",
+        /// The hundredth part of a unit of money.
+        Hundredth = "hundredth",
+        /// Ten, hundred and thousand.
+        Tens = "tens",
     }
 }
 
@@ -94,8 +98,8 @@ fn words() -> Result<VocabularyTable, String> {
         let (name, language) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let meaning = WordMeaning::ALL.into_iter().find(|meaning| meaning.as_str() == name);
         let meaning = meaning.ok_or_else(|| format!("no meaning {name:?}"))?;
-        let spaced = !matches!(language, "zh" | "ja");
         for word in parts.next().unwrap_or_default().split('|') {
+            let spaced = !matches!(language, "zh" | "ja") || word.is_ascii();
             let (word, open) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
             entries.push(VocabularyEntry { meaning, word, open, spaced });
         }
