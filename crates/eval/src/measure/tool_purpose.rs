@@ -102,7 +102,8 @@ fn verb_in_signs(name: &str) -> Option<Verb> {
     name.starts_with(|c: char| c >= '\u{3040}').then_some(())?;
     let name = name.strip_suffix("する").unwrap_or(name);
     let ends: Vec<usize> = name.char_indices().map(|(at, _)| at).skip(2).take(MAX_SIGNS - 1).collect();
-    let starts: Vec<usize> = name.char_indices().rev().map(|(at, _)| at).skip(1).take(MAX_SIGNS - 1).collect();
+    let starts: Vec<usize> =
+        name.char_indices().rev().map(|(at, _)| at).skip(1).take(MAX_SIGNS - 1).collect();
     let known = |part: Option<&str>| VERBS.forms.get(part?).copied();
     let first = ends.iter().rev().find_map(|end| known(name.get(..*end)));
     let last = starts.iter().rev().find_map(|start| known(name.get(*start..)));

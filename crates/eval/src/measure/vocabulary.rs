@@ -105,7 +105,8 @@ fn words() -> Result<VocabularyTable, String> {
         }
     }
     let all = entries.iter().enumerate();
-    let spellings = all.flat_map(|(nth, entry)| spellings(entry.word).into_iter().map(move |word| (nth, word)));
+    let spellings =
+        all.flat_map(|(nth, entry)| spellings(entry.word).into_iter().map(move |word| (nth, word)));
     let (entry, spellings): (Vec<usize>, Vec<String>) = spellings.unzip();
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(spellings);
     let mut exact: HashMap<&'static str, Vec<WordMeaning>> = HashMap::default();

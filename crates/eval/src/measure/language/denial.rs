@@ -10,7 +10,8 @@ use super::{Language, ReadText, Reading};
 use crate::measure::Memo;
 
 /// Marks between clauses.
-pub(super) const MARKS: [char; 14] = [',', ';', ':', '(', ')', '–', '—', '\n', '，', '；', '：', '、', '（', '）'];
+pub(super) const MARKS: [char; 14] =
+    [',', ';', ':', '(', ')', '–', '—', '\n', '，', '；', '：', '、', '（', '）'];
 /// Negations that are a part of something else: an offer ("don't hesitate"), a prohibition, a limit, "without delay".
 const NO_STATEMENT: WordClasses = classes!(Offer Obligation Bound AtOnce Condition Confirmation);
 /// What follows such a word in its clause is not stated.
@@ -21,7 +22,10 @@ impl Language {
     pub(super) fn begins_appeal(self, clause: &str) -> bool {
         let split = Reading::default().split(clause, self);
         let appeal = &self.lists().appeal;
-        split.sentences(clause).next().is_some_and(|first| appeal.begins(&first) && !appeal.is_limited(&first))
+        split
+            .sentences(clause)
+            .next()
+            .is_some_and(|first| appeal.begins(&first) && !appeal.is_limited(&first))
     }
 
     /// Whether the clause at these bytes of `text` states that something is not so.

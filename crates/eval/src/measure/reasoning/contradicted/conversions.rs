@@ -77,8 +77,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         let is_ten = |n: &Number| !n.in_identifier && n.possible_values().any(|v| TENS.contains(&v));
         let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
-        let by_tens =
-            || texts().any(|text| numbers::all(text).iter().any(is_ten) || vocabulary::has(text, WordMeaning::Tens));
+        let by_tens = || {
+            texts()
+                .any(|text| numbers::all(text).iter().any(is_ten) || vocabulary::has(text, WordMeaning::Tens))
+        };
         let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         // A sum of several values may be converted.
         let is_sum = || {

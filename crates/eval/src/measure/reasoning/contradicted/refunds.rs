@@ -73,7 +73,8 @@ fn is_of_refund(source: &ResultSource<'_>) -> bool {
 fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
     let is_refund = |word: &str| vocabulary::has_meaning(word, WordMeaning::Refund) && word != "refundable";
     let is_amount = |word: &str| vocabulary::has_meaning(word, WordMeaning::Amount);
-    let is_unit = |word: &str| vocabulary::has_meaning(word, WordMeaning::Hundredth) || currency::is_code(word);
+    let is_unit =
+        |word: &str| vocabulary::has_meaning(word, WordMeaning::Hundredth) || currency::is_code(word);
     let has_main = field.name.iter().any(|word| is_refund(word))
         || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
     let is_count = matches!(&**field.name, [word] if word.ends_with("ed"));
