@@ -106,6 +106,8 @@ verdict_otlp::labelled_enum! {
         Phone = "phone",
         /// The title before the name of a person, or in place of their first name.
         Title = "title",
+        /// "Per", "each", "a": behind an amount, it is that of one of several things.
+        Per = "per",
     }
 }
 
