@@ -43,3 +43,36 @@ fn split_word(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
     text.split_at(end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::numbers;
+
+    #[test]
+    fn amounts_for_each_are_told_from_others() {
+        use Language::*;
+        for (language, text, expected) in [
+            (English, "The lodge takes 150 EUR per night", true),
+            (English, "98 €/night", true),
+            (English, "Refunds above 200 EUR. A manager decides", false),
+            (German, "Parken kostet 4 Euro am Tag", true),
+            (German, "Wir zahlen 200 Euro am 3. Mai", false),
+            (French, "Le gîte prend 150 euros par nuit", true),
+            (French, "Il a payé 150 euros, par erreur", false),
+            (Spanish, "El espacio cuesta 5 euros al mes", true),
+            (Spanish, "Pagó 5 euros ayer", false),
+            (Portuguese, "O espaço custa 5 euros ao mês", true),
+            (Portuguese, "Pagou 5 euros ontem", false),
+            (Italian, "Lo spazio costa 5 euro al mese", true),
+            (Italian, "Ha pagato 5 euro ieri", false),
+            (Chinese, "山屋每晚150元", true),
+            (Chinese, "每晚都有人，总共150元", false),
+            (Japanese, "山小屋は一泊あたり150ユーロ", true),
+            (Japanese, "合計は150ユーロ", false),
+        ] {
+            let number = numbers::all(text).first().copied().expect("a number");
+            assert_eq!(is_for_each(text, &number, language), expected, "{text}");
+        }
+    }
+}
