@@ -8,6 +8,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::defects::{Defect, QUOTE_BYTES, clip};
 use super::excerpt::{around, head};
+use super::vocabulary::{self, WordMeaning};
 use crate::recognise::framework_errors::{CODE_REFUSED, after_failed_code, reports_failed_code};
 use phrases::PHRASES;
 
@@ -38,6 +39,11 @@ fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     for (cause, phrase) in &composed {
         texts.push(phrase);
         patterns.push((row(*cause), false, false));
+    }
+    let words: Vec<_> = vocabulary::spellings_of(WordMeaning::TimedOut).collect();
+    for (word, left_open, right_open) in &words {
+        texts.push(word);
+        patterns.push((row(Defect::TimedOut), *left_open, *right_open));
     }
     let automaton =
         AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(texts)?;

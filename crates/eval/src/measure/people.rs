@@ -1,25 +1,86 @@
 //! Words for people who are counted.
 //!
-//! In: a word, or the two words before a number. Out: whether it names people, or the number is one of people.
+//! In: a word, the two words before a number, or a text without spaces between words. Out: whether it names people, the
+//! number is one of people, or the numbers of people.
 
 use std::sync::LazyLock;
 
 use foldhash::HashSet;
 
-const PEOPLE: &str = include_str!("language/data/people.txt");
+use super::language::Language;
 
-static WORDS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    let lines =
-        PEOPLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" | "));
-    lines.flat_map(|(names, openings)| names.split(' ').chain(openings.split(", "))).collect()
+const PEOPLE: &str = include_str!("language/data/people.txt");
+/// Numerals of Chinese and Japanese, from one on.
+const NUMERALS: [char; 10] = ['一', '二', '三', '四', '五', '六', '七', '八', '九', '十'];
+
+struct PeopleWords {
+    words: HashSet<&'static str>,
+    /// Words behind numbers in Chinese and in Japanese, and whether they count people.
+    counters: [Vec<(&'static str, bool)>; 2],
+}
+
+static WORDS: LazyLock<PeopleWords> = LazyLock::new(|| {
+    let mut out = PeopleWords { words: HashSet::default(), counters: [Vec::new(), Vec::new()] };
+    let lines = PEOPLE.lines().filter(|line| !line.starts_with('#'));
+    for (language, words) in lines.filter_map(|line| line.split_once(' ')) {
+        let (names, openings) = words.split_once('|').unwrap_or((words, ""));
+        let of_language = Language::ALL.into_iter().find(|known| known.as_str() == language);
+        if let Some(counters) = of_language.and_then(counters_at).and_then(|at| out.counters.get_mut(at)) {
+            let counter =
+                |word: &'static str| word.strip_prefix('-').map_or((word, true), |word| (word, false));
+            counters.extend(names.split_whitespace().map(counter));
+        }
+        let named = names.split_whitespace().filter(|name| !name.starts_with('-'));
+        out.words.extend(named.chain(openings.split(',').map(str::trim)));
+    }
+    out
 });
+
+fn counters_at(language: Language) -> Option<usize> {
+    [Language::Chinese, Language::Japanese].into_iter().position(|known| known == language)
+}
 
 /// Whether a word in lower case names people.
 pub(crate) fn are_named_by(word: &str) -> bool {
-    WORDS.contains(word)
+    WORDS.words.contains(word)
 }
 
 /// Whether a number after these two words in lower case is one of people: "a table for 4".
 pub(crate) fn are_counted_behind(words: &str) -> bool {
-    words.contains(' ') && WORDS.contains(words)
+    words.contains(' ') && WORDS.words.contains(words)
+}
+
+/// The numbers of people in a text of a language without spaces between words: "4位", "四人".
+pub(crate) fn numbers_in(text: &str, language: Language) -> Vec<f64> {
+    let Some(counters) = counters_at(language).and_then(|at| WORDS.counters.get(at)) else {
+        return Vec::new();
+    };
+    let is_numeral = |c: char| c.is_ascii_digit() || c == '两' || NUMERALS.contains(&c);
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(is_numeral) {
+        let (before, from) = rest.split_at(at);
+        let behind = from.trim_start_matches(is_numeral);
+        let numeral = from.get(..from.len() - behind.len()).unwrap_or_default();
+        let behind_space = behind.trim_start_matches(' ');
+        let counter = counters.iter().filter(|(word, _)| behind_space.starts_with(word));
+        let is_of_people = counter.max_by_key(|(word, _)| word.len()).is_some_and(|(_, counts)| *counts);
+        // "第3名" is a rank.
+        out.extend(value(numeral).filter(|_| is_of_people && !before.ends_with(['第', '.'])));
+        rest = behind;
+    }
+    out
+}
+
+/// The value of a numeral below one hundred, or of figures.
+fn value(numeral: &str) -> Option<f64> {
+    if numeral.bytes().all(|byte| byte.is_ascii_digit()) {
+        return numeral.parse().ok();
+    }
+    let mut value = 0;
+    for c in numeral.chars() {
+        let digit = if c == '两' { 2 } else { NUMERALS.iter().position(|numeral| *numeral == c)? + 1 };
+        value = if digit == NUMERALS.len() { value.max(1) * digit } else { value + digit };
+    }
+    u32::try_from(value).ok().map(f64::from)
 }

@@ -20,6 +20,8 @@ use crate::recognise::{AgentTrace, Call, Text, ToolDefinition};
 const MAX_LEAD: usize = 5;
 /// Maximum words of a description that are read.
 const MAX_WORDS: usize = 40;
+/// Maximum signs of a verb in Chinese or Japanese.
+const MAX_SIGNS: usize = 6;
 /// Maximum tools of one agent that are read.
 const MAX_TOOLS: usize = 256;
 
@@ -87,9 +89,35 @@ fn forms(verb: &str) -> impl Iterator<Item = String> {
     verb_forms.into_iter().chain(["ed", "ing"].map(|ending| format!("{root}{ending}")))
 }
 
+/// The verb of a word in lower case, which is a form of one, or a name in Chinese or Japanese.
+fn verb_of(word: &str) -> Option<Verb> {
+    let in_signs = || if word.is_ascii() { None } else { verb_in_signs(word) };
+    VERBS.forms.get(word).copied().or_else(in_signs)
+}
+
+/// The verb of a name without spaces: "取消订单", "予約を変更する". Of two, one at the beginning and one at the end, the
+/// other one is what it applies to: looked up, or named by a common noun.
+fn verb_in_signs(name: &str) -> Option<Verb> {
+    // Signs, not letters.
+    name.starts_with(|c: char| c >= '\u{3040}').then_some(())?;
+    let name = name.strip_suffix("する").unwrap_or(name);
+    let ends: Vec<usize> = name.char_indices().map(|(at, _)| at).skip(2).take(MAX_SIGNS - 1).collect();
+    let starts: Vec<usize> =
+        name.char_indices().rev().map(|(at, _)| at).skip(1).take(MAX_SIGNS - 1).collect();
+    let known = |part: Option<&str>| VERBS.forms.get(part?).copied();
+    let first = ends.iter().rev().find_map(|end| known(name.get(..*end)));
+    let last = starts.iter().rev().find_map(|start| known(name.get(*start..)));
+    let found = || first.into_iter().chain(last);
+    let decides = |verb: &Verb| !verb.is_weak;
+    found()
+        .find(|verb| decides(verb) && verb.purpose == Purpose::Query)
+        .or_else(|| found().find(decides))
+        .or_else(|| found().next())
+}
+
 /// The class of actions of a word in lower case; none if it is no such verb.
 pub(crate) fn action_of(word: &str) -> Option<Action> {
-    VERBS.forms.get(word)?.action
+    verb_of(word)?.action
 }
 
 /// Whether a word in lower case is a verb by which tools are named, and no common noun.
@@ -271,7 +299,7 @@ pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
 }
 
 fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {
-    let verbs = words.iter().filter_map(|word| VERBS.forms.get(word.as_str()).copied());
+    let verbs = words.iter().filter_map(|word| verb_of(word));
     let mut verbs = verbs.chain(lead_verbs(description)).filter(|verb| !verb.is_weak);
     verbs.next().map_or(Purpose::Unknown, |verb| verb.purpose)
 }
@@ -283,7 +311,7 @@ fn lead_verbs(description: Option<&str>) -> impl Iterator<Item = Verb> {
         "return" | "returns" => {
             Some(Verb { action: Some(Action::Search), purpose: Purpose::Query, is_weak: false })
         }
-        word => VERBS.forms.get(word).copied(),
+        word => verb_of(word),
     })
 }
 
@@ -326,6 +354,28 @@ mod tests {
             assert_eq!(tool.actions.first(), Some(&action), "{name}");
         }
         assert!(ToolPurpose::new("frobnicate", None).may_do(Action::Cancel));
+    }
+
+    #[test]
+    fn names_of_every_language_say_what_they_do() {
+        let mut heading = "";
+        let (mut count, mut wrong) = (std::collections::BTreeMap::<&str, usize>::new(), Vec::new());
+        for line in include_str!("language/sentences/tool_names.txt").lines() {
+            if let Some(next) = line.strip_prefix("= ") {
+                heading = next;
+                continue;
+            }
+            *count.entry(heading).or_default() += 1;
+            let (action, name) = line.split_once(": ").unwrap_or(("", line));
+            let tool = ToolPurpose::new(name, None);
+            let first = tool.actions.first().map_or("", |action| action.as_str());
+            let is_right = if action.is_empty() { tool.purpose != Purpose::Action } else { first == action };
+            if !is_right {
+                wrong.push(format!("{heading}: {line}: {:?} {:?}", tool.actions, tool.purpose));
+            }
+        }
+        assert!(wrong.is_empty(), "{} names:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(count.len() == 16 && count.values().all(|count| *count >= 20), "{count:?}");
     }
 
     #[test]

@@ -58,6 +58,14 @@ verdict_otlp::labelled_enum! {
         OfUser = "of_user",
         /// To answer or to write.
         Reply = "reply",
+        /// A time limit was exceeded.
+        TimedOut = "timed_out",
+        /// The word for an error, which begins its report or is its key.
+        Error = "error",
+        /// The hundredth part of a unit of money.
+        Hundredth = "hundredth",
+        /// Ten, hundred and thousand.
+        Tens = "tens",
     }
 }
 
@@ -73,6 +81,8 @@ struct VocabularyEntry {
 struct VocabularyTable {
     entries: Vec<VocabularyEntry>,
     automaton: AhoCorasick,
+    /// By spelling, its entry: that of "é" in "Écrivez".
+    entry: Vec<usize>,
     /// By word, its meanings; without those behind which letters may follow.
     exact: HashMap<&'static str, Vec<WordMeaning>>,
     /// By meaning, the beginnings of words behind which letters may follow.
@@ -88,13 +98,17 @@ fn words() -> Result<VocabularyTable, String> {
         let (name, language) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let meaning = WordMeaning::ALL.into_iter().find(|meaning| meaning.as_str() == name);
         let meaning = meaning.ok_or_else(|| format!("no meaning {name:?}"))?;
-        let spaced = !matches!(language, "zh" | "ja");
         for word in parts.next().unwrap_or_default().split('|') {
+            let spaced = !matches!(language, "zh" | "ja") || word.is_ascii();
             let (word, open) = word.strip_suffix('*').map_or((word, false), |word| (word, true));
             entries.push(VocabularyEntry { meaning, word, open, spaced });
         }
     }
-    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(entries.iter().map(|e| e.word));
+    let all = entries.iter().enumerate();
+    let spellings =
+        all.flat_map(|(nth, entry)| spellings(entry.word).into_iter().map(move |word| (nth, word)));
+    let (entry, spellings): (Vec<usize>, Vec<String>) = spellings.unzip();
+    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(spellings);
     let mut exact: HashMap<&'static str, Vec<WordMeaning>> = HashMap::default();
     for entry in entries.iter().filter(|entry| !entry.open) {
         exact.entry(entry.word).or_default().push(entry.meaning);
@@ -104,7 +118,33 @@ fn words() -> Result<VocabularyTable, String> {
         open_entries.map(|entry| entry.word).collect()
     });
     let open = open.collect();
-    Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, exact, open })
+    Ok(VocabularyTable { entries, automaton: automaton.map_err(|e| e.to_string())?, entry, exact, open })
+}
+
+/// The words of a meaning in lower case.
+pub(crate) fn words_of(meaning: WordMeaning) -> impl Iterator<Item = &'static str> {
+    let entries = WORDS.entries.iter().filter(move |entry| entry.meaning == meaning);
+    entries.map(|entry| entry.word)
+}
+
+/// The spellings of the words of a meaning, and whether letters may stand before and behind them.
+pub(crate) fn spellings_of(meaning: WordMeaning) -> impl Iterator<Item = (String, bool, bool)> {
+    let entries = WORDS.entries.iter().filter(move |entry| entry.meaning == meaning);
+    entries.flat_map(|entry| {
+        let (before, behind) = (!entry.spaced, !entry.spaced || entry.open);
+        spellings(entry.word).into_iter().map(move |word| (word, before, behind))
+    })
+}
+
+/// The spellings of a word that differ in more than the case of ASCII letters.
+fn spellings(word: &str) -> Vec<String> {
+    let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+    let mut out = vec![word.to_owned(), format!("{}{rest}", first.to_uppercase()), word.to_uppercase()];
+    out.dedup_by(|a, b| a.eq_ignore_ascii_case(b));
+    let curly: Vec<String> =
+        out.iter().filter(|word| word.contains('\'')).map(|word| word.replace('\'', "\u{2019}")).collect();
+    out.extend(curly);
+    out
 }
 
 /// A word of a meaning, and its bytes in the text.
@@ -115,8 +155,8 @@ pub(crate) fn find(text: &str, meanings: &[WordMeaning]) -> Vec<Occurrence> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let found = WORDS.automaton.find_overlapping_iter(text).filter_map(|found| {
-        let entry =
-            WORDS.entries.get(found.pattern().as_usize()).filter(|e| meanings.contains(&e.meaning))?;
+        let entry = WORDS.entries.get(*WORDS.entry.get(found.pattern().as_usize())?);
+        let entry = entry.filter(|entry| meanings.contains(&entry.meaning))?;
         let before = text.get(..found.start()).and_then(|text| text.chars().next_back());
         let after = text.get(found.end()..).and_then(|text| text.chars().next());
         let is_whole = !is_letter(before) && (entry.open || !is_letter(after));
@@ -152,35 +192,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_found_whole_in_all_languages() {
-        for (text, meaning) in [
-            ("Revenue rose to 40.", WordMeaning::Rise),
-            ("Der Umsatz ist gestiegen.", WordMeaning::Rise),
-            ("订单增长约13%", WordMeaning::Rise),
-            ("Les ventes ont baissé.", WordMeaning::Fall),
-            ("Il totale è 40.", WordMeaning::Total),
-            ("Gesamtpreis: 40 €", WordMeaning::Total),
-            ("退款金额为40元", WordMeaning::Refund),
-            ("Votre billet est remboursé.", WordMeaning::Refund),
-            ("Quantos chamados?", WordMeaning::HowMany),
-            ("etd", WordMeaning::Departure),
-            ("einheit", WordMeaning::Unit),
-        ] {
-            assert!(has(text, meaning), "{text} {meaning:?}");
-        }
+    fn single_words_and_links_have_meanings() {
         assert!(
             has_meaning("reembolso", WordMeaning::Refund)
                 && has_meaning("uom", WordMeaning::Unit)
                 && !has_meaning("units sold", WordMeaning::Unit)
         );
         let link = |text: &str| has_only(text, &[WordMeaning::Of, WordMeaning::Copula]);
-        assert!(link(" of €") && link(" è di ") && link(": ") && !link(" with tax is "));
-        for (text, meaning) in [
-            ("It is again 40, subtotal 30.", WordMeaning::Total),
-            ("The upper gate of Morelia", WordMeaning::Rise),
-            ("He lives in Gesamtort", WordMeaning::Refund),
-        ] {
-            assert!(!has(text, meaning), "{text} {meaning:?}");
-        }
+        assert!(link(" of €") && link(" è di ") && link("为") && link(": ") && !link(" with tax is "));
     }
 }

@@ -1,7 +1,8 @@
 //! Phrases that name the cause of an error, in lower case.
 //!
 //! Data for [`error_kind`](super). Messages of programs are English in any language of their users, so that there is no
-//! list for each language. A phrase that starts or ends with a letter or digit only matches at a word
+//! list for each language; what services write for their users in other languages are words of the
+//! [`vocabulary`](crate::measure::vocabulary). A phrase that starts or ends with a letter or digit only matches at a word
 //! border on that side, unless it has `~` there.
 
 use crate::measure::defects::Defect;
@@ -159,30 +160,16 @@ const AUTHENTICATION: &[&str] = &[
     "login required",
 ];
 const TIMEOUTS: &[&str] = &[
-    "~超时~",
-    "~タイムアウト~",
-    "zeitüberschreitung",
-    "délai dépassé",
-    "délai d'attente dépassé",
-    "tiempo de espera agotado",
-    "tempo limite",
-    "tempo esgotado",
-    "tempo scaduto",
-    "timed out",
-    "timeout",
     "~timeout",
     "timeouterror",
     "~timeouterror",
     "timeoutexception",
     "timeoutexpired",
-    "time out",
-    "deadline exceeded",
     "deadline_exceeded",
     "deadlineexceeded",
     "etimedout",
     "408",
     "504",
-    "took too long",
 ];
 const SERVICES: &[&str] = &[
     "500",

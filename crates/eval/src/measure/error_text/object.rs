@@ -4,6 +4,7 @@
 //! of frameworks and protocols are opened, and the text within is read as one without them.
 
 use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
@@ -13,6 +14,7 @@ use super::plain;
 use super::uncaught::{self, TRACEBACK};
 use super::{headline, repr};
 use crate::measure::error_kind::cause_excerpt;
+use crate::measure::vocabulary::{self, WordMeaning};
 use crate::recognise::json_keys;
 
 /// Maximum bytes of JSON that is parsed; larger JSON is not an error report.
@@ -85,7 +87,7 @@ fn may_report_error(key: &[u8]) -> bool {
             | b"message"
             | b"stderr"
             | b"metadata"
-    ) || ERRORS.iter().any(|error| error.as_bytes() == key)
+    ) || ERROR_KEYS.iter().any(|error| error.as_bytes() == key)
         || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
         || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
 }
@@ -133,32 +135,15 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Keys of an error, in the languages that rules read.
-const ERRORS: [&str; 12] = [
-    "error",
-    "errors",
-    "exception",
-    "traceback",
-    "error_message",
-    "errorMessage",
-    "fehler",
-    "erreur",
-    "erro",
-    "errore",
-    "错误",
-    "エラー",
-];
+/// Keys of an error, after the word for one.
+const ERRORS: [&str; 5] = ["errors", "exception", "traceback", "error_message", "errorMessage"];
+/// Those, and the word for an error in every language.
+static ERROR_KEYS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(ERRORS).collect());
 /// Keys of what a check found of what it was given.
 const VERDICTS: [&str; 5] = ["valid", "is_valid", "isValid", "passed", "compliant"];
-/// Keys of the text of an error in an object with an error flag.
-const MESSAGES: [&str; 19] = [
-    "error",
-    "fehler",
-    "erreur",
-    "erro",
-    "errore",
-    "错误",
-    "エラー",
+/// Keys of the text of an error in an object with an error flag, after the word for one.
+const MESSAGES: [&str; 12] = [
     "message",
     "detail",
     "details",
@@ -172,6 +157,9 @@ const MESSAGES: [&str; 19] = [
     "output",
     "result",
 ];
+/// Those, and the word for an error in every language.
+static MESSAGE_KEYS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(MESSAGES).collect());
 /// Keys under which frameworks wrap a plain result.
 const WRAPPERS: [&str; 13] = [
     "result",
@@ -219,7 +207,7 @@ fn from_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
         None => {}
     }
     if flagged(map) {
-        let message = MESSAGES.iter().find_map(|key| map.get(*key).and_then(message_text));
+        let message = MESSAGE_KEYS.iter().find_map(|key| map.get(*key).and_then(message_text));
         // Without a message the caller quotes the whole result.
         return Some(message.unwrap_or_default());
     }
@@ -261,7 +249,7 @@ fn flagged(map: &Map<String, Value>) -> bool {
         .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
     // What a check found is its result.
     let is_verdict = VERDICTS.iter().any(|key| map.get(*key).is_some_and(Value::is_boolean));
-    for key in ERRORS.into_iter().filter(|_| !is_verdict) {
+    for &key in ERROR_KEYS.iter().filter(|_| !is_verdict) {
         match map.get(key) {
             Some(Value::Bool(true)) => return true,
             Some(v @ (Value::String(_) | Value::Object(_) | Value::Array(_))) if !is_void(v) => {
@@ -273,11 +261,11 @@ fn flagged(map: &Map<String, Value>) -> bool {
     }
     let word = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_ascii_lowercase);
     if let Some("error" | "failed" | "failure" | "fail" | "fault") = word("status").as_deref() {
-        return map.keys().any(|k| MESSAGES.contains(&k.as_str()) || k.starts_with("error"))
+        return map.keys().any(|k| MESSAGE_KEYS.contains(&k.as_str()) || k.starts_with("error"))
             || map.len() == 1;
     }
     if let Some("error") = word("type").as_deref() {
-        return map.keys().any(|k| MESSAGES.contains(&k.as_str()));
+        return map.keys().any(|k| MESSAGE_KEYS.contains(&k.as_str()));
     }
     let status = ["status", "status_code", "statusCode", "code", "http_status"]
         .iter()

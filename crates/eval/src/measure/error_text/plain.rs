@@ -3,6 +3,7 @@
 use super::document::{self, SHORT_BYTES};
 use super::uncaught;
 use crate::measure::defects::clip;
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Bytes at the beginning of a text that are matched with the patterns of error reports.
 const HEAD_BYTES: usize = 300;
@@ -41,13 +42,13 @@ regex!(
     (?P<event> \s+ (?: exceeded|reached|expired|hit|over )\b )?"#
 );
 
-/// Beginnings that make a text of any length an error report.
+/// Beginnings that make a text of any length an error report. `{error}` is the word for an error in every language.
 const ALWAYS: &str = r#"(?x)^(?:
     (?i: traceback\ \(most\ recent\ call\ last\) )
   | (?i: (?: (?:tool|api|http|internal|server|validation|runtime|fatal|unexpected|execution|python|search|
              network|connection|input|parse|parsing|request|timeout|syntax|type|value|client|database|sql|
              file|io|unknown|call|function|invocation|os|shell|command|code)[\ _-]? ){0,3}
-         (?: error | fehler | erreur | errore | erro | 错误 | エラー )
+         (?: {error} )
          (?: \s* \(?(?:code|status)?\s*\#?\d{3,5}\)? )? \s* (?: [:：](?:[^:]|$) | !\s ) )
   | (?i: error \s* \n )
   | (?i: error(?:ed)? \s+ (?: \d{3}\b | executing | when | while | during | occurred | calling | running | invoking
@@ -107,7 +108,7 @@ const PARSER: &str = r#"(?ix)^(?:
   | (?: ['"]?[\[({]['"]?\ )? was\ never\ closed\b
 )"#;
 
-regex!(IS_ERROR, ALWAYS);
+regex!(IS_ERROR, &ALWAYS.replace("{error}", &error_words()));
 regex!(IS_PARSER_ERROR, PARSER);
 regex!(IS_SHORT_ERROR, SHORT);
 
@@ -115,6 +116,13 @@ regex!(
     LABEL_TAG,
     r"^<(?:(?:tool|function|command|execution)[_-])?(?:results?|output|response|observation|stdout|stderr)>"
 );
+
+/// The word for an error in every language, longer ones first.
+fn error_words() -> String {
+    let mut words: Vec<&str> = vocabulary::words_of(WordMeaning::Error).collect();
+    words.sort_by_key(|word| usize::MAX - word.len());
+    words.join("|")
+}
 
 /// Skips labels that frameworks put before a tool's output.
 fn without_labels(text: &str) -> &str {

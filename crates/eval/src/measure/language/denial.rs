@@ -10,7 +10,8 @@ use super::{Language, ReadText, Reading};
 use crate::measure::Memo;
 
 /// Marks between clauses.
-const MARKS: [char; 14] = [',', ';', ':', '(', ')', '–', '—', '\n', '，', '；', '：', '、', '（', '）'];
+pub(super) const MARKS: [char; 14] =
+    [',', ';', ':', '(', ')', '–', '—', '\n', '，', '；', '：', '、', '（', '）'];
 /// Negations that are a part of something else: an offer ("don't hesitate"), a prohibition, a limit, "without delay".
 const NO_STATEMENT: WordClasses = classes!(Offer Obligation Bound AtOnce Condition Confirmation);
 /// What follows such a word in its clause is not stated.
@@ -20,7 +21,11 @@ impl Language {
     /// Whether a clause asks the reader not to do something, or says that nothing has to be done.
     pub(super) fn begins_appeal(self, clause: &str) -> bool {
         let split = Reading::default().split(clause, self);
-        split.sentences(clause).next().is_some_and(|first| self.lists().appeal.begins(&first))
+        let appeal = &self.lists().appeal;
+        split
+            .sentences(clause)
+            .next()
+            .is_some_and(|first| appeal.begins(&first) && !appeal.is_limited(&first))
     }
 
     /// Whether the clause at these bytes of `text` states that something is not so.

@@ -11,16 +11,20 @@ use std::sync::Arc;
 use serde::Deserialize;
 use verdict_otlp::work;
 
+use super::abbreviation::{Abbreviations, AbbreviationsFile};
 use super::claim::{Action, Claims, ClaimsFile};
 use super::compiler::{Pattern, PatternCompiler, clause, is_hypothetical};
 use super::request::{RequestWords, RequestsFile};
-use super::sentence::{Contrast, Sentence};
+use super::sentence::{Contrast, Sentence, SentenceSigns};
 use super::word_class::{ClassesFile, WordClassTable};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     contrast: ContrastFile,
+    /// Languages without spaces have none.
+    #[serde(default)]
+    abbreviations: AbbreviationsFile,
     /// Classes of words.
     words: BTreeMap<String, String>,
     hypothetical: HypotheticalFile,
@@ -88,7 +92,7 @@ struct InventionFile {
 
 #[derive(Debug)]
 pub(super) struct Lists {
-    pub contrast: Contrast,
+    pub signs: SentenceSigns,
     pub refusal: PatternList,
     pub inability: PatternList,
     /// Words in place of an answer that is not known.
@@ -106,7 +110,8 @@ pub(super) struct Lists {
     pub withdrawal: PatternList,
     /// Statements that the user confirms something, or has to. `unless` is about other confirmations.
     pub consent: PatternList,
-    /// Clauses that begin so ask the reader not to do something, or say that nothing has to be done.
+    /// Clauses that begin so ask the reader not to do something, or say that nothing has to be done. `unless` states
+    /// something after all, at any position: "no problem was found".
     pub appeal: PatternList,
     pub question: PatternList,
     pub claims: Claims,
@@ -155,8 +160,11 @@ impl Lists {
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
+            signs: SentenceSigns {
+                contrast: Contrast::new(file.contrast.any, file.contrast.unless),
+                abbreviations: Abbreviations::new(file.abbreviations, &classes),
+            },
             classes,
-            contrast: Contrast::new(file.contrast.any, file.contrast.unless),
         })
     }
 }

@@ -13,11 +13,12 @@
 //! | `supported`, `detect`, `gate` | the languages that rules read; the language of a text; whether a rule can read it |
 //! | `compiler`, `lists` | a data file, compiled |
 //! | `word_class`, `names` | closed classes of words in a text, and of single words in any language |
-//! | `sentence`, `kind` | the sentences of a text, as words; what they are in a text that answers nothing |
+//! | `sentence`, `abbreviation`, `kind` | the sentences of a text, as words; dots that end none; what sentences are in a text that answers nothing |
 //! | `reading` | what is read of a text once for each trace |
 //! | `claim`, `request`, `denial` | claims of actions and work; words of instructions; statements that deny something |
 //! | `verb_finder` | which forms of verbs a sentence may have |
 
+mod abbreviation;
 mod claim;
 mod compiler;
 mod denial;

@@ -61,7 +61,7 @@ impl Reading {
         cached.unwrap_or_else(|| {
             let mut split = SplitText::default();
             for part in head_and_tail(text) {
-                split.add(text, part, language.is_spaced(), &language.lists().contrast);
+                split.add(text, part, language.is_spaced(), &language.lists().signs);
             }
             let split = Rc::new(split);
             self.split.borrow_mut().push((language, Rc::clone(&split)));

@@ -8,62 +8,13 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::abbreviation::Abbreviations;
 use crate::measure::ascii_letters::end_of_letters;
 use crate::measure::excerpt::clip;
 use crate::measure::occurrences::Beginnings;
 
 /// A quotation is searched for its end within so many bytes.
 const MAX_QUOTATION: usize = 600;
-/// Whether a word is an abbreviation whose dot ends no sentence.
-fn is_abbreviation(word: &str) -> bool {
-    matches!(
-        word,
-        "dr" | "mr"
-            | "mrs"
-            | "ms"
-            | "st"
-            | "no"
-            | "nr"
-            | "sr"
-            | "sra"
-            | "prof"
-            | "e.g"
-            | "i.e"
-            | "vs"
-            | "ca"
-            | "approx"
-            | "inc"
-            | "z.b"
-            | "d.h"
-            | "p.ex"
-            | "bzw"
-            | "etc"
-            | "art"
-            | "tel"
-            | "núm"
-    )
-}
-
-/// Words before a day's number, whose dot is that of an ordinal number ("am 12. Mai").
-const BEFORE_ORDINALS: [&str; 17] = [
-    "den",
-    "dem",
-    "der",
-    "des",
-    "das",
-    "am",
-    "vom",
-    "zum",
-    "im",
-    "montag",
-    "dienstag",
-    "mittwoch",
-    "donnerstag",
-    "freitag",
-    "samstag",
-    "sonnabend",
-    "sonntag",
-];
 
 /// A sentence, or the part of one before or after a contrast.
 #[derive(Clone, Debug)]
@@ -103,15 +54,14 @@ struct SentenceRange {
 }
 
 impl SplitText {
-    /// Adds the sentences of the part of `text` that begins at `start`, split before the words of `contrast` as
-    /// well.
-    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &Contrast) {
+    /// Adds the sentences of a part of `text`, split before the words of a contrast as well.
+    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, signs: &SentenceSigns) {
         let within = text.get(part.clone()).unwrap_or_default();
         if within.is_empty() {
             return;
         }
         self.words.reserve(within.len() + within.len() / 4 + 16);
-        let mut splitter = SentenceSplitter { text: within, at: 0, spaced, contrast };
+        let mut splitter = SentenceSplitter { text: within, at: 0, spaced, signs };
         let start = self.words.len();
         let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, spaced };
         loop {
@@ -165,6 +115,13 @@ impl SplitText {
     }
 }
 
+/// Where sentences of a language end besides their punctuation, and where they do not.
+#[derive(Debug)]
+pub(super) struct SentenceSigns {
+    pub contrast: Contrast,
+    pub abbreviations: Abbreviations,
+}
+
 /// Words that begin a statement of its own.
 #[derive(Debug)]
 pub(super) struct Contrast {
@@ -211,11 +168,11 @@ impl Contrast {
 }
 
 /// Reads one sentence after the other.
-struct SentenceSplitter<'t, 'c> {
+struct SentenceSplitter<'t, 's> {
     text: &'t str,
     at: usize,
     spaced: bool,
-    contrast: &'c Contrast,
+    signs: &'s SentenceSigns,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -262,7 +219,7 @@ impl SentenceSplitter<'_, '_> {
                 '?' | '？' => return Some(SentenceEnd::Question),
                 '–' | '-' if before == ' ' && next == ' ' => return Some(SentenceEnd::Other),
                 '.' if inside => words.push('.'),
-                '.' if !next.is_alphanumeric() && !words.ends_with_abbreviation() => {
+                '.' if !next.is_alphanumeric() && !self.is_within(words, after) => {
                     return Some(SentenceEnd::Other);
                 }
                 ',' | ':' if inside && before.is_ascii_digit() && next.is_ascii_digit() => words.push('.'),
@@ -299,7 +256,7 @@ impl SentenceSplitter<'_, '_> {
         loop {
             run = end_of_letters(rest, run);
             let begins_word = |next: &[u8]| {
-                next.first().is_some_and(u8::is_ascii_alphanumeric) && !self.contrast.begins(next, true)
+                next.first().is_some_and(u8::is_ascii_alphanumeric) && !self.signs.contrast.begins(next, true)
             };
             match rest.get(run) {
                 Some(b' ') if self.spaced && rest.get(run + 1..).is_some_and(begins_word) => run += 1,
@@ -313,11 +270,16 @@ impl SentenceSplitter<'_, '_> {
         }
     }
 
+    /// Whether a dot behind these words ends no sentence.
+    fn is_within(&self, words: &SentenceWords, after: &str) -> bool {
+        self.spaced && self.signs.abbreviations.has_dot(words.read(), after)
+    }
+
     /// Whether a contrast begins here.
     fn is_contrast(&self, rest: &str, before: char) -> bool {
         (!self.spaced || before == ' ')
-            && self.contrast.begins(rest.as_bytes(), self.spaced)
-            && !self.contrast.is_excepted(self.text, self.at)
+            && self.signs.contrast.begins(rest.as_bytes(), self.spaced)
+            && !self.signs.contrast.is_excepted(self.text, self.at)
     }
 
     /// Skips a fenced block or inline code after its first backtick.
@@ -451,21 +413,8 @@ impl SentenceWords {
         self.end_word();
     }
 
-    fn ends_with_abbreviation(&self) -> bool {
-        /// The longest abbreviation in bytes.
-        const LONGEST: usize = 6;
-        let text = self.text.get(self.start..).unwrap_or_default();
-        let start = memchr::memrchr(b' ', text.as_bytes()).map_or(0, |space| space + 1);
-        if text.len() - start > LONGEST {
-            return false;
-        }
-        let (before, word) = text.split_at_checked(start).unwrap_or_default();
-        let is_number = word.starts_with(|c: char| c.is_ascii_digit());
-        let is_initial = word.chars().count() == 1 && !is_number;
-        let is_ordinal = || {
-            let before = before.trim_end_matches(' ').rsplit(' ').find(|word| *word != ",");
-            is_number && word.len() <= 2 && before.is_some_and(|word| BEFORE_ORDINALS.contains(&word))
-        };
-        self.spaced && (is_initial || is_ordinal() || is_abbreviation(word))
+    /// The words of the sentence.
+    fn read(&self) -> &str {
+        self.text.get(self.start..).unwrap_or_default()
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::detect::{Detected, detect};
 use super::*;
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// The sentences of a language: lines under headings `= list +` and `= list -`.
 fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
@@ -47,7 +48,7 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         "agreement" => list_if(read_text.agrees()),
         "withdrawal" => list_if(read_text.withdraws()),
         "consent" => list_if(language.speaks_of_consent(sentence)),
-        "appeal" => list_if(language.begins_appeal(sentence)),
+        "appeal" => list_if(sentence.split(denial::MARKS).any(|clause| language.begins_appeal(clause))),
         "question" => list_if(read_text.ends_with_question()),
         "nothing" => {
             list_if(read_text.classified(language, [SentenceKind::Nothing]).any(|(_, kind)| kind.is_some()))
@@ -64,6 +65,7 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
                 stated => list_if(stated.iter().all(|is_condition| *is_condition)),
             }
         }
+        "abbreviation" => list_if(read_text.sentences(language).count() == 1),
         "contrast" => list_if(read_text.sentences(language).count() > 1),
         "assumed" => match read_text.inventions().as_slice() {
             [] => "nothing".to_owned(),
@@ -122,7 +124,7 @@ fn wrong(language: Language) -> Vec<String> {
 }
 
 /// The lists whose sentences are in the files.
-const LISTS: [&str; 20] = [
+const LISTS: [&str; 21] = [
     "refusal",
     "inability",
     "hypothetical",
@@ -135,6 +137,7 @@ const LISTS: [&str; 20] = [
     "agreement",
     "withdrawal",
     "consent",
+    "appeal",
     "question",
     "claim",
     "promised",
@@ -145,7 +148,8 @@ const LISTS: [&str; 20] = [
     "padding",
 ];
 
-/// Every language has at least 20 sentences that each list must find, and 20 that it must not.
+/// Every language has at least 20 sentences that each list must find, and 20 that it must not. Those of abbreviations
+/// are one sentence, and not.
 #[test]
 fn lists_find_their_sentences_and_not_the_near_misses() {
     for language in Language::ALL {
@@ -157,6 +161,8 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
         for list in LISTS {
             assert!(count(list, true) >= 20 && count(list, false) >= 20, "{language:?} {list}");
         }
+        let dots = [true, false].map(|fires| count("abbreviation", fires));
+        assert!(!language.is_spaced() || dots.iter().all(|dots| *dots >= 20), "{language:?} {dots:?}");
     }
     let wrong: Vec<String> = Language::ALL.into_iter().flat_map(wrong).collect();
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
@@ -205,6 +211,49 @@ fn closed_classes_are_those_of_their_sentences() {
                 class_count >= 20 && all - class_count >= 20,
                 "{language:?} {class:?}: {class_count} of {all}"
             );
+        }
+    }
+    assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The sentences of a language with the meanings of the vocabulary that each has words of: `meaning ~meaning: sentence`.
+/// Behind `~` is one whose word means something else in the sentence, or is of another language.
+fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let file = match language {
+        Language::English => include_str!("sentences/en.meanings.txt"),
+        Language::German => include_str!("sentences/de.meanings.txt"),
+        Language::French => include_str!("sentences/fr.meanings.txt"),
+        Language::Spanish => include_str!("sentences/es.meanings.txt"),
+        Language::Portuguese => include_str!("sentences/pt.meanings.txt"),
+        Language::Italian => include_str!("sentences/it.meanings.txt"),
+        Language::Chinese => include_str!("sentences/zh.meanings.txt"),
+        Language::Japanese => include_str!("sentences/ja.meanings.txt"),
+    };
+    file.lines().map(|line| line.split_once(": ").expect("meanings and a sentence"))
+}
+
+/// Every meaning is in at least 20 sentences of each language that has words for it, and 20 do not have it.
+#[test]
+fn meanings_are_those_of_their_sentences() {
+    let mut wrong = Vec::new();
+    for language in Language::ALL {
+        let sentences: Vec<_> = with_meanings(language).collect();
+        for (names, sentence) in &sentences {
+            let found = vocabulary::find(sentence, &WordMeaning::ALL);
+            let is_found = |meaning: &&WordMeaning| found.iter().any(|(found, _)| found == *meaning);
+            let found: Vec<&str> =
+                WordMeaning::ALL.iter().filter(is_found).map(|meaning| meaning.as_str()).collect();
+            let found = found.join(" ");
+            if found != names.replace('~', "") {
+                wrong.push(format!("{}: {sentence}: {found}, not {names}", language.as_str()));
+            }
+        }
+        for meaning in WordMeaning::ALL {
+            let has = |(names, _): &&(&str, &str)| names.split(' ').any(|name| name == meaning.as_str());
+            let count = sentences.iter().filter(has).count();
+            let has_words = meaning != WordMeaning::Of || language.is_spaced();
+            let is_enough = if has_words { count >= 20 } else { count == 0 };
+            assert!(is_enough && sentences.len() - count >= 20, "{language:?} {meaning:?}: {count}");
         }
     }
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));

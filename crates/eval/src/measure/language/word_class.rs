@@ -106,6 +106,8 @@ verdict_otlp::labelled_enum! {
         Phone = "phone",
         /// The title before the name of a person, or in place of their first name.
         Title = "title",
+        /// "Per", "each", "a": behind an amount, it is that of one of several things.
+        Per = "per",
     }
 }
 
@@ -232,8 +234,8 @@ pub(crate) struct WordClassTable {
     spellings: Occurrences,
     /// By spelling, its entry, which may have several.
     entry: Vec<usize>,
-    /// By word in lower case, those with a value.
-    values: HashMap<String, (WordClasses, u8)>,
+    /// By word in lower case, those with a value: "sept" is a number and an abbreviation.
+    values: HashMap<String, Vec<(WordClasses, u8)>>,
     /// By word, those that no text is searched for.
     names: HashMap<String, (WordClasses, u8)>,
     spaced: bool,
@@ -280,7 +282,8 @@ impl WordClassTable {
         let name = |entry: &ClassEntry| entry.form.word.trim_end_matches('.').to_lowercase();
         let is_short = |word: &str| word.ends_with('.') && word.chars().count() < 4;
         let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
-        let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
+        let mut values: HashMap<String, Vec<(WordClasses, u8)>> = HashMap::default();
+        valued.for_each(|entry| values.entry(name(entry)).or_default().push((entry.classes, entry.value)));
         let names = entries.iter().filter(|entry| entry.form.is_name);
         let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
         let within = if spaced { Within::Beginnings } else { Within::Text };
@@ -353,7 +356,8 @@ impl WordClassTable {
 
     /// The value of a word in lower case, if it is of the class: the month of "februar".
     pub(crate) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
-        self.values.get(word).filter(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
+        let mut of_word = self.values.get(word)?.iter();
+        of_word.find(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
     }
 }
 

@@ -11,6 +11,7 @@ use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
 use super::conduct::Conduct;
+use super::rates::is_for_each;
 use super::skipped_step::verbs;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::defects::Defect;
@@ -38,9 +39,6 @@ const BEHIND: usize = 16;
 /// Values of bounds.
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
-
-// After an amount and its unit: for each of several things.
-regex!(PER, r"(?i)^\W{0,2}\w*\W{0,2}(?:/|\b(?:per|pro|por|par|je|each|al|alla|ao|a|an|every)\b)");
 
 // Behind a percentage: it is a discount.
 regex!(OFF, r"(?i)^\s*(?:%|percent|per cent) off\b");
@@ -120,7 +118,8 @@ impl InstructionSentence<'_> {
         let is_share_word = classes_of(self.words).has(WordClass::Share);
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
-            let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand) && !self.is_for_one(&n);
+            let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand)
+                && !is_for_each(self.text, &n, self.language);
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
@@ -137,12 +136,6 @@ impl InstructionSentence<'_> {
         negations.next().is_some_and(|first| {
             first.at.start - self.start <= BEGINNING || classes_of(self.words).has_any(FORBIDS)
         })
-    }
-
-    /// Whether an amount is for one of several things: "150 EUR per night".
-    fn is_for_one(&self, n: &Number) -> bool {
-        let behind = self.text.get(n.end..).unwrap_or_default();
-        PER.is_match(behind)
     }
 
     /// The value of the bound directly before a number, or after it and its unit in a language that puts it there.

@@ -35,6 +35,7 @@
 //! | `linked_identifiers` | identifiers that one record gives for one thing |
 //! | `swapped_source_target` | calls with source and target swapped |
 //! | `exceeded_limit` | amounts above a limit of the instructions |
+//! | `rates` | whether an amount is for each of several things |
 //! | `executed_placeholder` | placeholders in arguments |
 //! | `invented_address`, `invented_contact`, `invented_data`, `invented_patch_context` | contact details, data and lines of code that the model made up |
 //! | `guess_as_fact` | guesses that are later stated as facts |
@@ -59,6 +60,7 @@ pub(crate) mod contradicted_number;
 pub(crate) mod contradicted_flag;
 pub(crate) mod evidence;
 mod exceeded_limit;
+mod rates;
 mod executed_placeholder;
 mod guess_as_fact;
 pub(crate) mod unsupported_facts;

@@ -444,7 +444,11 @@ impl<'r> EarlierNumbers<'r> {
 
 /// The whole numbers of a text, each with the stems of the two words after it.
 fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
-    let language = Language::detected(text, None, memo);
+    counted_in(text, Language::detected(text, None, memo))
+}
+
+/// As [`counted`], of a text in a known language.
+fn counted_in(text: &str, language: Option<Language>) -> impl Iterator<Item = (f64, String)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let counted_at = move |at: usize| {
         let is_sign = |c: char| !c.is_alphanumeric();
@@ -465,9 +469,11 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
         Some(nouns)
     };
     let count = text.split_whitespace().count();
+    let people = language.map(|language| people::numbers_in(text, language)).unwrap_or_default();
     (0..count)
         .filter_map(counted_at)
         .flatten()
+        .chain(people.into_iter().map(|number| (number, PERSON.to_owned())))
         .filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
 }
 
@@ -500,6 +506,27 @@ mod tests {
         let trace = script.answers(answer).build();
         let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    #[test]
+    fn people_are_counted_in_their_sentences() {
+        let mut heading = "";
+        let (mut count, mut wrong) = ([[0; 2]; Language::ALL.len()], Vec::new());
+        for line in include_str!("../language/sentences/people.txt").lines() {
+            if let Some(next) = line.strip_prefix("= ") {
+                heading = next;
+                continue;
+            }
+            let (language, sign) = heading.split_once(' ').expect("a language and a sign");
+            let language = Language::ALL.into_iter().find(|known| known.as_str() == language).unwrap();
+            let found = counted_in(line, Some(language)).any(|(_, thing)| thing == PERSON);
+            if found != (sign == "+") {
+                wrong.push(format!("{heading}: {line}"));
+            }
+            count[language as usize][usize::from(found)] += 1;
+        }
+        assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(count.as_flattened().iter().all(|count| *count >= 20), "{count:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::misattributed_values::unstructured;
 use super::other_unit::{unit_of, unit_of_number};
 use crate::measure::numbers::{self, Number};
 use crate::measure::units::Unit;
+use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Fewest digits that agree, without zeros at the ends.
 const MIN_DIGITS: usize = 2;
@@ -21,14 +22,8 @@ const MAX_FIELDS: usize = 2_000;
 /// Largest power of ten by which a conversion is wrong.
 const MAX_POWER: i32 = 9;
 const EXACT: f64 = 1e-9;
-/// Numbers by which something is taken in tens, hundreds and so on.
+/// Numbers by which something is taken in tens, hundreds and so on. They may be written in words.
 const TENS: [f64; 12] = [10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 0.1, 0.01, 0.001, 1e-4, 90.0, 0.9];
-
-// The same numbers in words, in the languages that are read.
-regex!(
-    TEN_WORDS,
-    r"(?i)\b(?:tens?|hundreds?|thousands?|zehn|hundert|tausend|dix|cent|mille|diez|cien|ciento|mil|dez|cem|dieci|cento)\b"
-);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
@@ -82,8 +77,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         let is_ten = |n: &Number| !n.in_identifier && n.possible_values().any(|v| TENS.contains(&v));
         let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
-        let by_tens =
-            || texts().any(|text| numbers::all(text).iter().any(is_ten) || TEN_WORDS.is_match(text));
+        let by_tens = || {
+            texts()
+                .any(|text| numbers::all(text).iter().any(is_ten) || vocabulary::has(text, WordMeaning::Tens))
+        };
         let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         // A sum of several values may be converted.
         let is_sum = || {

@@ -10,11 +10,12 @@
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
-use crate::measure::language::names;
+use crate::measure::language::{Language, names};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::arithmetic::{converts, named_units};
 use crate::measure::reasoning::dates::begins_with_month;
+use crate::measure::reasoning::rates::is_for_each;
 
 /// Most numbers of one equation.
 const MAX_TERMS: usize = 8;
@@ -54,7 +55,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             continue;
         }
         let numbers = numbers::all(sentence);
-        let wrong = if is_equation { equation(sentence, &numbers, outcome) } else { None };
+        let wrong = if is_equation { equation(sentence, &numbers, exchange.language, outcome) } else { None };
         let wrong = wrong.or_else(|| percentage(sentence, &numbers, outcome));
         if let Some((stated, computed)) = wrong {
             let computed = (computed * 1e4).round() / 1e4;
@@ -110,7 +111,12 @@ fn sign(between: &str) -> Option<Sign> {
 }
 
 /// A number with its signs as a term: a percentage is a hundredth after "×".
-fn equation(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) -> Option<(String, f64)> {
+fn equation(
+    sentence: &str,
+    numbers: &[Number],
+    language: Language,
+    outcome: &mut ExchangeFindings,
+) -> Option<(String, f64)> {
     let between = |i: usize| -> Option<Sign> {
         let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
         // "3.5 h (210 min) = ..." has a second number for the same.
@@ -144,7 +150,7 @@ fn equation(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) 
         {
             outcome.examined = true;
             let signs = signs.get(..operands.len() - 1).unwrap_or_default();
-            let wrong = differs(sentence, operands, signs, result, *nearly);
+            let wrong = differs(sentence, operands, signs, result, *nearly, language);
             if let Some(computed) = wrong {
                 let stated = sentence.get(result.start..result.end).unwrap_or_default();
                 return Some((stated.to_owned(), computed));
@@ -186,6 +192,7 @@ fn differs(
     signs: &[Sign],
     result: &Number,
     nearly: bool,
+    language: Language,
 ) -> Option<f64> {
     let is_percent =
         |n: &Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
@@ -194,7 +201,7 @@ fn differs(
         signs.iter().zip(operands.get(1..)?).filter(|(sign, _)| matches!(sign, Sign::Plus | Sign::Minus));
     if added.clone().next().is_some() {
         // "98 €/night + 10 € for the dog": how often each is paid is not written.
-        if operands.iter().any(|n| is_rate(sentence, n)) {
+        if operands.iter().any(|n| is_for_each(sentence, n, language)) {
             return None;
         }
         let mut units: Vec<String> =
@@ -246,16 +253,6 @@ fn differs(
 fn unit(sentence: &str, n: &Number) -> String {
     let after = sentence.get(n.end..).unwrap_or_default().trim_start();
     after.chars().take_while(|c| c.is_alphabetic()).filter(|c| !matches!(c, 'x')).collect()
-}
-
-/// Whether a number is an amount for each of something: "98 €/night", "5 USD per seat".
-fn is_rate(sentence: &str, n: &Number) -> bool {
-    const EACH: [&str; 7] = ["per", "each", "pro", "je", "por", "par", "al"];
-    let after = sentence.get(n.end..).unwrap_or_default();
-    let end = after.find(|c: char| c.is_ascii_digit() || "+−=×≈".contains(c)).unwrap_or(after.len());
-    let after = after.get(..end).unwrap_or_default();
-    let divided = after.split_once('/').is_some_and(|(_, unit)| unit.starts_with(char::is_alphabetic));
-    divided || after.split_whitespace().take(2).any(|word| EACH.contains(&word))
 }
 
 /// The value of the terms, products first.
@@ -339,8 +336,8 @@ mod tests {
 
     fn wrong(text: &str) -> Option<(String, f64)> {
         let (numbers, mut outcome) = (numbers::all(text), ExchangeFindings::default());
-        let found =
-            equation(text, &numbers, &mut outcome).or_else(|| percentage(text, &numbers, &mut outcome));
+        let found = equation(text, &numbers, Language::English, &mut outcome);
+        let found = found.or_else(|| percentage(text, &numbers, &mut outcome));
         assert!(outcome.examined || found.is_none());
         found
     }

@@ -8,6 +8,7 @@ use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
+use crate::measure::reasoning::rates::is_for_each;
 use crate::measure::records::{Record, RecordField};
 use crate::measure::units::{self, Unit};
 use crate::measure::vocabulary::{self, WordMeaning};
@@ -83,10 +84,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                     && texts.into_iter().any(|text| numbers::all(text).iter().any(is_count))
         };
         outcome.examined = true;
-        if is_hours_of_day(&exchange.prose, &n, &unit)
-            || matching_fields.iter().any(converts)
-            || is_multiple()
-        {
+        if is_hours_of_day(exchange, &n, &unit) || matching_fields.iter().any(converts) || is_multiple() {
             continue;
         }
         // Nothing else that was seen has the number.
@@ -113,12 +111,8 @@ fn ratio(small: &Unit, large: &Unit) -> Option<f64> {
 }
 
 /// "24 hours a day" is the whole day, and no duration of anything.
-fn is_hours_of_day(text: &str, n: &Number, unit: &Unit) -> bool {
-    let behind = text.get(n.end..).unwrap_or_default().trim_start();
-    let behind = behind.trim_start_matches(char::is_alphabetic).trim_start();
-    let is_each =
-        ["a ", "per ", "am ", "pro ", "par ", "al ", "por ", "/"].iter().any(|each| behind.starts_with(each));
-    n.value == HOURS_OF_DAY && unit.symbol == "hours" && is_each
+fn is_hours_of_day(exchange: &Exchange<'_>, n: &Number, unit: &Unit) -> bool {
+    n.value == HOURS_OF_DAY && unit.symbol == "hours" && is_for_each(&exchange.prose, n, exchange.language)
 }
 
 fn has_number(text: &str, n: &Number) -> bool {

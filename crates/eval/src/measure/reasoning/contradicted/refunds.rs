@@ -20,8 +20,6 @@ use crate::measure::reasoning::statements::Clause;
 use crate::measure::records::{KeyFact, KeyName, Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Words of keys of amounts in hundredths.
-const MINOR: [&str; 8] = ["cents", "cent", "minor", "fen", "pence", "centimes", "centimos", "centesimi"];
 const HUNDRED: f64 = 100.0;
 /// Most bytes from the word for the amount to it.
 const BETWEEN: usize = 14;
@@ -75,7 +73,8 @@ fn is_of_refund(source: &ResultSource<'_>) -> bool {
 fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
     let is_refund = |word: &str| vocabulary::has_meaning(word, WordMeaning::Refund) && word != "refundable";
     let is_amount = |word: &str| vocabulary::has_meaning(word, WordMeaning::Amount);
-    let is_unit = |word: &str| MINOR.contains(&word) || currency::is_code(word);
+    let is_unit =
+        |word: &str| vocabulary::has_meaning(word, WordMeaning::Hundredth) || currency::is_code(word);
     let has_main = field.name.iter().any(|word| is_refund(word))
         || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
     let is_count = matches!(&**field.name, [word] if word.ends_with("ed"));
@@ -92,7 +91,8 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     for (source, record, field) in singles(exchange) {
         let value = field.number().filter(|value| *value > 0.0 && is_amount_key(field, source));
         if let Some(value) = value {
-            let is_minor = field.name.iter().any(|word| MINOR.contains(&word.as_str()));
+            let is_minor =
+                field.name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Hundredth));
             let value = if is_minor { value / HUNDRED } else { value };
             sum += value;
             if !found.iter().any(|(.., found_value)| *found_value == value) {
