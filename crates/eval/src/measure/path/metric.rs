@@ -27,7 +27,7 @@ use crate::measure::rule::Rule;
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,
-    MetricProgress, Unmeasured, Value,
+    MetricProgress, Settings, Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
 
@@ -49,11 +49,10 @@ impl Rule for Paths {}
 
 impl Metric for Paths {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
-        let settings = &context.settings.path;
-        if settings.loaded.tasks().is_empty() {
+        if context.settings.path_tasks.tasks().is_empty() {
             return MetricProgress::Done(Vec::new());
         }
-        let measurements = measure_all(context.trace, settings, context.memo);
+        let measurements = measure_all(context.trace, context.settings, context.memo);
         MetricProgress::Done(measurements.0.get(&context.at).cloned().unwrap_or_default())
     }
 }
@@ -62,7 +61,7 @@ impl Metric for Paths {
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
 /// The harmful calls of a trace, which need not be closed.
-pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Vec<Measurement> {
+pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
     for TaskRun { scorer, run_walk, .. } in runs(trace, settings, memo) {
         run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
@@ -70,7 +69,7 @@ pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &PathSettings, memo: &
     harmful.into_values().collect()
 }
 
-fn measure_all(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Rc<MeasurementsBySpan> {
+fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<MeasurementsBySpan> {
     memo.trace(|| {
         let mut by_span: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
@@ -104,16 +103,17 @@ struct TaskRun<'a> {
 }
 
 /// The runs of all agents, with each task that applies; those up to the end of the work budget.
-fn runs<'a>(trace: &'a AgentTrace, settings: &'a PathSettings, memo: &Memo) -> Vec<TaskRun<'a>> {
+fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<TaskRun<'a>> {
     let mut out = Vec::new();
     for agent in 0..trace.agents.len() {
-        for task in settings.loaded.tasks() {
+        for task in settings.path_tasks.tasks() {
             if !memo.budget.spend(matching_steps(task, trace, agent)) {
                 return out;
             }
             if let Some((calls, captured)) = calls_of(task, trace, agent) {
                 let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
-                out.push(TaskRun { scorer: TaskScorer { trace, settings, task }, agent, run_walk, calls });
+                let scorer = TaskScorer { trace, settings: &settings.path, task };
+                out.push(TaskRun { scorer, agent, run_walk, calls });
             }
         }
     }
