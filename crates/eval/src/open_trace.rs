@@ -36,7 +36,7 @@ impl Evaluator {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
         let memo = self.memo();
-        let calls = harmful_calls(&trace, &self.settings, &memo);
+        let calls = harmful_calls(&trace, (&self.settings.path, &self.settings.path_tasks), &memo);
         let limits = open_limits::alarms(&trace, &self.alarms, &self.settings, &memo);
         let mut requested = requested_calls(&trace);
         let session = trace.views.iter().find_map(|view| view.session.as_deref()).map(str::to_owned);

@@ -122,7 +122,8 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
             value: DetailValue::Texts(vec!["issue_refund, again issue_refund".into()])
         }
     );
-    let reported = harmful_calls(&trace, &settings(""), &Memo::new());
+    let refund = settings("");
+    let reported = harmful_calls(&trace, (&refund.path, &refund.path_tasks), &Memo::new());
     assert_eq!(reported.len(), 3, "as for an open trace");
     let rate = find_measurement(&all, "path.harm_rate").outcome.as_ref().unwrap();
     assert_eq!((rate.value.clone(), rate.passed), (Value::Score(0.5), false));
