@@ -32,6 +32,7 @@ pub enum Format {
 
 /// Logging could not be initialised, or its level not changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// Neither a level nor a list of `target=level`.
     #[error("log level {level:?}: {reason}")]

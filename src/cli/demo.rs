@@ -11,6 +11,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 use verdict_client::Tls;
 use verdict_config::Period;
+use verdict_eval::Emission;
 use verdict_eval::annotation::RenderedTrace;
 use verdict_eval::trace::Recogniser;
 use verdict_otlp::Signal;
@@ -222,7 +223,7 @@ fn config(sink: String) -> Result<Config, CommandFailure> {
 
 fn print(received: &[Group], config: &Config) -> Result<(), CommandFailure> {
     let recogniser = Recogniser::new(&config.verdict.evaluation.recognise).map_err(CommandFailure::run)?;
-    let emission = config.verdict.evaluation.emission();
+    let emission = Emission::new(&config.verdict.evaluation);
     let recognise = |tree| RenderedTrace::new(&recogniser, tree, &emission);
     let style = TreeStyle::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();

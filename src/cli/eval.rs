@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use verdict_eval::Emit;
+use verdict_eval::config::Emit;
 
 use super::output::{EvalFormat, Printer, Totals};
 use super::recording::{self, OtherFiles};

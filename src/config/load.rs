@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use verdict_config::{Invalid, Issue, Mark, Node, Problem, Source, Step, dotted, nearest, parse, undotted};
-use verdict_eval::Emit;
+use verdict_eval::config::Emit;
 use verdict_judge::{EVALUATOR, JudgeExtensions};
 
 use super::env::{Completeness, Outside, substitute};

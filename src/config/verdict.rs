@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::{Period, Problem, settings};
-use verdict_eval::Emit;
+use verdict_eval::config::Emit;
 
 use crate::assemble::Close;
 use crate::receive::paths::PathsApi;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tracing::field::Empty;
 use verdict_eval::alarms::AlarmState;
 use verdict_eval::metrics::Unmeasured;
-use verdict_eval::{Assessment, EvaluatedTrace};
+use verdict_eval::{Assessment, EncodedAnnotations, EvaluatedTrace};
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 use verdict_telemetry::SELF_TARGET;
@@ -192,8 +192,8 @@ fn encode(
     let tree = &evaluated.trace.tree;
     #[cfg(test)]
     assert_ne!(shared.unencodable, Some(tree.id), "as the test requires");
-    let marks = config.evaluator.encode(evaluated);
-    let (spans, replaced) = config.evaluator.apply(tree, &marks);
+    let marks = EncodedAnnotations::new(&config.evaluator, evaluated);
+    let (spans, replaced) = marks.apply(&config.evaluator, tree);
     let exported = spans.iter().map(|piece| piece.items as usize).sum::<usize>();
     debug_assert_eq!(exported, tree.spans.iter().filter(|span| !span.forwarded).count());
     shared.meter.evaluated(evaluated, replaced);

@@ -155,7 +155,7 @@ impl Pipeline {
         }
         let lengths = verdict.lengths.iter().map(|&n| n as usize).collect();
         let marks = EncodedAnnotations { appended: verdict.appended.clone(), lengths, events: Vec::new() };
-        let spans = self.shared.config.load_full().evaluator.apply(&tree, &marks).0;
+        let spans = marks.apply(&self.shared.config.load_full().evaluator, &tree).0;
         let trace = EncodedTrace { verdict, spans, started: Instant::now() };
         export(&self.shared, Some(seq), trace, acked).await;
     }

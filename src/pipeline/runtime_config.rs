@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use verdict_config::Source;
+use verdict_eval::config::PathSettings;
 use verdict_eval::metrics::TaskSet;
-use verdict_eval::path::{PathSettings, load};
 use verdict_eval::{BuildError, Disclosure, Evaluator, Stop};
 use verdict_otlp::trace::CloseReason;
 
@@ -86,7 +86,7 @@ fn deadline() -> Stop {
 
 /// The tasks of the files in `settings`; none if the metric is disabled.
 fn read_tasks(settings: &PathSettings) -> Result<TaskSet, Error> {
-    if !settings.is_on() {
+    if !settings.enabled {
         return Ok(TaskSet::default());
     }
     let read = |path: &Path| {
@@ -97,11 +97,11 @@ fn read_tasks(settings: &PathSettings) -> Result<TaskSet, Error> {
         }
     };
     let sources: Vec<Source> = settings.tasks.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
-    let loaded = load(&sources)?;
-    for warning in &loaded.warnings {
+    let tasks = TaskSet::parse(&sources)?;
+    for warning in tasks.warnings() {
         tracing::warn!(%warning, "a task file contains a probable mistake; it is used as it is");
     }
-    Ok(TaskSet::new(loaded.tasks))
+    Ok(tasks)
 }
 
 #[cfg(test)]

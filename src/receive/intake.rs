@@ -30,6 +30,7 @@ pub struct Accepted {
 
 /// The whole request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refused {
     /// Not a valid message: INVALID_ARGUMENT / 400, not retryable.
     #[error("malformed request: {0}")]

@@ -10,7 +10,7 @@
 //! count alike, regardless of their size.
 
 use serde::Serialize;
-use verdict_eval::propagation::{OutcomeModel, TERMS, Terms};
+use verdict_eval::propagation::{OutcomeModel, TERMS, Terms, probability};
 
 /// Steps of the ascent. The function is concave and the terms are between 0 and 1, so this converges.
 const STEPS: usize = 4000;
@@ -160,7 +160,7 @@ fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
             let share = 1.0 / (runs.len() as f64 * sets.len() as f64);
             let mut rise = 0.0;
             for run in *runs {
-                let error = f64::from(u8::from(run.failed)) - model.probability(&run.terms);
+                let error = f64::from(u8::from(run.failed)) - probability(&model, &run.terms);
                 rise += error / runs.len() as f64;
                 slope.iter_mut().zip(&run.terms).for_each(|(slope, term)| *slope += error * term * share);
             }
@@ -173,7 +173,7 @@ fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
 
 /// The probability of each run, and whether it failed.
 fn probabilities(model: &OutcomeModel, runs: &[LabelledRun]) -> Vec<(f64, bool)> {
-    runs.iter().map(|run| (model.probability(&run.terms), run.failed)).collect()
+    runs.iter().map(|run| (probability(model, &run.terms), run.failed)).collect()
 }
 
 /// The probability that a failed run has a greater probability than a passed one; equal ones count half.
@@ -188,7 +188,7 @@ fn auc(runs: &[(f64, bool)]) -> Option<f64> {
 
 fn log_loss(model: &OutcomeModel, runs: &[LabelledRun]) -> f64 {
     let loss = |run: &LabelledRun| {
-        let p = model.probability(&run.terms).clamp(1e-9, 1.0 - 1e-9);
+        let p = probability(model, &run.terms).clamp(1e-9, 1.0 - 1e-9);
         -(if run.failed { p } else { 1.0 - p }).ln()
     };
     runs.iter().map(loss).sum::<f64>() / runs.len() as f64
@@ -226,7 +226,7 @@ mod tests {
         assert!(fit.model.answer > 1.5, "{:?}", fit.model);
         assert_eq!(fit.model.recovered, 0.0);
         assert!(
-            fit.model.probability(&ANSWER) > 0.6 && fit.model.probability(&NONE) < 0.35,
+            probability(&fit.model, &ANSWER) > 0.6 && probability(&fit.model, &NONE) < 0.35,
             "{:?}",
             fit.model
         );

@@ -29,7 +29,6 @@ use serde_json::{Map, Value, json};
 use shapes::{ALARMS, MANY_TASKS, RULE_SHAPES, SCHEMA_FOR_EACH, SHAPES, Shape, TASKS, closed};
 use verdict_eval::alarms::AlarmState;
 use verdict_eval::metrics::{TaskSet, Unmeasured};
-use verdict_eval::path::load;
 use verdict_eval::questions::{Answer, Opinion, Usage};
 use verdict_eval::{Config, Evaluator, JudgeResults};
 use verdict_otlp::trace::ClosedTrace;
@@ -109,7 +108,7 @@ fn tasks(shape: &str) -> TaskSet {
     if shape == MANY_TASKS {
         sources = (0..TASKS).map(|i| source(&format!("{i}.yaml"), task_yaml(i))).collect();
     }
-    TaskSet::new(load(&sources).expect("valid tasks").tasks)
+    TaskSet::parse(&sources).expect("valid tasks")
 }
 
 fn evaluator(shape: &str, judged: bool) -> Evaluator {

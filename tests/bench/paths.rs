@@ -18,10 +18,11 @@ use otel_verdict::assemble::{Assembler, Close};
 use prost::Message;
 use verdict_config::Period;
 use verdict_eval::annotation;
+use verdict_eval::config::Emit;
 use verdict_eval::metrics::{Measured, Measurement, Value as Measure};
 use verdict_eval::propagation::{self, TraceVerdict, Verdicts};
 use verdict_eval::trace::AgentTrace;
-use verdict_eval::{Annotated, Config, Emission, Emit, Evaluator, TraceSummary};
+use verdict_eval::{Annotated, Config, Emission, Evaluator, TraceSummary};
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::trace::{ClosedTrace, Tree};
 
@@ -159,7 +160,7 @@ pub fn ours(requests: &[Bytes]) -> Done {
         let note = note(&closing);
         let tree = Tree::new(closing.trace, closing.spans);
         assert_eq!(tree.len(), PER_TRACE);
-        let trace = AgentTrace { tree, ..AgentTrace::default() };
+        let trace = AgentTrace::from(tree);
         let encoded = annotation::encode(&trace, measurements, verdicts, &note, &emission, MAX_REQUEST);
         let (spans, removed_verdicts) = annotation::apply(&trace.tree, &encoded, &emission, MAX_REQUEST);
         Annotated { spans, events: encoded.events, removed_verdicts }

@@ -14,7 +14,6 @@ use serde_json::Value;
 use verdict_config::{Size, Source};
 use verdict_eval::alarms::{Alarm, AlarmState};
 use verdict_eval::metrics::{TaskSet, Unmeasured};
-use verdict_eval::path::load;
 use verdict_eval::questions::{Answer, Form, Opinion, ScoreField, Usage};
 use verdict_eval::{Evaluator, JudgeResults};
 use verdict_journal::{Journal, Recovered, Storage};
@@ -174,8 +173,8 @@ fn evaluator() -> Evaluator {
     let config: verdict_eval::Config = serde_saphyr::from_str(METRICS).expect("a configuration");
     let source = |(n, text): (usize, &&str)| Source { name: format!("{n}.yaml"), text: (*text).to_owned() };
     let sources: Vec<Source> = TASKS.iter().enumerate().map(source).collect();
-    let tasks = load(&sources).unwrap_or_else(|faults| panic!("{faults:?}")).tasks;
-    Evaluator::builder(&config).path_tasks(TaskSet::new(tasks)).build().expect("an evaluator")
+    let tasks = TaskSet::parse(&sources).unwrap_or_else(|faults| panic!("{faults:?}"));
+    Evaluator::builder(&config).path_tasks(tasks).build().expect("an evaluator")
 }
 
 /// As an agent run ([`agent_runs`]), evaluated with rules and a judge, and checked for harmful calls while it is open:

@@ -1,8 +1,11 @@
 //! The examples of embedding.
 
 use verdict_eval::metrics::{Metric, MetricSpec, Scale};
-use verdict_eval::{Config, Evaluator};
+use verdict_eval::{BuildError, Config, Evaluator};
 
+#[allow(dead_code)]
+#[path = "../../crates/eval/examples/configure.rs"]
+mod configure;
 #[allow(dead_code)]
 #[path = "../../examples/custom_exporter.rs"]
 mod custom_exporter;
@@ -39,6 +42,23 @@ fn custom_metric_is_measured_thresholded_propagated_and_written() {
     assert!(brevity(&failing).unwrap().contains("false at most 3 words were expected"), "{failing:?}");
     assert_eq!(failing.last().unwrap(), "trace passes: Some(false)");
     assert!(brevity(&passing).unwrap().contains(" true"), "{passing:?}");
+}
+
+#[test]
+fn configuration_built_from_types_applies_and_invalid_values_are_refused() {
+    let request = demo("pydanticai-b");
+    let [failing, passing] = [1.0, 1e9].map(|max_ms| configure::run(&request, max_ms).unwrap());
+    assert!(passing.contains(&"path.correctness 1".to_owned()), "{passing:?}");
+    let failed =
+        |lines: &[String]| lines.last().unwrap().split(' ').next().unwrap().parse::<usize>().unwrap();
+    assert!(failed(&failing) > failed(&passing) + 1, "{failing:?} {passing:?}");
+    let mut config = configure::config(1.0);
+    config.metrics.completeness.threshold = 9.0;
+    config.redact.patterns.push("a*".to_owned());
+    let error = Evaluator::builder(&config).build().unwrap_err();
+    let BuildError::Config(problems) = &error else { panic!("{error}") };
+    let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
+    assert_eq!(keys, ["metrics.completeness.threshold", "redact.patterns[1]"], "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

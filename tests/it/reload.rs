@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use otel_verdict::config::Mode;
 use verdict_config::Period;
-use verdict_eval::Emit;
+use verdict_eval::config::Emit;
 
 use crate::processes::Running;
 use crate::support::Process;

@@ -21,6 +21,7 @@ pub const USER_AGENT: &str = concat!("otel-verdict/", env!("CARGO_PKG_VERSION"))
 
 /// A client cannot be set up.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The endpoint or URL cannot be parsed.
     #[error("endpoint: {0}")]

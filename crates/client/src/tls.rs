@@ -37,6 +37,7 @@ pub struct Tls {
 
 /// TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
     /// A PEM file cannot be read.
     #[error("cannot read {path}: {reason}")]

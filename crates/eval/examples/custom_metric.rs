@@ -1,7 +1,7 @@
-//! A custom metric: how short an agent's final answer is, from 0 to 1.
+//! A custom metric: how short a model's answer to a user is, from 0 to 1.
 //!
-//! Its row contains its name and its scale. Like a built-in metric it can be disabled, has a threshold and
-//! overrides, propagates to the trace's verdict, and is written as attributes of the span.
+//! Its row contains its name, its scale and the spans that it is written on. Like a built-in metric it can be disabled,
+//! has a threshold and overrides, propagates to the trace's verdict, and is written as attributes of the span.
 //! Run with `cargo run -p verdict-eval --example custom_metric`.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods)]
@@ -9,34 +9,54 @@
 use std::error::Error;
 
 use verdict_eval::metrics::{
-    Context, Finding, Measured, Measurement, Metric, MetricProgress, MetricSpec, Scale, Scored, Value,
+    About, Category, Context, Finding, Measured, Measurement, Metric, MetricProgress, MetricSpec, Scale,
+    Scored, Unmeasured, Value,
 };
 use verdict_eval::questions::Answer;
+use verdict_eval::trace::{Content, Kind, Part, Role, SpanView};
 use verdict_eval::{Config, Evaluator};
 
 /// Words of an answer with the best score.
 const WORDS: usize = 3;
 
-static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5));
+static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5))
+    .with_about(About::Model)
+    .with_categories(&[Category::InstructionNonCompliance]);
 
 struct Brevity;
 
+/// The words that the model wrote to the user; `None` where it requested calls, or no user had written.
+fn answer(view: &SpanView) -> Option<String> {
+    let is_asked = view.input.iter().any(|message| message.role == Role::User);
+    if !is_asked || view.requests().next().is_some() {
+        return None;
+    }
+    let written = view.output.iter().filter(|message| message.role == Role::Assistant);
+    let texts = written.flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        _ => None,
+    });
+    Some(texts.collect::<Vec<_>>().join("\n"))
+}
+
 impl Metric for Brevity {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
-        // Measured on the spans of agents with a recorded answer.
-        let agent = context.trace.agents.iter().find(|agent| agent.at == context.at);
-        let Some(answer) = agent.and_then(|agent| agent.answer.as_deref()) else {
+        let Some(view) = context.trace.views.get(context.at).filter(|view| view.kind == Kind::Llm) else {
             return MetricProgress::Done(Vec::new());
         };
-        let words = answer.split_whitespace().count().max(1);
-        let score = (WORDS as f64 / words as f64).min(1.0);
-        let passed = score >= context.threshold();
-        let finding = || {
-            Finding::new(format!("at most {WORDS} words were expected; the answer has {words}"), answer, 3.0)
+        let outcome = match (view.output_content, answer(view)) {
+            (Content::Present, None) => return MetricProgress::Done(Vec::new()),
+            (Content::Present, Some(answer)) => {
+                let words = answer.split_whitespace().count().max(1);
+                let score = (WORDS as f64 / words as f64).min(1.0);
+                let passed = score >= context.threshold();
+                let rationale = format!("at most {WORDS} words were expected; the answer has {words}");
+                let findings = if passed { Vec::new() } else { vec![Finding::new(rationale, answer, 3.0)] };
+                Ok(Measured { value: Value::Score(score), passed, findings })
+            }
+            (gap, _) => Err(Unmeasured::from(gap)),
         };
-        let findings = if passed { Vec::new() } else { vec![finding()] };
-        let measured = Measured { value: Value::Score(score), passed, findings };
-        MetricProgress::Done(vec![Measurement::new(context.at, BREVITY.name, "brevity/1", Ok(measured))])
+        MetricProgress::Done(vec![Measurement::new(context.at, BREVITY.name, "brevity/1", outcome)])
     }
 }
 

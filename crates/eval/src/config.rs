@@ -1,21 +1,95 @@
 //! The evaluator's configuration: the keys of `verdict:` for recognition, metrics, propagation and
 //! annotation.
+//!
+//! Every section is a struct with public fields and a `Default`, and can also be read with `serde`. Keys, defaults and
+//! effects are described on the fields.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict_config::Problem;
 
-use crate::annotate::{DetailLevel, Emission, Emit, Existing, Explanations};
-use crate::measure::Settings;
-use crate::measure::ask::{self, AskConfig, Asker, Instruction};
-use crate::measure::remote::{self, Evaluators};
-use crate::open_limits::AlarmConfig;
-use crate::propagate::Policies;
-use crate::recognise::{Overrides, Recogniser};
-use crate::redact::{InvalidPattern, Redact, Redactor};
+use crate::annotate::Emission;
+use crate::measure::ask::Asker;
+use crate::measure::ask::config::{instruction_problems, rubric_problems};
+use crate::measure::remote::config::problems as evaluator_problems;
+use crate::measure::{MetricSpec, Settings};
+use crate::recognise::Recogniser;
+use crate::redact::Redactor;
+
+pub use crate::annotate::config::{DetailLevel, Emit, Existing, Explanations};
+pub use crate::measure::ask::config::{AskConfig, Instruction};
+pub use crate::measure::checklist::settings::ChecklistSettings;
+pub use crate::measure::gpa::Gpa;
+pub use crate::measure::path::settings::PathSettings;
+pub use crate::measure::plan::settings::PlanSettings;
+pub use crate::measure::remote::config::Evaluators;
+pub use crate::measure::sections::{Labelled, Latency, OutcomeSettings, Override, Scored, TokenLimits};
+pub use crate::measure::settings::MetricsConfig;
+pub use crate::open_limits::AlarmConfig;
+pub use crate::propagate::policy::Policies;
+pub use crate::recognise::overrides::Overrides;
+pub use crate::recognise::table::TableError;
+pub use crate::redact::{InvalidPattern, Redact};
+pub use verdict_config::{Invalid, Problem, Source};
+
+/// What [`AskConfig`] and [`Instruction`] consist of.
+pub mod ask {
+    pub use crate::measure::ask::config::{Example, Sample, When, Which};
+}
+
+/// What [`Labelled`] consists of.
+pub mod labels {
+    pub use crate::measure::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
+}
+
+/// What [`Gpa`] consists of.
+pub mod gpa {
+    pub use crate::measure::gpa::{Per, Special};
+    pub use crate::measure::metric_names::GpaMetric;
+}
+
+/// What [`PathSettings`] consists of.
+pub mod path {
+    pub use crate::measure::metric_names::FailCondition;
+    pub use crate::measure::path::task::Thresholds;
+}
+
+/// What [`PlanSettings`] consists of.
+pub mod plan {
+    pub use crate::measure::plan::pair_questions::Matching;
+    pub use crate::measure::plan::part::PlanWeights;
+    pub use crate::measure::plan::reference::Rating;
+    pub use crate::measure::plan::settings::Reference;
+    pub use crate::measure::plan::tools::{Placement, ToolSpec};
+}
+
+/// What [`ChecklistSettings`] consists of.
+pub mod checklist {
+    pub use crate::measure::checklist::check::{Called, Check, Form, Lookup, SearchIn};
+    pub use crate::measure::checklist::compiled::CompiledPattern;
+    pub use crate::measure::checklist::settings::{Asset, Class, Fixed, Item, Match, Of};
+}
+
+/// What [`Evaluators`] consist of.
+pub mod evaluators {
+    pub use crate::measure::remote::config::EvaluatorConfig;
+    pub use crate::measure::remote::subject::Subject;
+    pub use verdict_config::Size;
+}
+
+/// What [`Overrides`] consist of.
+pub mod recognise {
+    pub use crate::recognise::overrides::{
+        EventRule, Field, Flag, KindKey, LeafKind, Meaning, NameRule, PlanMarker, Rank,
+    };
+}
+
+/// What [`Redact`] consists of.
+pub mod redact {
+    pub use crate::redact::Mode;
+}
 
 /// The evaluator's part of the section `verdict`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +115,7 @@ pub struct Config {
     /// Attribute names and values of instrumentation that has no built-in convention.
     pub recognise: Overrides,
     /// Thresholds and switches of the metrics.
-    pub metrics: Settings,
+    pub metrics: MetricsConfig,
     /// Default none. Metrics that programs of your own answer, by the name of the metric, which is its attribute key:
     /// lower-case words separated by dots.
     pub evaluators: Evaluators,
@@ -69,7 +143,7 @@ impl Default for Config {
             log_unmeasured: false,
             propagation: Policies::default(),
             recognise: Overrides::default(),
-            metrics: Settings::default(),
+            metrics: MetricsConfig::default(),
             evaluators: Evaluators::new(),
             ask: AskConfig::default(),
             rubrics: BTreeMap::new(),
@@ -82,39 +156,43 @@ impl Default for Config {
 
 impl Default for Emission {
     fn default() -> Emission {
-        Config::default().emission()
+        Emission::new(&Config::default())
     }
 }
 
-impl Config {
+impl Emission {
     /// The settings of annotation.
-    pub fn emission(&self) -> Emission {
+    pub fn new(config: &Config) -> Emission {
         Emission {
-            prefix: self.prefix.clone(),
-            emit: self.emit.clone(),
-            explanations: self.explanations,
-            detail: self.detail,
-            existing: self.existing,
-            log_unmeasured: self.log_unmeasured,
+            prefix: config.prefix.clone(),
+            emit: config.emit.clone(),
+            explanations: config.explanations,
+            detail: config.detail,
+            existing: config.existing,
+            log_unmeasured: config.log_unmeasured,
             // Patterns that do not compile were rejected before (`problems`).
-            redactor: match self.redact.explanations {
-                true => Redactor::new(&self.redact).unwrap_or_default(),
+            redactor: match config.redact.explanations {
+                true => Redactor::new(&config.redact).unwrap_or_default(),
                 false => Redactor::disabled(),
             },
             custom: Vec::new(),
         }
     }
+}
 
+impl Settings {
     /// The settings of the metrics, with those of the questions to judges.
     ///
     /// # Errors
     /// A pattern of `redact` is no regular expression.
-    pub fn settings(&self) -> Result<Settings, InvalidPattern> {
-        let (rubrics, instructions) = (self.rubrics.clone(), self.instructions.clone());
-        let asker = Asker::new(self.ask.clone(), rubrics, instructions, self.redact.clone())?;
-        Ok(Settings { asker: Arc::new(asker), ..self.metrics.clone() })
+    pub fn new(config: &Config) -> Result<Settings, InvalidPattern> {
+        let (rubrics, instructions) = (config.rubrics.clone(), config.instructions.clone());
+        let asker = Asker::new(config.ask.clone(), rubrics, instructions, &config.redact)?;
+        Ok(Settings { asker: Arc::new(asker), ..config.metrics.clone().into() })
     }
+}
 
+impl Config {
     /// Every judge that a metric names, with the key below `verdict` that names it.
     pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let metrics = self.metrics.named_judges().map(|(key, judge)| (format!("metrics.{key}"), judge));
@@ -130,8 +208,13 @@ impl Config {
         })
     }
 
-    /// The invalid values.
+    /// The invalid values, by key.
     pub fn problems(&self) -> Vec<Problem> {
+        self.problems_with(&[])
+    }
+
+    /// The invalid values, where there are also metrics that are added in code.
+    pub(crate) fn problems_with(&self, added: &[&'static MetricSpec]) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.emit.is_empty() {
             out.push(Problem::new(
@@ -146,11 +229,12 @@ impl Config {
         }
         out.extend(self.propagation.problems().into_iter().map(|p| p.below("propagation")));
         out.extend(self.metrics.problems().into_iter().map(|p| p.below("metrics")));
-        out.extend(remote::config::problems(&self.evaluators).into_iter().map(|p| p.below("evaluators")));
-        let is_added = |metric: &str| self.evaluators.contains_key(metric);
+        out.extend(evaluator_problems(&self.evaluators).into_iter().map(|p| p.below("evaluators")));
+        let is_added =
+            |metric: &str| self.evaluators.contains_key(metric) || added.iter().any(|row| row.name == metric);
         out.extend(self.ask.problems(is_added).into_iter().map(|p| p.below("ask")));
-        out.extend(ask::config::rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
-        out.extend(ask::config::instruction_problems(&self.instructions));
+        out.extend(rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
+        out.extend(instruction_problems(&self.instructions));
         out.extend(self.alarms.problems().into_iter().map(|p| p.below("alarms")));
         out.extend(self.redact.problems().into_iter().map(|p| p.below("redact")));
         // The built-in conventions need no check.

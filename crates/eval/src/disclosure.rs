@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::annotate::{Emission, Explanations};
 use crate::config::Config;
+use crate::measure::Settings;
 use crate::measure::ask::Asker;
 use crate::recognise::AgentTrace;
 use crate::redact::InvalidPattern;
@@ -23,8 +24,8 @@ impl Disclosure {
     /// # Errors
     /// A pattern of `redact` is no regular expression.
     pub fn new(config: &Config) -> Result<Disclosure, InvalidPattern> {
-        let asker = Arc::clone(&config.settings()?.asker);
-        Ok(Disclosure { emission: Arc::new(config.emission()), asker })
+        let asker = Settings::new(config)?.asker;
+        Ok(Disclosure { emission: Arc::new(Emission::new(config)), asker })
     }
 
     /// Whether texts of the trace are shown: not with `explanations: off`, and not if a service of the trace is in

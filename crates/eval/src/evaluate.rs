@@ -6,11 +6,12 @@
 //!   questions(&Assessment) -> Questions         next() / answer() / finish(), if judges are configured
 //!   outcome_question(&Assessment, ..)           one more question, if a metric failed
 //!   decide(Assessment, ..) -> EvaluatedTrace    verdicts of spans and trace
-//!   encode(&EvaluatedTrace) -> EncodedAnnotations   attributes and events, which can be stored
-//!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans with their attributes
+//!   annotate(&EvaluatedTrace) -> Annotated      the same spans with attributes, and events
 //! ```
 
 mod judge_results;
+#[cfg(feature = "internals")]
+mod product;
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use verdict_otlp::{Malformed, Piece};
 
 use crate::annotate::alarm::AlarmMark;
 use crate::annotate::{self, Annotated, Annotator, Emission, EncodedAnnotations, TraceSummary};
-use crate::config::Config;
+use crate::config::{Config, Problem};
 use crate::measure::ask::outcome::OutcomeQuestion;
 use crate::measure::custom_metric::CustomMetric;
 use crate::measure::merge_judgements::merge_judgements;
@@ -116,9 +117,17 @@ pub enum BuildError {
     /// The conventions of the configuration are invalid.
     #[error("recognise: {0}")]
     Recognise(#[from] TableError),
+    /// Values of the configuration are invalid, each at its key.
+    #[error("{}", listed(.0))]
+    Config(Vec<Problem>),
     /// An added metric is invalid.
     #[error("metric '{name}': {reason}")]
     Metric { name: &'static str, reason: String },
+}
+
+fn listed(problems: &[Problem]) -> String {
+    let lines = problems.iter().map(|problem| format!("{}: {}", problem.key, problem.message));
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 /// Builds an [`Evaluator`].
@@ -140,7 +149,8 @@ impl Builder<'_> {
         self
     }
 
-    /// Sets the tasks that `metrics.path.tasks` names. The evaluator reads no files itself.
+    /// Sets the tasks with whose paths calls are compared, in place of those that `metrics.path.tasks` names: the
+    /// evaluator reads no files itself.
     #[must_use]
     pub fn path_tasks(mut self, tasks: TaskSet) -> Self {
         self.tasks = tasks;
@@ -174,15 +184,22 @@ impl Builder<'_> {
                 return Err(BuildError::Metric { name: metric.row.name, reason });
             }
         }
-        let mut settings = config.settings()?;
-        settings.path.loaded = tasks;
-        let emission =
-            Emission { custom: custom.iter().map(|metric| metric.row).collect(), ..config.emission() };
+        let rows = custom.iter().map(|metric| metric.row).collect();
+        let emission = Emission { custom: rows, ..Emission::new(config) };
         let custom_settings =
             |metric: &CustomMetric| CustomSettings { row: metric.row, settings: metric.settings.clone() };
-        settings.custom = custom.iter().map(custom_settings).collect();
+        let settings = Settings {
+            path_tasks: tasks,
+            custom: custom.iter().map(custom_settings).collect(),
+            ..Settings::new(config)?
+        };
+        let recogniser = Recogniser::new(&config.recognise)?;
+        let problems = config.problems_with(&emission.custom);
+        if !problems.is_empty() {
+            return Err(BuildError::Config(problems));
+        }
         Ok(Evaluator {
-            recogniser: Recogniser::new(&config.recognise)?,
+            recogniser,
             policies: config.propagation.clone(),
             recurring: Arc::default(),
             emission,
@@ -210,27 +227,6 @@ impl Evaluator {
     /// A builder with the evaluator's part of the section `verdict`.
     pub fn builder(config: &Config) -> Builder<'_> {
         Builder { config, tasks: TaskSet::default(), custom: Vec::new(), stop: None }
-    }
-
-    /// Without what [`Builder::stop`] set, so that results do not depend on the machine.
-    #[must_use]
-    pub fn without_stop(self) -> Evaluator {
-        Evaluator { stop: None, ..self }
-    }
-
-    /// The settings of annotation.
-    pub fn emission(&self) -> &Emission {
-        &self.emission
-    }
-
-    /// The rows of the metrics that are not built in.
-    pub fn added_rows(&self) -> impl Iterator<Item = &'static MetricSpec> {
-        self.custom.iter().map(|metric| metric.row)
-    }
-
-    /// Determines the kinds of spans; for rendering.
-    pub fn recogniser(&self) -> &Recogniser {
-        &self.recogniser
     }
 
     /// The traces of OTLP trace requests (protobuf), sorted by id and closed at the end of the input.
@@ -345,24 +341,9 @@ impl Evaluator {
         Assessment { trace, rules, prior, reason, steps_left }
     }
 
-    /// Whether there are tasks with whose paths calls are compared.
-    pub fn has_tasks(&self) -> bool {
-        !self.settings.path.loaded.tasks().is_empty()
-    }
-
-    /// Whether open traces can raise alarms.
-    pub fn raises_alarms(&self) -> bool {
-        self.has_tasks() || self.alarms.is_on()
-    }
-
     /// The questions about a closed trace.
     pub fn questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
         Questions::new(self.inputs(assessment), &self.custom).within(assessment.steps_left, self.stop)
-    }
-
-    /// The questions that can be asked about a trace that is still open.
-    pub fn early_questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
-        Questions::early(self.inputs(assessment), &self.custom).within(assessment.steps_left, self.stop)
     }
 
     fn inputs<'a>(&'a self, assessment: &'a Assessment) -> JudgeInputs<'a> {
@@ -417,7 +398,7 @@ impl Evaluator {
     /// evaluation failed.
     pub fn unmeasured(&self, closed: ClosedTrace, now: u64) -> EvaluatedTrace {
         let tree = Tree::new(closed.trace, closed.spans);
-        let trace = AgentTrace { tree, incomplete: closed.incomplete, ..AgentTrace::default() };
+        let trace = AgentTrace { incomplete: closed.incomplete, ..tree.into() };
         let summary = summary(&closed.before, closed.reason, closed.incomplete, None, now);
         let (measurements, alarms) = (Vec::new(), Vec::new());
         EvaluatedTrace { trace, measurements, verdicts: Verdicts::default(), summary, alarms }
@@ -425,16 +406,18 @@ impl Evaluator {
 
     /// Encodes the annotations of a trace and applies them to its spans.
     pub fn annotate(&self, evaluated: &EvaluatedTrace) -> Annotated {
-        let encoded = self.encode(evaluated);
-        let (spans, removed_verdicts) = self.apply(&evaluated.trace.tree, &encoded);
+        let encoded = EncodedAnnotations::new(self, evaluated);
+        let (spans, removed_verdicts) = encoded.apply(self, &evaluated.trace.tree);
         Annotated { spans, events: encoded.events, removed_verdicts }
     }
+}
 
+impl EncodedAnnotations {
     /// The annotations of a trace: fields to append to its spans, and log events; only log events if all spans
     /// were exported on arrival.
-    pub fn encode(&self, evaluated: &EvaluatedTrace) -> EncodedAnnotations {
+    pub fn new(evaluator: &Evaluator, evaluated: &EvaluatedTrace) -> EncodedAnnotations {
         let EvaluatedTrace { trace, measurements, verdicts, summary, alarms } = evaluated;
-        let emission = &self.emission;
+        let emission = &evaluator.emission;
         let annotator = Annotator { trace, measurements, verdicts, summary, alarms, emission };
         match trace.tree.spans.iter().all(|span| span.forwarded) {
             true => annotator.encode_events(MAX_REQUEST),
@@ -445,11 +428,11 @@ impl Evaluator {
     /// Requests of a trace's spans with their annotations, without those that were exported on arrival, and
     /// the number of spans whose `verdict.*` attributes were removed. `tree` must have the same spans as the encoded
     /// trace.
-    pub fn apply(&self, tree: &Tree, encoded: &EncodedAnnotations) -> (Vec<Piece>, usize) {
-        if encoded.lengths.is_empty() {
+    pub fn apply(&self, evaluator: &Evaluator, tree: &Tree) -> (Vec<Piece>, usize) {
+        if self.lengths.is_empty() {
             return (Vec::new(), 0);
         }
-        annotate::apply(tree, encoded, &self.emission, MAX_REQUEST)
+        annotate::apply(tree, self, &evaluator.emission, MAX_REQUEST)
     }
 }
 

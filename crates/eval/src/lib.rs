@@ -9,22 +9,25 @@
 //! | `evaluate` | a closed trace | the four steps in order |
 //! | `open_trace`, `open_limits` | the calls of a trace that is still open | harmful calls and positions of runs; exceeded limits and loops |
 //! | `redact`, `disclosure` | texts of a trace | the same without secrets; which of them may be shown |
-//! | `config` | | the keys of `verdict:` that the evaluator reads |
+//! | [`config`] | | the keys of `verdict:` that the evaluator reads |
 //! | `pattern` | | regular expressions of the rules |
 //! | `internals` | | what the product uses in addition to the public types |
 //!
-//! What is public: [`Evaluator`] and the types around it here; [`trace`], [`metrics`], [`questions`], [`alarms`] and
-//! [`propagation`] have the types of their subjects.
+//! What is public: [`Evaluator`] and the types around it here; [`config`], [`trace`], [`metrics`], [`questions`],
+//! [`alarms`] and [`propagation`] have the types of their subjects. Every type of a public field or signature has a
+//! public path.
 //!
 //! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the
-//! entry point, see `examples/embed.rs`; `examples/custom_metric.rs` adds a [`Metric`](metrics::Metric).
+//! entry point, see `examples/embed.rs`; `examples/configure.rs` builds a [`Config`] from its types;
+//! `examples/custom_metric.rs` adds a [`Metric`](metrics::Metric).
 //!
 //! The feature `internals` adds modules for the service and commands of the product, which are built from the same
 //! revision. They have no stability promise.
 
-// Modules that only the feature exports are unused and unreachable without it; both lints are checked with the feature.
+// What only the feature exports is unused and unreachable without it; these lints are checked with the feature.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
+#![deny(unnameable_types)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 // First, because a macro is in scope only after its definition.
@@ -32,52 +35,60 @@
 mod pattern;
 
 mod annotate;
-mod config;
+pub mod config;
 mod disclosure;
 mod evaluate;
 mod open_limits;
+#[cfg(feature = "internals")]
 mod open_trace;
 mod measure;
 mod propagate;
 mod recognise;
 mod redact;
 
-pub use annotate::config::{Emission, Emit};
+pub use annotate::Annotated;
 pub use annotate::summary::TraceSummary;
-pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
 pub use evaluate::{
     Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, JudgeResults, OutcomeAsk, Progress,
 };
 pub use measure::work_budget::Stop;
-pub use verdict_otlp::trace::ClosedTrace;
+pub use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
+pub use verdict_otlp::{Malformed, Piece};
 
 /// A trace in one vocabulary, in whatever convention it was recorded.
 pub mod trace {
+    #[cfg(feature = "internals")]
     pub use crate::recognise::Recogniser;
     pub use crate::recognise::agent_trace::{Agent, AgentTrace, Call};
-    pub use crate::recognise::message::{Message, Part, Text, ToolRequest};
-    pub use crate::recognise::span_view::{ErrorSign, RecordedEvaluation, SpanView, Tokens};
-    pub use verdict_otlp::trace::Kind;
+    pub use crate::recognise::control_tools::ControlTools;
+    pub use crate::recognise::message::{
+        Message, MessageParts, Part, Role, Text, ToolDefinition, ToolRequest,
+    };
+    pub use crate::recognise::span_view::{
+        Content, ErrorSign, ErrorSource, RecordedEvaluation, RecordedPlan, SpanView, Tokens,
+    };
+    pub use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 }
 
-/// The table of metrics, the rules alone, metrics from outside, and what metrics return.
+/// The table of metrics, metrics from outside, and what metrics return.
 pub mod metrics {
-    pub use crate::measure::catalog::{names, run};
     pub use crate::measure::custom_metric::CustomMetric;
-    pub use crate::measure::defects::{Defect, RULES};
+    pub use crate::measure::defect::Defect;
     pub use crate::measure::measurement::{
-        Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
+        Blame, Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
     };
     pub use crate::measure::path::settings::TaskSet;
     pub use crate::measure::sections::{Override, Scored};
-    pub use crate::measure::settings::Settings;
     pub use crate::measure::table::{About, MetricSpec, Need, Scale, TABLE, spec};
     pub use crate::measure::{Context, Metric, MetricProgress};
     #[cfg(feature = "internals")]
     pub use crate::{
+        measure::catalog::{names, run},
         measure::confidence::{estimate, estimate_from},
+        measure::defects::RULES,
         measure::reach::covers,
+        measure::settings::Settings,
         measure::table::{CHECKLIST, HARMFUL_CALL, PLAN_SCORE},
     };
 }
@@ -90,22 +101,24 @@ pub mod questions {
     pub use crate::measure::question_rounds::{Ask, Questions};
 }
 
-/// Alarms about a trace that is still open: harmful calls, exceeded limits, loops.
+/// Alarms that were raised while a trace was open: harmful calls, exceeded limits, loops.
 pub mod alarms {
-    pub use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
+    #[cfg(feature = "internals")]
+    pub use crate::annotate::alarm::{Alarm, AlarmCause, LimitAlarm};
+    pub use crate::annotate::alarm::{AlarmMark, AlarmState};
 }
 
-/// Verdicts of spans and traces from their measurements (001).
+/// Verdicts of spans and traces (001), and the policies by which they follow from measurements.
 pub mod propagation {
     pub use crate::propagate::outcome_model::OutcomeModel;
     pub use crate::propagate::policy::{Policies, Policy, RootPolicy, SeverityWeights};
-    pub use crate::propagate::propagate;
-    pub use crate::propagate::relevance::Relevance;
-    pub use crate::propagate::verdict::{FailureProbability, TraceVerdict, Verdict, Verdicts};
+    pub use crate::propagate::verdict::{Cause, FailureProbability, TraceVerdict, Verdict, Verdicts};
     #[cfg(feature = "internals")]
     pub use crate::propagate::{
         OutcomeEvidence,
-        outcome_model::{TERMS, Terms},
+        outcome_model::{TERMS, Terms, probability},
+        propagate,
+        relevance::Relevance,
     };
 }
 

@@ -30,7 +30,7 @@ settings! {
 
 impl AlarmConfig {
     /// Whether an alarm is configured.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.loops || self.max_tokens.is_some() || self.max_cost_usd.is_some()
     }
 

@@ -36,7 +36,7 @@ impl Evaluator {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
         let memo = self.memo();
-        let calls = harmful_calls(&trace, &self.settings.path, &memo);
+        let calls = harmful_calls(&trace, (&self.settings.path, &self.settings.path_tasks), &memo);
         let limits = open_limits::alarms(&trace, &self.alarms, &self.settings, &memo);
         let mut requested = requested_calls(&trace);
         let session = trace.views.iter().find_map(|view| view.session.as_deref()).map(str::to_owned);
@@ -72,7 +72,7 @@ impl Evaluator {
     pub fn path_positions(&self, snapshot: ClosedTrace) -> PathPositions {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
-        PathPositions::new(&trace, &self.settings.path.loaded, &self.memo())
+        PathPositions::new(&trace, &self.settings.path_tasks, &self.memo())
     }
 
     /// For work on one trace that is still open.
@@ -88,7 +88,7 @@ impl Evaluator {
         pending: &[PendingCall],
         call: &ProposedCall,
     ) -> PathAnswer {
-        positions.decide(&self.settings.path.loaded, hints, pending, call)
+        positions.decide(&self.settings.path_tasks, hints, pending, call)
     }
 
     /// A call that was allowed, as one whose span is awaited.
@@ -99,7 +99,7 @@ impl Evaluator {
         pending: &[PendingCall],
         call: ProposedCall,
     ) -> PendingCall {
-        positions.pending(&self.settings.path.loaded, hints, pending, call)
+        positions.pending(&self.settings.path_tasks, hints, pending, call)
     }
 
     /// Notes on an evaluated trace the alarms that were raised while it was open, and returns those that its

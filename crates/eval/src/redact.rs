@@ -53,7 +53,7 @@ pub enum Mode {
 
 impl Redact {
     /// The invalid values.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         for (key, patterns) in [("patterns", &self.patterns), ("allow", &self.allow)] {
             for (i, pattern) in patterns.iter().enumerate() {
@@ -153,7 +153,7 @@ const MAX_ADDRESSES: usize = 1_000;
 
 /// The e-mail addresses of a trace, numbered from 1 in the order of their first occurrence.
 #[derive(Debug, Default)]
-pub struct EmailAddresses(HashMap<String, usize>);
+pub(crate) struct EmailAddresses(HashMap<String, usize>);
 
 impl EmailAddresses {
     /// The addresses of these texts.

@@ -38,6 +38,7 @@ const ATTEMPTS: usize = 3;
 
 /// Why a dead letter was not written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DeadLetterError {
     /// The cap is reached until files are removed.
     #[error("dead letters have reached storage.max_bytes")]

@@ -18,6 +18,7 @@ const MAX_FAULT: usize = 300;
 
 /// A text is not a valid answer. The message is part of the next request to the judge.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidAnswer {
     #[error("it was cut off at the most tokens that an answer may have; be briefer")]
     Cut,

@@ -26,6 +26,7 @@ const BLOCK: u64 = 4096;
 
 /// The folder of the answer cache cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DiskCacheError {
     #[error("{0} is in use by another process")]
     InUse(PathBuf),

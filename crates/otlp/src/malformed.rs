@@ -2,6 +2,7 @@
 
 /// The bytes are not a protobuf message, or not a valid OTLP one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Malformed {
     /// A varint is longer than ten bytes or is cut off.
     #[error("bad varint")]

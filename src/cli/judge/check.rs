@@ -192,8 +192,8 @@ fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question
     let metric_evaluator =
         assignment.and_then(|(metric, _)| Some((metric, evaluation.evaluators.get(metric)?)));
     match metric_evaluator {
-        Some((metric, evaluator)) => probe(metric, evaluator.requested_scale()),
-        None if evaluation.metrics.named_judges().any(|(_, judge)| judge == name) => {
+        Some((metric, evaluator)) => probe(metric, RequestedScale::from_config(evaluator)),
+        None if evaluation.named_judges().any(|(_, judge)| judge == name) => {
             // Nothing else of the metrics is answered by evaluators.
             run_code("check", "print(6 * 7)", "00f067aa0ba902b7".to_owned(), TRACE.to_owned())
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use verdict_eval::Asker;
+use verdict_eval::metrics::Settings;
 use verdict_eval::questions::{Answer, Ask, Question, QuestionContext};
 use verdict_eval::trace::Text;
 use verdict_judge::Judges;
@@ -50,10 +51,10 @@ impl JudgeSession {
         }
         let judges = run.judges().cloned();
         let judges = judges.ok_or_else(|| CommandFailure::Usage("no judge is configured".to_owned()))?;
-        let asker =
-            config.verdict.evaluation.settings().map_err(|e| CommandFailure::Usage(e.to_string()))?.asker;
+        let settings =
+            Settings::new(&config.verdict.evaluation).map_err(|e| CommandFailure::Usage(e.to_string()))?;
         let (runtime, outcomes) = (run.handle().clone(), Arc::clone(run.outcomes()));
-        Ok(JudgeSession { runtime, judges, names: names.to_vec(), outcomes, asker })
+        Ok(JudgeSession { runtime, judges, names: names.to_vec(), outcomes, asker: settings.asker })
     }
 
     pub(in crate::cli) fn names(&self) -> &[String] {

@@ -95,7 +95,7 @@ impl Printer {
             out: BufWriter::with_capacity(BUFFER, io::stdout().lock()),
             page: PageFile::new(disclosure),
             recogniser,
-            emission: config.verdict.evaluation.emission(),
+            emission: Emission::new(&config.verdict.evaluation),
             style: TreeStyle::detect(Color::Auto, &config.verdict.evaluation.prefix),
             first: true,
             entries: Vec::new(),

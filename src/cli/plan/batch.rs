@@ -114,7 +114,8 @@ fn scored(entry: &PlanEntry, config: &Config, judge: Option<&JudgeSession>) -> R
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
     let read = |plan: &Value| plan::parse_plan(&text(plan));
     let (after, before) = entry.plans().ok_or("the object has neither \"plan\" nor \"revisions\"")?;
-    let reference = entry.reference.as_ref().map(read).or_else(|| settings.reference(&entry.query));
+    let reference =
+        entry.reference.as_ref().map(read).or_else(|| plan::Plan::reference(settings, &entry.query));
     let tools = Toolbox::new(&settings.tools);
     let assess = |plan: &Value| {
         let mut assessed = PlanAssessment::new(read(plan), tools.clone(), reference.clone());

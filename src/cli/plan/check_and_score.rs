@@ -82,7 +82,7 @@ fn examined(
     let settings = &config.verdict.evaluation.metrics.plan;
     let reference = match &args.reference {
         Some(path) => Some(files::readable_plan(path)?.0),
-        None => query.as_deref().and_then(|query| settings.reference(query)),
+        None => query.as_deref().and_then(|query| plan::Plan::reference(settings, query)),
     };
     Ok((PlanAssessment::new(plan, Toolbox::new(&settings.tools), reference), query, config))
 }

@@ -93,7 +93,8 @@ fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
 
 fn table(learnt: &LearntWeights) -> String {
     let mut out = String::from("verdict:\n  metrics:\n    plan:\n      weights:\n");
-    for (part, weight) in PlanPart::ALL.iter().zip(learnt.weights.to_array()) {
+    for part in PlanPart::ALL {
+        let weight = part.weight(&learnt.weights);
         out.push_str(&format!("        {}: {weight:.2}\n", part.name()));
     }
     let shown = |rho: Option<f64>| rho.map_or("undefined".to_owned(), |r| format!("{r:.3}"));

@@ -51,8 +51,9 @@ pub(super) fn table(examined: &PlanAssessment, weights: &PlanWeights, scored: bo
 }
 
 fn metrics(out: &mut String, examined: &PlanAssessment, weights: &PlanWeights) {
-    for (part, weight) in PlanPart::ALL.iter().zip(weights.to_array()) {
-        let value = examined.value(*part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
+    for part in PlanPart::ALL {
+        let weight = part.weight(weights);
+        let value = examined.value(part).map_or("not measured".to_owned(), |v| format!("{v:.3}"));
         out.push_str(&format!("{:<26} {value:>12}  of weight {weight:.1}\n", part.name()));
     }
     let score = examined.score(weights).map_or("not measured".to_owned(), |s| format!("{s:.1}"));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use verdict_eval::config::MetricsConfig;
 use verdict_eval::metrics::{Measurement, Settings};
 use verdict_eval::trace::Text;
 use verdict_eval::{baseline, services};
@@ -174,7 +175,7 @@ pub(super) fn ask_whole_traces(
     (judge, control_flow): (&JudgeSession, bool),
 ) -> Result<Predictions, CommandFailure> {
     let mut unjudged = config.clone();
-    unjudged.verdict.evaluation.metrics = Settings::default();
+    unjudged.verdict.evaluation.metrics = MetricsConfig::default();
     let (mut run, mut counts) = (Predictions::default(), BaselineCounts::default());
     each((&unjudged, judges), gold, traces, &mut run, |run, name, evaluated| {
         let trace = &evaluated.trace.trace;
@@ -199,7 +200,7 @@ pub(super) fn ask_whole_traces(
 
 /// The metrics' settings of a configuration.
 pub(super) fn settings(config: &Config) -> Result<Settings, CommandFailure> {
-    config.verdict.evaluation.settings().map_err(|e| CommandFailure::Usage(e.to_string()))
+    Settings::new(&config.verdict.evaluation).map_err(|e| CommandFailure::Usage(e.to_string()))
 }
 
 /// Calls `each` with every annotated trace of the input and the name of its gold file.

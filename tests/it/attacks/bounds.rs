@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 use verdict_config::Source;
 use verdict_eval::Evaluator;
 use verdict_eval::metrics::{TaskSet, Unmeasured};
-use verdict_eval::path::load;
 use verdict_eval::schema::{Schema, Validation, Validity};
 use verdict_eval::testing::{MAX_PROBLEMS, MAX_STEPS};
 use verdict_otlp::{Signal, work};
@@ -245,7 +244,7 @@ states:
 fn thousands_of_harmful_calls_in_an_open_trace() {
     const ALL: u64 = 10_000;
     let task = Source { name: "task.yaml".into(), text: PATH.into() };
-    let tasks = TaskSet::new(load(&[task]).unwrap().tasks);
+    let tasks = TaskSet::parse(&[task]).unwrap();
     let metrics = serde_saphyr::from_str("path: { tasks: [task.yaml] }").unwrap();
     let config = verdict_eval::Config { metrics, ..verdict_eval::Config::default() };
     let evaluator = Evaluator::builder(&config).path_tasks(tasks).build().unwrap();

@@ -19,7 +19,6 @@ use verdict_config::Source;
 use verdict_eval::Evaluator;
 use verdict_eval::alarms::AlarmState;
 use verdict_eval::metrics::TaskSet;
-use verdict_eval::path::load;
 use verdict_eval::trace::Kind;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{ClosedTrace, SpanId};
@@ -229,7 +228,7 @@ fn alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service() {
             continue;
         }
         let source = Source { name: "task.yaml".to_owned(), text: timed_task(&names) };
-        let tasks = TaskSet::new(load(&[source]).unwrap().tasks);
+        let tasks = TaskSet::parse(&[source]).unwrap();
         let evaluator =
             Evaluator::builder(&config(&case).verdict.evaluation).path_tasks(tasks).build().unwrap();
         let spans = ended(&evaluator, &case);

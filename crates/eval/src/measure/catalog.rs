@@ -297,7 +297,7 @@ weights: { correctness: 1 }
             path: { tasks: [refund.yaml] }\n";
         let mut settings: Settings = serde_saphyr::from_str(settings).unwrap();
         let task = verdict_config::Source { name: "refund.yaml".into(), text: TASK.into() };
-        settings.path.loaded = path::settings::TaskSet::new(path::load::load(&[task]).unwrap().tasks);
+        settings.path_tasks = path::settings::TaskSet::parse(&[task]).unwrap();
         let trace = Script::new("Please refund order A-17.")
             .tools(&["get_order", "issue_refund"])
             .says("First look, then pay.")

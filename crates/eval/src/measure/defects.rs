@@ -9,7 +9,7 @@
 use verdict_otlp::trace::{Idx, SpanId};
 
 use super::Context;
-pub use super::defect::Defect;
+pub(crate) use super::defect::Defect;
 use super::excerpt::head;
 pub(crate) use super::excerpt::{QUOTE_BYTES, clip, clip_end};
 use super::measurement::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};

@@ -74,7 +74,7 @@ pub(crate) type SendValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync
 
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
-pub struct Memo {
+pub(crate) struct Memo {
     text_values: RefCell<OfText>,
     content_values: RefCell<OfContent>,
     recent_content: RefCell<RecentContent>,
@@ -89,7 +89,7 @@ pub struct Memo {
 }
 
 impl Memo {
-    pub fn new() -> Memo {
+    pub(crate) fn new() -> Memo {
         Memo::default()
     }
 
@@ -132,7 +132,7 @@ impl Memo {
     }
 
     /// The value of type `T` for the text, computed once. Each use has its own type.
-    pub fn for_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
+    pub(crate) fn for_text<T: 'static>(&self, text: &Text, work: impl FnOnce(&str) -> T) -> Rc<T> {
         let key = (TypeId::of::<T>(), text.as_ptr() as usize, text.len());
         let cached = self.text_values.borrow().get(&key).map(|(_, value)| value.clone());
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
@@ -190,7 +190,7 @@ impl Memo {
 
     /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose work
     /// exceeded the budget is incomplete: every later use of it has exceeded the budget as well.
-    pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
+    pub(crate) fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         if let Some((_, recent)) =
             self.recent_of_trace.borrow().as_ref().filter(|(type_id, _)| *type_id == key)

@@ -64,6 +64,11 @@ impl Context<'_> {
         self.settings.threshold(self.row, self.trace, self.at)
     }
 
+    /// A text of the trace as a judge may read it: without invisible characters, and redacted as configured.
+    pub fn cleaned(&self, text: &str) -> String {
+        self.settings.asker.clean(text)
+    }
+
     /// The content of the trace as judges may read it.
     pub(crate) fn content(&self) -> TraceContent<'_> {
         TraceContent { asker: &self.settings.asker, trace: self.trace, memo: self.memo }

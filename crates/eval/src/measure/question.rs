@@ -13,7 +13,8 @@ use verdict_otlp::trace::Idx;
 use super::measurement::Unmeasured;
 use crate::recognise::{AgentTrace, Text};
 
-/// The text for a judge, redacted and fenced.
+/// The text for a judge: redacted, and content marked as such. [`Context::cleaned`](crate::metrics::Context::cleaned)
+/// redacts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prompt {
     /// Role and rubric of the judge. The same for all spans of a metric, so that servers can cache
@@ -100,6 +101,7 @@ pub fn services(trace: &AgentTrace) -> Arc<[Text]> {
     all.collect::<BTreeSet<Text>>().into_iter().collect()
 }
 
+/// The form that an answer must have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Form {
     /// The name of the schema; letters, digits and underscores.
@@ -111,8 +113,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// A form without a score: an object of exactly these fields.
-    pub(crate) fn object(name: &'static str, fields: Value) -> Arc<Form> {
+    /// A form without a score: an object of exactly these fields, each with its JSON schema.
+    pub fn object(name: &'static str, fields: Value) -> Arc<Form> {
         Arc::new(Form { name, schema: object_schema(fields), score: None })
     }
 
@@ -138,6 +140,7 @@ pub struct ScoreField {
     pub values: Vec<u8>,
 }
 
+/// A question of a metric to its judges.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
     /// Unique among the questions of the same metric on the same span.
@@ -150,7 +153,7 @@ pub struct Question {
 
 impl Question {
     /// A question to the judges of the metric.
-    pub(crate) fn new(key: impl Into<String>, prompt: Prompt, form: Arc<Form>) -> Question {
+    pub fn new(key: impl Into<String>, prompt: Prompt, form: Arc<Form>) -> Question {
         Question { key: key.into(), prompt, form, judges: Vec::new() }
     }
 }

@@ -5,6 +5,7 @@
 //! The name of an unknown metric is an error of the configuration.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -14,9 +15,9 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::ask::asker::Asker;
 use super::checklist::settings::ChecklistSettings;
-use super::path::settings::PathSettings;
+use super::path::settings::{PathSettings, TaskSet};
 use super::plan::settings::PlanSettings;
-use super::table::{MetricSpec, Scale, SectionKey, rows_of, spec};
+use super::table::{MetricSpec, Scale, SectionKey, spec};
 use crate::measure::gpa::Gpa;
 use crate::measure::sections::*;
 use crate::recognise::AgentTrace;
@@ -32,7 +33,8 @@ macro_rules! settings {
         /// All metrics of this version, as `verdict.metrics` configures them.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
-        pub struct Settings {
+        #[schemars(rename = "Settings")]
+        pub struct MetricsConfig {
             /// Default `[rules]`. Who answers where a metric does not say: `rules`, and the names of
             /// `judges`. With both, a rule's fact is final, elsewhere the judge leads; several judges give
             /// the median.
@@ -40,29 +42,20 @@ macro_rules! settings {
             $( $(#[doc = $doc])* pub $section: $settings, )*
             /// What the failures of a trace meant for its outcome.
             pub outcome: OutcomeSettings,
-            /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a
-            /// key of this section.
-            #[serde(skip)]
-            pub asker: Arc<Asker>,
-            /// Metrics that were added from outside.
-            #[serde(skip)]
-            pub(crate) custom: Vec<CustomSettings>,
         }
 
-        impl Default for Settings {
-            fn default() -> Settings {
+        impl Default for MetricsConfig {
+            fn default() -> MetricsConfig {
                 let judges = vec![RULES.to_owned()];
-                Settings {
+                MetricsConfig {
                     judges,
                     $( $section: <$settings>::default(), )*
                     outcome: OutcomeSettings::default(),
-                    asker: Arc::default(),
-                    custom: Vec::new(),
                 }
             }
         }
 
-        impl Settings {
+        impl MetricsConfig {
             /// The sections, by key.
             fn sections(&self) -> Vec<(&'static str, &dyn Section)> {
                 vec![$( (stringify!($section), &self.$section), )*]
@@ -78,9 +71,43 @@ macro_rules! settings {
 }
 metric_table!(settings);
 
+/// `verdict.metrics` with what is resolved from the other sections of the configuration and from its files.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Deserialize), serde(from = "MetricsConfig"))]
+pub struct Settings {
+    pub(crate) config: MetricsConfig,
+    /// How judges are asked: from `verdict.ask`, `verdict.rubrics`, `verdict.instructions` and `verdict.redact`.
+    pub asker: Arc<Asker>,
+    /// The tasks of `verdict.metrics.path`.
+    pub(crate) path_tasks: TaskSet,
+    /// Metrics that were added from outside.
+    pub(crate) custom: Vec<CustomSettings>,
+}
+
+impl From<MetricsConfig> for Settings {
+    fn from(config: MetricsConfig) -> Settings {
+        Settings { config, ..Settings::default() }
+    }
+}
+
+impl Deref for Settings {
+    type Target = MetricsConfig;
+    fn deref(&self) -> &MetricsConfig {
+        &self.config
+    }
+}
+
+#[cfg(test)]
+impl std::ops::DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut MetricsConfig {
+        &mut self.config
+    }
+}
+
 impl Settings {
     pub(super) fn metric_settings(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
+            Some(SectionKey::path) if self.path_tasks.is_empty() => MetricSettings::OFF,
             Some(key) => self.section(key).settings_for(row.name),
             None => {
                 let custom = self.custom.iter().find(|custom| custom.row.name == row.name);
@@ -101,14 +128,41 @@ impl Settings {
         self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
     }
 
+    fn answering(&self, row: &MetricSpec) -> &[String] {
+        match self.metric_settings(row).judges {
+            [] => &self.judges,
+            judges => judges,
+        }
+    }
+
+    /// The threshold of the metric of `row` on the span `at`, if it has scores; a score below it fails.
+    pub(crate) fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
+        let settings = self.metric_settings(row);
+        let mut special = settings.overrides.iter().filter(|o| o.threshold.is_some());
+        let special = special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold);
+        special.or(settings.threshold).unwrap_or_default()
+    }
+
+    /// Whether a label of the metric of `row` fails.
+    pub(crate) fn fails(&self, row: &MetricSpec, label: &str) -> bool {
+        let Scale::Labels(labels) = row.scale else { return false };
+        if row.section.is_none() {
+            return row.fail_labels.contains(&label);
+        }
+        let index = labels.iter().position(|candidate| *candidate == label);
+        index.is_some_and(|index| self.metric_settings(row).failing >> index & 1 == 1)
+    }
+}
+
+impl MetricsConfig {
     /// Whether a checklist has questions that only judges answer, and no judge is named for them.
+    #[cfg(feature = "internals")]
     pub fn has_checklist_without_judge(&self) -> bool {
         let checklist = &self.checklist;
         let unchecked =
             || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
-        checklist.enabled
-            && (checklist.generate || unchecked())
-            && rows_of(SectionKey::checklist).all(|row| self.judges(row).is_empty())
+        let named = if checklist.judges.is_empty() { &self.judges } else { &checklist.judges };
+        checklist.enabled && (checklist.generate || unchecked()) && named.iter().all(|judge| judge == RULES)
     }
 
     /// The judges of the question about the outcome; none if it is not asked.
@@ -118,15 +172,8 @@ impl Settings {
         asked.cloned().collect()
     }
 
-    fn answering(&self, row: &MetricSpec) -> &[String] {
-        match self.metric_settings(row).judges {
-            [] => &self.judges,
-            judges => judges,
-        }
-    }
-
     /// Every LLM judge that is named, with the key that names it.
-    pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
+    pub(crate) fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let sections = self.sections().into_iter().flat_map(|(section, settings)| {
             settings.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
         });
@@ -135,26 +182,8 @@ impl Settings {
         all.filter(|(_, judge)| *judge != RULES)
     }
 
-    /// The threshold of the metric of `row` on the span `at`, if it has scores; a score below it fails.
-    pub fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
-        let settings = self.metric_settings(row);
-        let mut special = settings.overrides.iter().filter(|o| o.threshold.is_some());
-        let special = special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold);
-        special.or(settings.threshold).unwrap_or_default()
-    }
-
-    /// Whether a label of the metric of `row` fails.
-    pub fn fails(&self, row: &MetricSpec, label: &str) -> bool {
-        let Scale::Labels(labels) = row.scale else { return false };
-        if row.section.is_none() {
-            return row.fail_labels.contains(&label);
-        }
-        let index = labels.iter().position(|candidate| *candidate == label);
-        index.is_some_and(|index| self.metric_settings(row).failing >> index & 1 == 1)
-    }
-
     /// The limit of milliseconds of the span `at`, if one is set.
-    pub fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
+    pub(super) fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
         let view = trace.views.get(at)?;
         let limits = &self.latency;
         let agent_limit = agent_name(trace, at)
@@ -168,7 +197,7 @@ impl Settings {
     }
 
     /// The limit of tokens of the span `at`, if one is set.
-    pub fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
+    pub(super) fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
         let limits = &self.tokens;
         let agent_limit = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
         let model = trace.views.get(at).and_then(|r| r.model.as_deref());
@@ -177,7 +206,7 @@ impl Settings {
     }
 
     /// Invalid values.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let section_problems = |(section, settings): (&'static str, &dyn Section)| {
             settings.problems().into_iter().map(move |problem| problem.below(section))
         };
@@ -194,7 +223,7 @@ fn by_pattern<'a, V>(map: &'a BTreeMap<String, V>, name: &str) -> Option<&'a V> 
 }
 
 /// The settings of a metric that was added from outside.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CustomSettings {
     pub row: &'static MetricSpec,
     pub settings: Scored,

@@ -159,6 +159,7 @@ pub enum Need {
     Trace,
 }
 
+/// The values of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
     /// A score between the two. The second is the best, except for `path.harm_rate`, where less is better.
@@ -307,6 +308,27 @@ impl MetricSpec {
     #[must_use]
     pub const fn with_need(self, need: Need) -> MetricSpec {
         MetricSpec { need, ..self }
+    }
+
+    /// The spans that it is written on; if not set, any. A metric of model and tool calls does not run on spans of
+    /// unknown kind, and one of agents and runs not in a trace without an agent. A trace whose final answer is not
+    /// recorded can pass only if a metric of agents, runs or any span was measured.
+    #[must_use]
+    pub const fn with_about(self, about: About) -> MetricSpec {
+        MetricSpec { about, ..self }
+    }
+
+    /// Whether it measures how a result came about, and not the result; if not set, the result. Failures of the process
+    /// do not count where the policy `outcome_relevant` applies.
+    #[must_use]
+    pub const fn with_process(self, process: bool) -> MetricSpec {
+        MetricSpec { process, ..self }
+    }
+
+    /// The categories of the defects that it detects; if not set, all.
+    #[must_use]
+    pub const fn with_categories(self, categories: &'static [Category]) -> MetricSpec {
+        MetricSpec { categories, ..self }
     }
 
     /// The labels that fail; if not set, none.

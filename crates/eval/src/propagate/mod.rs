@@ -13,7 +13,7 @@
 
 use expected_outcome::{TermFailure, failures, terms, with_changes};
 use localize::OwnFailures;
-use outcome_model::{CHANGES, Terms};
+use outcome_model::{CHANGES, Terms, probability};
 use repeats::{ABOVE_ALL, FailingFinding, FailingFindings, Repeats};
 use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::{Idx, Kind};
@@ -90,7 +90,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let by_run = match (&policies.root, &outcome) {
         (RootPolicy::ExpectedOutcome(model), _) => {
             let terms = with_changes(trace, terms.unwrap_or_default());
-            let probability = model.probability(&terms);
+            let probability = probability(model, &terms);
             let contributions = model.contributions(&terms);
             failure = passed.map(|_| FailureProbability { probability, contributions });
             Some(probability <= model.limit)

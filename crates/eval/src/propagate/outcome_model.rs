@@ -52,8 +52,15 @@ impl Default for OutcomeModel {
     }
 }
 
+/// The probability of a failure.
+pub fn probability(model: &OutcomeModel, terms: &Terms) -> f64 {
+    let odds = model.contributions(terms).iter().fold(model.intercept, |sum, (_, part)| sum + part);
+    1.0 / (1.0 + (-odds).exp())
+}
+
 impl OutcomeModel {
     /// From the intercept and the weights in the order of [`TERMS`].
+    #[cfg(feature = "internals")]
     pub fn new(intercept: f64, weights: Terms) -> OutcomeModel {
         let [answer, lasting, recovered, process, changes] = weights;
         OutcomeModel { intercept, answer, lasting, recovered, process, changes, ..OutcomeModel::default() }
@@ -63,14 +70,8 @@ impl OutcomeModel {
         [self.answer, self.lasting, self.recovered, self.process, self.changes]
     }
 
-    /// The probability of a failure.
-    pub fn probability(&self, terms: &Terms) -> f64 {
-        let odds = self.contributions(terms).iter().fold(self.intercept, |sum, (_, part)| sum + part);
-        1.0 / (1.0 + (-odds).exp())
-    }
-
     /// The contribution of each term to the log odds, the largest first; terms that add nothing are left out.
-    pub fn contributions(&self, terms: &Terms) -> Vec<(&'static str, f64)> {
+    pub(crate) fn contributions(&self, terms: &Terms) -> Vec<(&'static str, f64)> {
         let parts = self.weights().into_iter().zip(terms).map(|(weight, term)| weight * term);
         let mut parts: Vec<(&'static str, f64)> =
             TERMS.into_iter().zip(parts).filter(|p| p.1 > 0.0).collect();
@@ -79,7 +80,7 @@ impl OutcomeModel {
     }
 
     /// The invalid values, by key.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let weights = TERMS.into_iter().zip(self.weights());
         let weights = weights.filter(|(_, weight)| !(*weight >= 0.0 && weight.is_finite()));
         let weights = weights.map(|(key, weight)| (key, format!("a weight of at least 0, found {weight}")));

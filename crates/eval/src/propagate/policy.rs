@@ -240,7 +240,7 @@ impl JsonSchema for RootPolicy {
 
 impl Policies {
     /// The policy of such a span.
-    pub fn for_span(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
+    pub(crate) fn for_span(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
         name.and_then(|n| self.by_name.get(n))
             .or_else(|| service.and_then(|s| self.by_service.get(s)))
             .or_else(|| self.by_kind.get(&kind))
@@ -248,7 +248,7 @@ impl Policies {
     }
 
     /// The invalid values.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if let RootPolicy::ExpectedOutcome(model) = &self.root {
             out.extend(model.problems().into_iter().map(|problem| problem.below("root.expected_outcome")));

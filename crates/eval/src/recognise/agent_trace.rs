@@ -108,9 +108,16 @@ pub struct AgentTrace {
     pub results: Content,
     /// By span, whether it is a model call whose prompt contains an image, a file or the like, whose content is not
     /// read.
-    pub has_media: OnceLock<Vec<bool>>,
+    pub(crate) has_media: OnceLock<Vec<bool>>,
     /// The e-mail addresses of its texts, see [`AgentTrace::addresses`].
-    pub addresses: OnceLock<EmailAddresses>,
+    pub(crate) addresses: OnceLock<EmailAddresses>,
+}
+
+impl From<Tree> for AgentTrace {
+    /// The spans of a trace that is not recognised.
+    fn from(tree: Tree) -> AgentTrace {
+        AgentTrace { tree, ..AgentTrace::default() }
+    }
 }
 
 impl AgentTrace {
@@ -127,7 +134,7 @@ impl AgentTrace {
     }
 
     /// The e-mail addresses in its messages, arguments and results. They are looked for once a judge is asked.
-    pub fn addresses(&self) -> &EmailAddresses {
+    pub(crate) fn addresses(&self) -> &EmailAddresses {
         self.addresses.get_or_init(|| {
             let part_text = |part: &'_ Part| match part {
                 Part::Text(text) | Part::Reasoning(text) => Some(text.clone()),

@@ -50,6 +50,7 @@ const BUILT_IN: [(&str, &str); 13] = built_in![
 /// Why the conventions could not be compiled. The built-in ones are tested, so the cause is in the
 /// configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TableError {
     #[error("there is no built-in convention '{name}' for 'precedence'; the names are: {known}")]
     UnknownConvention { name: String, known: String },

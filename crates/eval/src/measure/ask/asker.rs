@@ -25,15 +25,6 @@ pub struct Asker {
     redactor: Redactor,
     rubrics: BTreeMap<String, String>,
     instructions: Vec<Instruction>,
-    redact: Redact,
-}
-
-/// Compares the configuration, from which the rest is derived.
-impl PartialEq for Asker {
-    fn eq(&self, other: &Asker) -> bool {
-        (&self.ask, &self.rubrics, &self.instructions, &self.redact)
-            == (&other.ask, &other.rubrics, &other.instructions, &other.redact)
-    }
 }
 
 impl Asker {
@@ -45,10 +36,10 @@ impl Asker {
         ask: AskConfig,
         rubrics: BTreeMap<String, String>,
         instructions: Vec<Instruction>,
-        redact: Redact,
+        redact: &Redact,
     ) -> Result<Asker, InvalidPattern> {
-        let redactor = Redactor::new(&redact)?;
-        Ok(Asker { ask, redactor, rubrics, instructions, redact })
+        let redactor = Redactor::new(redact)?;
+        Ok(Asker { ask, redactor, rubrics, instructions })
     }
 
     /// Untrusted text as a judge may read it: sanitized and redacted.

@@ -120,7 +120,7 @@ const MAX_TEXT: usize = 32 * 1024;
 
 impl AskConfig {
     /// Invalid values; `is_added` says whether a metric that is not built in exists.
-    pub fn problems(&self, is_added: impl Fn(&str) -> bool) -> Vec<Problem> {
+    pub(crate) fn problems(&self, is_added: impl Fn(&str) -> bool) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.max_prompt_tokens < MIN_TOKENS {
             let message = format!(

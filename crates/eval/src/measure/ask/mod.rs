@@ -57,7 +57,6 @@ pub(crate) mod verdict;
 pub(crate) mod whole_trace;
 
 pub(crate) use asker::Asker;
-pub(crate) use config::{AskConfig, Instruction};
 
 /// A metric that judges answer.
 pub(crate) struct JudgedMetric;

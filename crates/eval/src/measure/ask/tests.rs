@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::config::{AskConfig, Instruction};
 use super::*;
 use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::testing::Script;
@@ -54,7 +55,7 @@ fn settings(metrics: &[&str]) -> Settings {
 fn asked_with(mut settings: Settings, change: impl FnOnce(&mut AskConfig)) -> Settings {
     let mut ask = AskConfig::default();
     change(&mut ask);
-    let asker = Asker::new(ask, BTreeMap::new(), Vec::new(), Redact::default());
+    let asker = Asker::new(ask, BTreeMap::new(), Vec::new(), &Redact::default());
     settings.asker = Arc::new(asker.expect("no patterns"));
     settings
 }

@@ -49,9 +49,10 @@ pub struct Lookup {
     /// Default `answer`. Where to search.
     #[serde(rename = "in")]
     pub place: SearchIn,
+    /// No key of the configuration; compiled at its first use.
     #[serde(skip)]
     #[schemars(skip)]
-    pub(super) compiled: CompiledPattern,
+    pub compiled: CompiledPattern,
 }
 
 /// Where a text is searched.
@@ -90,7 +91,7 @@ pub enum Form {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct CheckResult {
+pub(crate) struct CheckResult {
     pub passed: bool,
     pub reason: String,
     /// The evidence, verbatim.
@@ -103,7 +104,7 @@ pub struct CheckResult {
 
 impl Check {
     /// The problem of the check's configuration, if any.
-    pub fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         match self {
             Check::Contains(Lookup { text, .. }) if text.is_empty() => Some("text is missing".to_owned()),
             Check::Matches(Lookup { text, .. }) => {
@@ -119,7 +120,7 @@ impl Check {
     }
 
     /// The answer; `None` without evidence.
-    pub fn evaluate(
+    pub(crate) fn evaluate(
         &self,
         trace: &AgentTrace,
         memo: &Memo,

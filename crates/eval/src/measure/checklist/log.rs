@@ -29,7 +29,7 @@ const MAX_COUNTS: usize = 100;
 const PLANS_PER_PASS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogSource {
+pub(crate) enum LogSource {
     /// A call: its outcome and its arguments.
     Call,
     Result,
@@ -40,7 +40,7 @@ pub enum LogSource {
 
 /// A text of the log, whole or a piece of one.
 #[derive(Clone, PartialEq, Debug)]
-pub struct LogText {
+pub(crate) struct LogText {
     pub at: Idx,
     pub source: LogSource,
     /// The tool of a call or a result.

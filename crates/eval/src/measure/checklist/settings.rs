@@ -70,6 +70,7 @@ settings! {
         /// A regular expression that must match anywhere in the task's text.
         #[serde(skip_serializing_if = "Option::is_none")]
         task: Option<String>,
+        /// No key of the configuration; compiled at its first use.
         #[serde(skip)]
         #[schemars(skip)]
         compiled: CompiledPattern,
@@ -130,7 +131,7 @@ pub enum Class {
 
 impl Class {
     /// The steps of a decision path.
-    pub fn path(self) -> &'static [&'static str] {
+    pub(crate) fn path(self) -> &'static [&'static str] {
         match self {
             Class::Factual => &["factual"],
             Class::Reasoning => &["logical", "reasoning"],
@@ -141,7 +142,7 @@ impl Class {
 
 impl Match {
     /// Whether the checklist or asset applies to the task of `agent`.
-    pub fn fits(&self, trace: &AgentTrace, agent: &Agent) -> bool {
+    pub(crate) fn fits(&self, trace: &AgentTrace, agent: &Agent) -> bool {
         let view = trace.views.get(agent.at);
         let task = match (&self.task, agent.task.as_deref()) {
             (None, _) => true,

@@ -16,7 +16,7 @@ use super::matching::{calls_of, matching_steps};
 use super::review;
 use super::run_walk::{HarmfulCall, RunWalk};
 use super::score::PathScores;
-use super::settings::PathSettings;
+use super::settings::{PathSettings, TaskSet};
 use super::task::Task;
 use super::walk::PathToken;
 use crate::measure::calls::attempts::quoted;
@@ -49,34 +49,37 @@ impl Rule for Paths {}
 
 impl Metric for Paths {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
-        let settings = &context.settings.path;
-        if settings.loaded.tasks().is_empty() {
+        let (settings, tasks) = (&context.settings.path, &context.settings.path_tasks);
+        if tasks.is_empty() {
             return MetricProgress::Done(Vec::new());
         }
-        let measurements = measure_all(context.trace, settings, context.memo);
+        let measurements = measure_all(context.trace, (settings, tasks), context.memo);
         MetricProgress::Done(measurements.0.get(&context.at).cloned().unwrap_or_default())
     }
 }
+
+/// The tasks, with the settings of those that have none of their own.
+pub(crate) type PathRules<'a> = (&'a PathSettings, &'a TaskSet);
 
 /// All path measurements of a trace.
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
 /// The harmful calls of a trace, which need not be closed.
-pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Vec<Measurement> {
+pub(crate) fn harmful_calls(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    for TaskRun { scorer, run_walk, .. } in runs(trace, settings, memo) {
+    for TaskRun { scorer, run_walk, .. } in runs(trace, rules, memo) {
         run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
 }
 
-fn measure_all(trace: &AgentTrace, settings: &PathSettings, memo: &Memo) -> Rc<MeasurementsBySpan> {
+fn measure_all(trace: &AgentTrace, rules: PathRules<'_>, memo: &Memo) -> Rc<MeasurementsBySpan> {
     memo.trace(|| {
         let mut by_span: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
         // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
         // not hide the harmful calls of other agents.
-        let runs = runs(trace, settings, memo);
+        let runs = runs(trace, rules, memo);
         for TaskRun { scorer, agent, run_walk, calls } in &runs {
             run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
@@ -104,16 +107,17 @@ struct TaskRun<'a> {
 }
 
 /// The runs of all agents, with each task that applies; those up to the end of the work budget.
-fn runs<'a>(trace: &'a AgentTrace, settings: &'a PathSettings, memo: &Memo) -> Vec<TaskRun<'a>> {
+fn runs<'a>(trace: &'a AgentTrace, (settings, tasks): PathRules<'a>, memo: &Memo) -> Vec<TaskRun<'a>> {
     let mut out = Vec::new();
     for agent in 0..trace.agents.len() {
-        for task in settings.loaded.tasks() {
+        for task in tasks.tasks() {
             if !memo.budget.spend(matching_steps(task, trace, agent)) {
                 return out;
             }
             if let Some((calls, captured)) = calls_of(task, trace, agent) {
                 let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
-                out.push(TaskRun { scorer: TaskScorer { trace, settings, task }, agent, run_walk, calls });
+                let scorer = TaskScorer { trace, settings, task };
+                out.push(TaskRun { scorer, agent, run_walk, calls });
             }
         }
     }

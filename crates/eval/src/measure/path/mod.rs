@@ -23,7 +23,7 @@
 //! | `review`, `learn` | compensating and repeated calls; an automaton learnt from good runs | section 1 |
 //! | `metric`, `settings` | measurements; configuration | |
 
-mod alphabet;
+pub(crate) mod alphabet;
 pub(crate) mod argument;
 pub(crate) mod automaton;
 pub(crate) mod check;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use verdict_config::{Problem, settings};
+use verdict_config::{Invalid, Problem, Source, settings};
 
+use super::load::{LoadedTasks, load};
 use super::task::{Task, Thresholds};
 use crate::measure::metric_names::FailCondition;
 use crate::measure::sections::{MetricSettings, Section};
@@ -23,23 +24,12 @@ settings! {
         /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
         /// the other scores are measured and pass.
         fail_on: Vec<FailCondition> = vec![FailCondition::HarmfulCall],
-        /// The tasks, after their files have been read.
-        #[serde(skip)]
-        #[schemars(skip)]
-        loaded: TaskSet,
-    }
-}
-
-impl PathSettings {
-    /// Whether any path metric is measured.
-    pub fn is_on(&self) -> bool {
-        self.enabled && !self.tasks.is_empty()
     }
 }
 
 impl Section for PathSettings {
     fn settings_for(&self, _: &str) -> MetricSettings<'_> {
-        MetricSettings { enabled: self.is_on(), ..MetricSettings::OFF }
+        MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -48,24 +38,40 @@ impl Section for PathSettings {
     }
 }
 
-/// The loaded tasks, shared by all evaluations.
+/// Tasks, whose paths calls are compared with. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct TaskSet(Arc<[Task]>);
+pub struct TaskSet {
+    tasks: Arc<[Task]>,
+    warnings: Arc<[String]>,
+}
 
 impl TaskSet {
-    pub fn new(tasks: Vec<Task>) -> TaskSet {
-        TaskSet(tasks.into())
+    /// Reads the texts of task files, YAML or JSON, each with a name for messages.
+    ///
+    /// # Errors
+    /// Every problem of every text, with its file, line and key.
+    pub fn parse(files: &[Source]) -> Result<TaskSet, Invalid> {
+        let LoadedTasks { tasks, warnings } = load(files)?;
+        Ok(TaskSet { tasks: tasks.into(), warnings: warnings.into() })
+    }
+
+    /// The number of tasks.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there is no task, so that no path is compared.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Probable mistakes in the texts, which are valid as they are: a line for each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The tasks, in order.
-    pub fn tasks(&self) -> &[Task] {
-        &self.0
-    }
-}
-
-impl PartialEq for TaskSet {
-    /// Equal if both come from the same reading of the files.
-    fn eq(&self, other: &TaskSet) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.is_empty() && other.0.is_empty()
+    pub(crate) fn tasks(&self) -> &[Task] {
+        &self.tasks
     }
 }

@@ -150,7 +150,7 @@ impl Thresholds {
 
     /// The threshold of a score, from `general` where it is not set here; `None` for a condition without
     /// a score.
-    pub fn limit_for(&self, condition: FailCondition, general: &Thresholds) -> Option<f64> {
+    pub(crate) fn limit_for(&self, condition: FailCondition, general: &Thresholds) -> Option<f64> {
         let find = |thresholds: &Thresholds| {
             thresholds.all().into_iter().find(|(entry_condition, ..)| *entry_condition == condition)
         };
@@ -159,7 +159,7 @@ impl Thresholds {
     }
 
     /// The names of thresholds that are not between 0 and 1.
-    pub fn problems(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &'static str> {
         let is_outside = |limit: Option<f64>| limit.is_some_and(|l| !(0.0..=1.0).contains(&l));
         self.all()
             .into_iter()

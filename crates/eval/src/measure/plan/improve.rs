@@ -25,7 +25,7 @@ use super::shape::{self, Shape};
 use super::tools::{Placement, Toolbox};
 use crate::measure::{Question, Unmeasured};
 
-mod questions;
+pub(crate) mod questions;
 
 pub(crate) use questions::StepFinding;
 pub use questions::Tag;

@@ -52,7 +52,7 @@ fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> Option<TracePlan> 
     budget.spend(texts / BYTES_PER_STEP + (1 + steps) * (steps + shown.len().min(MAX_SHOWN))).then_some(())?;
     let tools = Toolbox::with_definitions(&settings.tools, shown);
     let query = task.map(|task| task.to_string());
-    let reference = query.as_deref().and_then(|q| settings.reference(q));
+    let reference = query.as_deref().and_then(|q| Plan::reference(settings, q));
     let pairs = reference.as_ref().map_or(0, |r| steps * (steps + r.steps.len()));
     budget.spend(pairs * steps).then_some(())?;
     Some(TracePlan { agent, query, assessment: PlanAssessment::new(plan, tools, reference) })

@@ -80,9 +80,16 @@ settings! {
     }
 }
 
+impl PlanPart {
+    /// The weight of this metric.
+    pub fn weight(self, weights: &PlanWeights) -> f64 {
+        weights.to_array()[self as usize]
+    }
+}
+
 impl PlanWeights {
     /// In the order of [`PlanPart::ALL`].
-    pub fn from_array(w: [f64; 7]) -> PlanWeights {
+    pub(crate) fn from_array(w: [f64; 7]) -> PlanWeights {
         PlanWeights {
             tool_prompt_alignment: w[0],
             format: w[1],
@@ -95,7 +102,7 @@ impl PlanWeights {
     }
 
     /// In the order of [`PlanPart::ALL`].
-    pub fn to_array(self) -> [f64; 7] {
+    pub(crate) fn to_array(self) -> [f64; 7] {
         [
             self.tool_prompt_alignment,
             self.format,
@@ -108,7 +115,7 @@ impl PlanWeights {
     }
 
     /// Weights that are invalid, and groups without weight.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let weights = self.to_array();
         let mut out = Vec::new();
         for (part, weight) in PlanPart::ALL.iter().zip(weights) {

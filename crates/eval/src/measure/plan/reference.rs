@@ -54,7 +54,7 @@ labelled_enum! {
 impl Rating {
     /// From F1, which must exceed the lower bound of the tier: 2 `matched` / `steps`, where `steps` are those of
     /// both plans. Compared as integers, since the F1 of 9 steps of 11 and 13 is exactly 3/4.
-    pub fn from_matches(matched: usize, steps: usize) -> Rating {
+    pub(crate) fn from_matches(matched: usize, steps: usize) -> Rating {
         const PERCENT: [usize; 6] = [30, 45, 60, 75, 85, 95];
         Rating::ALL[PERCENT.into_iter().filter(|bound| 200 * matched > bound * steps).count()]
     }

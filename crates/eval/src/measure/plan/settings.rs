@@ -60,11 +60,11 @@ fn normalized_query(query: &str) -> String {
     query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
-impl PlanSettings {
+impl Plan {
     /// The configured reference plan for `query`.
-    pub fn reference(&self, query: &str) -> Option<Plan> {
+    pub fn reference(settings: &PlanSettings, query: &str) -> Option<Plan> {
         let query = normalized_query(query);
-        let found = self.references.iter().find(|r| normalized_query(&r.query) == query)?;
+        let found = settings.references.iter().find(|r| normalized_query(&r.query) == query)?;
         Some(parse::parse_plan(&found.plan)).filter(|plan| !plan.is_unreadable())
     }
 }

@@ -141,7 +141,7 @@ fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
     let asking = |sample: &str| {
         let settings: Settings = serde_saphyr::from_str("judges: [main]").unwrap();
         let ask = serde_saphyr::from_str(&format!("sample: {{ rate: {sample} }}")).unwrap();
-        let asker = crate::measure::ask::Asker::new(ask, Default::default(), Vec::new(), Default::default());
+        let asker = crate::measure::ask::Asker::new(ask, Default::default(), Vec::new(), &Default::default());
         let settings = Settings { asker: Arc::new(asker.unwrap()), ..settings };
         let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
         let metrics = only("checklist.verdict", OnTheFirst);

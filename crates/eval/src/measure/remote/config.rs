@@ -15,7 +15,7 @@ use crate::measure::sections::{Override, RULES, Scored};
 use crate::measure::table::{About, MetricSpec, Need, Requires, Scale};
 
 /// The evaluators by the name of their metric, which is its attribute key.
-pub(crate) type Evaluators = BTreeMap<String, EvaluatorConfig>;
+pub type Evaluators = BTreeMap<String, EvaluatorConfig>;
 
 /// Smallest `max_bytes`: metadata and the ends of a few texts.
 const MIN_BYTES: u64 = 4 << 10;
@@ -57,18 +57,20 @@ settings! {
     }
 }
 
+impl RequestedScale {
+    /// The scale that requests name.
+    pub fn from_config(config: &EvaluatorConfig) -> RequestedScale {
+        let [min, max] = config.range();
+        match config.labels.is_empty() {
+            true => RequestedScale::Score { min, max },
+            false => RequestedScale::Label { labels: config.labels.clone() },
+        }
+    }
+}
+
 impl EvaluatorConfig {
     fn range(&self) -> [u8; 2] {
         self.scores.unwrap_or([1, 5])
-    }
-
-    /// The scale that requests name.
-    pub fn requested_scale(&self) -> RequestedScale {
-        let [min, max] = self.range();
-        match self.labels.is_empty() {
-            true => RequestedScale::Score { min, max },
-            false => RequestedScale::Label { labels: self.labels.clone() },
-        }
     }
 
     /// The metric `name`.

@@ -23,7 +23,5 @@ pub(crate) mod outline;
 pub(crate) mod protocol;
 pub(crate) mod subject;
 
-pub(crate) use config::Evaluators;
-
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use serde_json::{Value as Json, json};
 
 use super::config::EvaluatorConfig;
 use super::protocol::*;
-use crate::measure::ask::{AskConfig, Asker};
+use crate::measure::ask::Asker;
+use crate::measure::ask::config::AskConfig;
 use crate::measure::question_rounds::{Ask, JudgeInputs, Questions};
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::settings::CustomSettings;
@@ -30,7 +31,7 @@ fn problems(name: &str, yaml: &str) -> Vec<String> {
 fn settings(change: impl FnOnce(&mut AskConfig)) -> Settings {
     let mut ask = AskConfig::default();
     change(&mut ask);
-    let asker = Asker::new(ask, BTreeMap::new(), Vec::new(), Redact::default()).unwrap();
+    let asker = Asker::new(ask, BTreeMap::new(), Vec::new(), &Redact::default()).unwrap();
     Settings { asker: Arc::new(asker), ..Settings::default() }
 }
 

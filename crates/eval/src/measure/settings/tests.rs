@@ -21,7 +21,7 @@ fn one_llm_span(agent: &str, model: &str) -> AgentTrace {
 #[test]
 fn nothing_written_means_the_defaults() {
     let settings = read("{}").unwrap();
-    assert_eq!(settings, Settings::default());
+    assert_eq!(*settings, MetricsConfig::default());
     let trace = one_llm_span("a", "m");
     assert!(settings.metric_settings(row("avoidance")).enabled(&trace, 0));
     assert_eq!(settings.threshold(row("completeness"), &trace, 0), 4.0);
@@ -36,8 +36,8 @@ fn nothing_written_means_the_defaults() {
 
 #[test]
 fn what_is_written_reads_back_the_same() {
-    let text = serde_json::to_string(&Settings::default()).unwrap();
-    assert_eq!(read(&text).unwrap(), Settings::default());
+    let text = serde_json::to_string(&MetricsConfig::default()).unwrap();
+    assert_eq!(*read(&text).unwrap(), MetricsConfig::default());
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn configured_rubric_and_instructions_are_in_the_system_prompt() {
     };
     let instructions =
         vec![instruction("age*", "It asks a searcher."), instruction("other", "Not this one.")];
-    let asker = Asker::new(AskConfig::default(), rubrics, instructions, Redact::default()).unwrap();
+    let asker = Asker::new(AskConfig::default(), rubrics, instructions, &Redact::default()).unwrap();
     let settings = Settings { asker: Arc::new(asker), ..settings(&[FOLLOWING]) };
     let asked = questions(&trace, &settings);
     let system = &asked[0].question.prompt.system;

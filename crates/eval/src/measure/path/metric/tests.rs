@@ -3,7 +3,6 @@
 use verdict_config::Source;
 
 use super::*;
-use crate::measure::path::load::load;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::testing::Script;
 use crate::measure::work_budget::WorkBudget;
@@ -33,11 +32,8 @@ fn settings(extra: &str) -> All {
 fn with_tasks(texts: &[&str]) -> All {
     let source = |text: &&str| Source { name: "t.yaml".into(), text: (*text).to_owned() };
     let sources: Vec<Source> = texts.iter().map(source).collect();
-    let tasks = load(&sources).unwrap_or_else(|e| panic!("{e}")).tasks;
-    let mut settings = All::default();
-    settings.path.tasks = vec!["t.yaml".into()];
-    settings.path.loaded = TaskSet::new(tasks);
-    settings
+    let path_tasks = TaskSet::parse(&sources).unwrap_or_else(|e| panic!("{e}"));
+    All { path_tasks, ..All::default() }
 }
 
 fn run(trace: &AgentTrace, settings: &All) -> Vec<Measurement> {
@@ -126,7 +122,8 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
             value: DetailValue::Texts(vec!["issue_refund, again issue_refund".into()])
         }
     );
-    let reported = harmful_calls(&trace, &settings("").path, &Memo::new());
+    let refund = settings("");
+    let reported = harmful_calls(&trace, (&refund.path, &refund.path_tasks), &Memo::new());
     assert_eq!(reported.len(), 3, "as for an open trace");
     let rate = find_measurement(&all, "path.harm_rate").outcome.as_ref().unwrap();
     assert_eq!((rate.value.clone(), rate.passed), (Value::Score(0.5), false));

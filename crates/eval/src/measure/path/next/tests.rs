@@ -4,7 +4,6 @@ use serde_json::json;
 use verdict_config::Source;
 
 use super::*;
-use crate::measure::path::load::load;
 use crate::measure::testing::Script;
 
 const REFUND: &str = r#"
@@ -20,7 +19,7 @@ policy:
 "#;
 
 fn tasks_of(text: &str) -> TaskSet {
-    TaskSet::new(load(&[Source { name: "t.yaml".into(), text: text.to_owned() }]).unwrap().tasks)
+    TaskSet::parse(&[Source { name: "t.yaml".into(), text: text.to_owned() }]).unwrap()
 }
 
 fn call(name: &str, arguments: Value, id: &str) -> ProposedCall {

@@ -199,7 +199,7 @@ fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
     let redact = |yaml: &str| {
         let redact = serde_saphyr::from_str(yaml).unwrap();
         Arc::new(
-            crate::measure::ask::Asker::new(Default::default(), Default::default(), Vec::new(), redact)
+            crate::measure::ask::Asker::new(Default::default(), Default::default(), Vec::new(), &redact)
                 .unwrap(),
         )
     };
