@@ -27,7 +27,7 @@ use crate::measure::agent_index;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::calls::call_index::CallIndex;
 use crate::recognise::action_text::{may_be_step, without_lead};
-use crate::recognise::{Content, SpanView, Text};
+use crate::recognise::{Content, FinishReason, SpanView, Text};
 use excuse::excuse;
 use turn::{UndecidedTurn, is_grounded};
 
@@ -45,7 +45,7 @@ const MAX_SENTENCES: usize = 14;
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
-    if let Some(reason) = view.finish.iter().find(|f| is_filter(f)) {
+    if let Some(reason) = view.finished_by(FinishReason::ContentFilter) {
         let mut findings = Findings::new();
         findings.push(
             Defect::Refusal
@@ -77,7 +77,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         true => TextRole::Answer,
         false => TextRole::Step,
     };
-    let avoidance = avoided(&analysed, text, as_answer);
+    let AvoidanceCheck { avoidance, compared } = avoided(&analysed, text, as_answer);
     if context.memo.budget.is_exceeded() {
         return Some(context.unmeasured(Unmeasured::Limit));
     }
@@ -85,7 +85,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return Some(context.unmeasured(Unmeasured::Language));
     }
     let mut findings = Findings::new();
-    findings.examine(sentences_read(&analysed));
+    // A figure alone is an answer; signs alone are nothing that was examined.
+    findings.examine(compared.max(usize::from(text.contains(char::is_numeric))));
     let avoidance = avoidance.map(|(label, sentence)| match label {
         KNOWLEDGE if is_grounded(context, &analysed, sentence) => (POLICY, sentence),
         _ => (label, sentence),
@@ -93,6 +94,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let label = avoidance.map_or(VALID, |(label, _)| label);
     if let Some((label, sentence)) = avoidance {
         let (defect, rationale) = match label {
+            // Its label passes by default with and without a rule in the instructions: 001 (table 1) has one label for
+            // all refusals, and a model also refuses by policies that no instruction states. Settings may fail it.
             POLICY => (Defect::Refusal, "an answer was expected; the request is refused instead"),
             KNOWLEDGE => (Defect::GiveUp, "an answer was expected; the output only says that it has none"),
             _ => (Defect::Evasion, "an answer was expected; the run stopped without one"),
@@ -112,12 +115,6 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
     }
     Some(measurement)
-}
-
-/// The number of sentences that were compared, at least the text as one.
-fn sentences_read(analysed: &ReadText<'_>) -> usize {
-    let language = analysed.languages().next();
-    language.map_or(1, |language| analysed.classified(language, []).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to recognise its own.
@@ -147,13 +144,6 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
         && asked.is_some_and(|task| !ReadText::new_counted(task, None, context.memo).mentions_errors())
 }
 
-/// Finish reasons that mean the provider or the model refused.
-fn is_filter(finish: &str) -> bool {
-    ["content_filter", "content-filter", "refusal", "safety", "prohibited_content", "blocklist", "recitation"]
-        .iter()
-        .any(|reason| finish.eq_ignore_ascii_case(reason))
-}
-
 /// The final answer of an agent if this model call wrote it: as its text, or as the argument of a
 /// final-answer tool.
 fn final_answer(context: &Context<'_>) -> Option<Text> {
@@ -171,22 +161,37 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
     view.requests().next().is_some() || may_be_step(text)
 }
 
-/// The kind of avoidance, with the sentence that shows it.
-fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> Option<(&'static str, &'t str)> {
+/// The result of comparing a text with the kinds of avoidance.
+#[derive(Default)]
+struct AvoidanceCheck<'t> {
+    /// The kind of avoidance, with the sentence that shows it.
+    avoidance: Option<(&'static str, &'t str)>,
+    /// The sentences of what was compared: the text, or one or both of its outer paragraphs.
+    compared: usize,
+}
+
+fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> AvoidanceCheck<'t> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
         return avoided_throughout(&analysed.part(text), role);
     }
     // A long text that begins and ends so reports a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
-    let (first, last) = (text.split("\n\n").find(is_text)?, text.rsplit("\n\n").find(is_text)?);
+    let ends = text.split("\n\n").find(is_text).zip(text.rsplit("\n\n").find(is_text));
+    let Some((first, last)) = ends else { return AvoidanceCheck::default() };
     let avoided_in =
         |paragraph: &'t str| avoided_throughout(&analysed.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
-    avoided_in(first).filter(|_| avoided_in(last).is_some())
+    let first = avoided_in(first);
+    if first.avoidance.is_none() {
+        return first;
+    }
+    let last = avoided_in(last);
+    let avoidance = first.avoidance.filter(|_| last.avoidance.is_some());
+    AvoidanceCheck { avoidance, compared: first.compared + last.compared }
 }
 
 /// As [`avoided`], for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> Option<(&'static str, &'t str)> {
+fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceCheck<'t> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
@@ -195,8 +200,11 @@ fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> Option<(&'
         Statement::Error,
         Statement::Padding,
     ];
+    let mut compared = 0;
     for language in analysed.languages() {
         let mut shown: Option<(&'static str, &str)> = None;
+        let read = analysed.classified(language, []).filter(|(sentence, _)| !sentence.is_without_words());
+        compared = compared.max(read.take(MAX_SENTENCES).count());
         let mut sentences = analysed.classified(language, KINDS).filter(|(s, _)| !s.is_without_words());
         let others = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
             let label = match kind {
@@ -215,15 +223,15 @@ fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> Option<(&'
             false
         });
         if others.is_none() && sentences.next().is_none() && shown.is_some() {
-            return shown;
+            return AvoidanceCheck { avoidance: shown, compared };
         }
     }
-    None
+    AvoidanceCheck { avoidance: None, compared }
 }
 
 /// Whether a final answer only states that there is none.
 pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
-    avoided(&ReadText::new(answer, None, memo), answer, TextRole::Answer).is_some()
+    avoided(&ReadText::new(answer, None, memo), answer, TextRole::Answer).avoidance.is_some()
 }
 
 /// A sentence at the beginning of `text` that states that the searched item was not found. A long report of

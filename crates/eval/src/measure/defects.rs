@@ -77,7 +77,8 @@ impl Defect {
             TimedOut => (1.0, TimeoutIssues, true),
             EnvironmentBroken => (1.0, EnvironmentSetupErrors, true),
             ToolMisdefined => (1.0, ToolDefinitionIssues, true),
-            // TRAIL defines formatting to include the form of arguments (001, table 3) and of code.
+            // TRAIL defines "Formatting Errors" as "errors with formatting and execution of code or structuring of
+            // output in a specific format", and 001 (table 3) counts the form of arguments among them.
             WrongArguments | InvalidCode => (1.0, FormattingErrors, true),
             UndefinedName => (1.0, ContextHandlingFailures, true),
             MalformedArguments => (2.0, FormattingErrors, true),
@@ -92,10 +93,12 @@ impl Defect {
             InventedIdentifier | InventedData | GuessStated | PlaceholderExecuted => {
                 (2.0, LanguageOnly, false)
             }
-            CutAnswer => (2.0, ContextHandlingFailures, true),
+            // A limit of tokens, as in `Exhausted`.
+            CutAnswer => (2.0, ResourceExhaustion, true),
             FalseClaim => (2.0, ToolRelated, false),
-            CallLoop => (2.0, ResourceAbuse, false),
-            NoAdaptation | ContradictsResult => (2.0, ToolOutputMisinterpretation, false),
+            // "Failed to adapt after repeated errors" is "Resource Abuse" (001, table 3).
+            CallLoop | NoAdaptation => (2.0, ResourceAbuse, false),
+            ContradictsResult => (2.0, ToolOutputMisinterpretation, false),
             Refusal | GiveUp | Evasion | LookupsSkipped | ConfirmedActionMissing => {
                 (2.0, GoalDeviation, false)
             }
@@ -356,6 +359,18 @@ mod tests {
         assert_eq!(Defect::MissingTag.score(), 3.0);
         assert_eq!(Defect::MissingTag.finding("", "").severity, Severity::Low);
         assert_eq!(Defect::TimedOut.finding("", "").severity, Severity::High);
+    }
+
+    #[test]
+    fn categories_are_those_of_what_happened() {
+        for (defect, category) in [
+            (Defect::NoAdaptation, Category::ResourceAbuse),
+            (Defect::CutAnswer, Category::ResourceExhaustion),
+            (Defect::InvalidCode, Category::FormattingErrors),
+            (Defect::ContradictsResult, Category::ToolOutputMisinterpretation),
+        ] {
+            assert_eq!(defect.category(), Some(category), "{defect:?}");
+        }
     }
 
     #[test]

@@ -16,12 +16,12 @@ use crate::measure::calls::error_signs::{
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings};
-use super::error_kind::cause;
+use super::error_kind::{cause, cause_of_call};
 use super::error_text;
 use super::tool_completeness::{empty_lookup, unexecuted};
 use super::{Context, Finding, Measurement};
 use crate::measure::reasoning::recovery;
-use crate::recognise::{Call, Content, SpanView, json_keys};
+use crate::recognise::{Call, Content, FinishReason, SpanView, json_keys};
 
 mod cut_answer;
 
@@ -42,11 +42,16 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         Some(call) => recovery::graded(context, call, found),
         None => found,
     };
-    if let Some((found, cause)) = own_signs(view) {
+    let signs = own_signs(view, call);
+    let found_nothing = match call {
+        Some(call) => empty_lookup::not_found(context, call).is_some(),
+        None => signs.as_ref().is_some_and(|(_, cause)| unexecuted::found_nothing(context, *cause)),
+    };
+    if found_nothing {
+        // Information, which `tool_completeness` notes.
+    } else if let Some((found, cause)) = signs {
         label = label_of(view.kind, cause);
         findings.push(graded(with_author_origin(context, view, found, cause)));
-    } else if call.is_some_and(|call| empty_lookup::not_found(context, call).is_some()) {
-        // Information, which `tool_completeness` notes.
     } else if let Some((found, cause)) = returned(context, view) {
         label = label_of(view.kind, cause);
         findings.push(graded(found));
@@ -117,7 +122,8 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
 fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)> {
     match view.kind {
         Kind::Tool | Kind::Retriever | Kind::Memory if !view.output_content.is_partial() => {
-            let error = match call_of(context, view).filter(|call| call.result.is_some()) {
+            let call = call_of(context, view);
+            let error = match call.filter(|call| call.result.is_some()) {
                 Some(call) => reported_by(context.trace, context.memo, call)?,
                 None => {
                     let result = view.result.as_ref()?;
@@ -126,7 +132,7 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
                     reported(context.memo, result).filter(|passage| !is_document(passage))?
                 }
             };
-            let cause = cause(&error);
+            let cause = call.map_or_else(|| cause(&error), |call| cause_of_call(call, &error));
             let rationale = format!(
                 "a result was expected; what came back is an error report, though the span's status does not say \
                  so{}",
@@ -142,7 +148,7 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
 /// A model call whose output is the API's error object, or whose finish reason is `error`.
 fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
     let text = view.output_text();
-    if view.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
+    if view.finished_by(FinishReason::Error).is_some() {
         let cause = cause(&text);
         let quote = if text.trim().is_empty() { "error" } else { &text };
         let rationale = "a completion was expected; the model call finished with reason 'error'";

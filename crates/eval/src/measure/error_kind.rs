@@ -6,9 +6,11 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
+use super::conversation::runs_code;
 use super::defects::{Defect, QUOTE_BYTES, clip};
 use super::excerpt::{around, head};
 use super::vocabulary::{self, WordMeaning};
+use crate::recognise::Call;
 use crate::recognise::framework_errors::{CODE_REFUSED, after_failed_code, reports_failed_code};
 use phrases::PHRASES;
 
@@ -63,6 +65,23 @@ pub(crate) fn cause(text: &str) -> Defect {
         }
         None => defect_of_word_pair(clip(text, READ_BYTES)),
     }
+}
+
+// An exception: `ZeroDivisionError`, `java.lang.IllegalStateException`.
+regex!(EXCEPTION, r"\b[A-Z]\w*(?:Error|Exception)\b");
+
+/// The cause of an error of this call. An exception without another cause is the model's where the call passes code to
+/// a tool that runs code; elsewhere it is raised by the code of the tool.
+pub(crate) fn cause_of_call(call: &Call, text: &str) -> Defect {
+    match cause(text) {
+        Defect::Errored if passes_code(call) && EXCEPTION.is_match(text) => Defect::InvalidCode,
+        cause => cause,
+    }
+}
+
+/// Whether a tool that runs code was given some: `run_report` runs none, and takes a name.
+fn passes_code(call: &Call) -> bool {
+    runs_code(&call.name) && call.arguments.as_deref().is_some_and(|text| text.contains(['(', '=']))
 }
 
 /// The cause of an error that has no phrase of a cause.

@@ -89,7 +89,7 @@ regex!(
 );
 regex!(
     SOURCE,
-    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|encyclopa?edia|wikipedia|docs|documentation|record|records|book|video|census|list)\b|must (come|be taken) from|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser|calculator)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
+    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|\w*pa?edia|wiki|dictionary|handbook|manual|docs|documentation|record|records|book|video|census|list)\b|(numbers?|figures?|values?|amounts?|rates?|totals?|dates?|prices?|facts?|claims?|statements?|answers?|information|data)\b[^.?!\n]{0,40}? (must|have to|has to|should|may) (only )?(come|originate|stem|be (taken|read|quoted|copied|drawn)) (only )?from\b|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
 );
 regex!(TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
 regex!(
@@ -263,7 +263,22 @@ mod tests {
     fn instructions_may_demand_sources() {
         assert!(!TaskDemands::new("What is the population of Bern?").asks(Demand::Source));
         let instructed = source_demand("Every number must come from a visited page.");
-        assert_eq!(instructed.as_deref(), Some("must come from"));
+        assert_eq!(instructed.as_deref(), Some("number must come from"));
+        for text in [
+            "All prices you quote have to be taken from the rate card.",
+            "Facts may only come from what the archive returns.",
+            "Exchange rates must come from the tool, never from memory.",
+            "According to the Vogelpedia, how long is the wing of a swift?",
+        ] {
+            assert!(source_demand(text).is_some(), "{text}");
+        }
+        for text in [
+            "Parcels must come from a registered depot.",
+            "Use a calm tone, and use your calculator voice.",
+            "According to taste, how much salt does it take?",
+        ] {
+            assert_eq!(source_demand(text), None, "{text}");
+        }
     }
 
     #[test]

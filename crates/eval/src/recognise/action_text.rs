@@ -1,5 +1,5 @@
 //! Marks by which frameworks write actions, code and answers as text in a model's output, and the labels with
-//! which they show the model what its code printed.
+//! which they show the model what its code printed and what its tools returned.
 //!
 //! Data for every framework: rules ask the functions of this module, and know none of the marks.
 
@@ -18,6 +18,21 @@ const ANSWERS: [&str; 1] = ["Final Answer:"];
 /// Labels around the output of code, which neither the model nor its code wrote.
 const OBSERVATIONS: [&str; 4] =
     ["Call id:", "Observation:", "Execution logs:", "Last output from code snippet:"];
+/// Labels before the result of a tool, in lower case.
+const RESULT_LABELS: [&str; 8] = [
+    "observation:",
+    "result:",
+    "output:",
+    "tool result:",
+    "tool output:",
+    "response:",
+    "tool response:",
+    "execution result:",
+];
+/// Most labels before one result.
+const MAX_LABELS: usize = 4;
+/// Marks of emphasis and failure before a result or its label.
+const MARKS: &str = "*#>`\"'[(❌⚠🚫✗✘\u{fe0f}";
 /// Labels before a final answer or the thought that is one, in the order in which they are written.
 const LEADS: [&str; 6] =
     ["Thought:", "FINAL ANSWER:", "Final Answer:", "Final answer:", "Answer:", "**Answer:**"];
@@ -32,6 +47,11 @@ const OPENING_FENCE: &str = "<code>";
 /// Code and thoughts within prose, as a pattern.
 pub(crate) const NOT_PROSE: &str = r"```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>";
 
+// A tag around the result of a tool.
+regex!(
+    RESULT_TAG,
+    r"^<(?:(?:tool|function|command|execution)[_-])?(?:results?|output|response|observation|stdout|stderr)>"
+);
 regex!(
     LITERAL,
     r#"^\(\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#
@@ -90,6 +110,24 @@ pub(crate) fn without_labels(text: &str) -> String {
     OBSERVATIONS.iter().fold(text.to_owned(), |text, label| text.replace(label, " "))
 }
 
+/// The result of a tool without the labels and marks before it.
+pub(crate) fn without_result_labels(text: &str) -> &str {
+    let mut text = text.trim();
+    for _ in 0..MAX_LABELS {
+        let marked = text.trim_start_matches(|c: char| c.is_whitespace() || MARKS.contains(c));
+        let cut = RESULT_LABELS.iter().find_map(|label| {
+            let start = marked.get(..label.len())?;
+            start.eq_ignore_ascii_case(label).then(|| marked.get(label.len()..))?
+        });
+        let cut = cut.or_else(|| RESULT_TAG.find(text).and_then(|tag| text.get(tag.end()..)));
+        match cut {
+            Some(rest) => text = rest.trim_start(),
+            None => return marked,
+        }
+    }
+    text
+}
+
 impl ControlTools {
     /// The answer that code in the text gives to a final-answer tool: `None` without such a call; inside,
     /// `None` for a variable or a formatted string, whose value is not recorded.
@@ -142,6 +180,8 @@ mod tests {
         assert!(!is_action("Use this:\n```py\nprint(1)\n```"));
         assert_eq!(labelled_answer("Thought: x\nFinal Answer: 836"), Some(" 836"));
         assert_eq!(without_labels("Observation:\nrow 1").trim(), "row 1");
+        assert_eq!(without_result_labels("** Tool result: <stdout>\nrow 1"), "row 1");
+        assert_eq!(without_result_labels("Results: row 1"), "Results: row 1");
     }
 
     #[test]

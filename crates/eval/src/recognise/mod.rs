@@ -26,7 +26,8 @@
 //! | `agents`, `framing`, `open_runs` | agents, chains that frame a run, runs whose own span has not arrived |
 //! | `calls`, `tool_lookup`, `control_tools` | tool calls; tools by name; tools by which an agent controls its own run |
 //! | `errors`, `wrappers`, `clocks` | repeated error signs, repeated spans, differences between clocks |
-//! | `plans`, `action_text`, `framework_errors` | plans; marks of actions in texts; the wording of frameworks' errors |
+//! | `plans`, `action_text` | plans; marks of actions in texts, and labels of results |
+//! | `framework_errors`, `finish_reason` | the wording of frameworks' errors; why a model stopped |
 //! | `length_limit`, `truncated_text`, `recorded_elsewhere` | content that is cut off, or recorded in another place |
 
 pub(crate) mod action_text;
@@ -43,6 +44,7 @@ mod earlier_spans;
 mod event;
 mod flat_attribute;
 mod flat_message;
+mod finish_reason;
 pub(crate) mod framework_errors;
 mod framing;
 mod genai_message;
@@ -76,6 +78,7 @@ mod wrappers;
 use agent_trace::Phase;
 pub(crate) use agent_trace::{Agent, AgentTrace, Call};
 pub(crate) use control_tools::ControlTools;
+pub(crate) use finish_reason::FinishReason;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub(crate) use node::ContentNode;
 pub(crate) use overrides::Overrides;

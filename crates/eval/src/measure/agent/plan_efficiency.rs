@@ -52,9 +52,8 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     else {
         return context.unmeasured(Unmeasured::NotApplicable);
     };
-    let supported =
-        Review::get(context.trace, context.memo).answer_findings.get(&i).is_some_and(Vec::is_empty);
-    let run = PlanCheck { context, agent: i, supported, attempts: &attempts, execution: &execution };
+    let review = Review::get(context.trace, context.memo);
+    let run = PlanCheck { context, agent: i, review: &review, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
     findings.examine(execution.steps_naming_tools().count());
     run.skipped_steps(&mut findings);
@@ -124,8 +123,7 @@ struct PlanCheck<'a> {
     context: &'a Context<'a>,
     /// The agent that wrote the plan.
     agent: usize,
-    /// The answer was compared with the results of the run, and all of it is supported.
-    supported: bool,
+    review: &'a Review,
     attempts: &'a CallAttempts,
     execution: &'a Execution<'a>,
 }
@@ -133,6 +131,8 @@ struct PlanCheck<'a> {
 impl PlanCheck<'_> {
     fn skipped_steps(&self, findings: &mut Findings) {
         let steps = self.execution.steps_naming_tools();
+        // The answer was compared with the results of the run, and all of it is supported.
+        let supported = self.review.answer_findings.get(&self.agent).is_some_and(Vec::is_empty);
         for (n, step) in steps.filter(|(n, _)| self.execution.outcome(*n) == StepOutcome::Skipped) {
             let rationale = format!(
                 "a call to {} was expected for step {} of the plan; none followed the plan",
@@ -140,7 +140,8 @@ impl PlanCheck<'_> {
                 n + 1
             );
             let finding = Defect::StepSkipped.finding(rationale, step.text).by_rule("plan");
-            findings.push(note_unneeded_lookup(finding, self.supported));
+            let finding = self.review.note_if_claimed(self.agent, &step.tools, finding);
+            findings.push(note_unneeded_lookup(finding, supported));
         }
     }
 
@@ -261,6 +262,23 @@ mod tests {
         let measured = measure_trace(&trace).unwrap();
         assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
         assert_eq!(measured.findings[0].quote, PLAN[2]);
+    }
+
+    #[test]
+    fn skipped_step_that_the_agent_claims_to_have_carried_out_fails_as_the_false_claim_alone() {
+        const STEPS: [&str; 2] = ["Read the tide with visit_page", "Round it with calculator"];
+        let skipped = |claim: &str| {
+            let trace = planned(&STEPS, &[("visit_page", "tide 4.12 m")]).answers(claim).build();
+            let measured = measure_trace(&trace).unwrap();
+            (measured.passed, measured.findings[0].is_note())
+        };
+        assert_eq!(skipped("I verified the tide with the calculator: 4.1 m."), (true, true));
+        assert_eq!(skipped("The tide is 4.1 m."), (false, false), "no claim");
+        assert_eq!(skipped("I verified the tide with web_search: 4.1 m."), (false, false), "of another tool");
+        let trace = planned(&STEPS[1..], &[("visit_page", "tide 4.12 m")]);
+        let trace = trace.calls("", &[("calculator", "{}")]).returns("4.1");
+        let trace = trace.answers("I verified the tide with the calculator: 4.1 m.").build();
+        assert_eq!(rationales(&trace), Vec::<String>::new(), "called");
     }
 
     #[test]

@@ -168,6 +168,7 @@ impl CoverageCheck<'_> {
                 let rationale =
                     format!("a call to {first} was expected in this step of the plan; it was never called");
                 let finding = Defect::PlannedCallMissing.finding(rationale, step);
+                let finding = review.note_if_claimed(i, &[first], finding);
                 findings.push(note_unneeded_lookup(finding, supported));
             }
         }

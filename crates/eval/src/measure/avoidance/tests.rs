@@ -9,7 +9,8 @@ use crate::measure::testing::Script;
 use crate::recognise::Role;
 
 fn label(text: &str) -> &'static str {
-    avoided(&ReadText::new(text, None, &Memo::new()), text, TextRole::Step).map_or(VALID, |(label, _)| label)
+    let check = avoided(&ReadText::new(text, None, &Memo::new()), text, TextRole::Step);
+    check.avoidance.map_or(VALID, |(label, _)| label)
 }
 
 #[test]
@@ -156,6 +157,24 @@ fn sentences_that_were_read_are_counted() {
     let trace = Script::new("How tall is it?").answers("It is 836 m tall. That is much.").build();
     let out = run("avoidance", &trace, trace.agents[0].answer_at.unwrap()).remove(0);
     assert_eq!((out.outcome.unwrap().passed, out.examined), (true, 2));
+}
+
+#[test]
+fn text_of_signs_is_unmeasured_and_of_a_long_one_only_what_was_read_counts() {
+    let measured = |answer: &str| {
+        let trace = Script::new("Is the ferry on time?").answers(answer).build();
+        let out = run("avoidance", &trace, trace.agents[0].answer_at.unwrap()).remove(0);
+        (out.outcome.map(|measured| measured.passed), out.examined)
+    };
+    for signs in ["…", "{}", "---", "👍"] {
+        assert_eq!(measured(signs), (Err(Unmeasured::NotApplicable), 0), "{signs}");
+    }
+    assert_eq!(measured("07:45"), (Ok(true), 1), "a value is an answer");
+    let middle = "The harbour has two piers. A third one is being built.\n\n".repeat(40);
+    let begin = "It is on time.";
+    assert_eq!(measured(&format!("{begin}\n\n{middle}It left at noon. The sea is calm.")), (Ok(true), 1));
+    let none = "I was unable to find the timetable.";
+    assert_eq!(measured(&format!("{none}\n\n{middle}It left at noon. The sea is calm.")), (Ok(true), 3));
 }
 
 proptest! {

@@ -17,7 +17,7 @@ use verdict_otlp::trace::Idx;
 use crate::measure::Memo;
 use crate::measure::calls::error_signs::reported_by;
 use crate::measure::defects::Defect;
-use crate::measure::error_kind::{cause, cause_excerpt};
+use crate::measure::error_kind::{cause_excerpt, cause_of_call};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::{AgentTrace, Call};
 
@@ -144,7 +144,7 @@ fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
         (None, false) => return CallOutcome::Unknown,
     };
     match error_text {
-        Some(error_text) => CallOutcome::Failed { cause: cause(&error_text), error_text },
+        Some(error_text) => CallOutcome::Failed { cause: cause_of_call(call, &error_text), error_text },
         None => CallOutcome::Succeeded,
     }
 }

@@ -4,7 +4,7 @@ use verdict_otlp::trace::Kind;
 
 use crate::measure::calls::errors_as_data::is_data;
 use crate::measure::defects::Defect;
-use crate::measure::error_kind::{cause, cause_excerpt};
+use crate::measure::error_kind::{cause, cause_excerpt, cause_of_call};
 use crate::measure::excerpt::head;
 use crate::measure::memo::Memo;
 use crate::measure::{Finding, error_text};
@@ -23,8 +23,8 @@ pub(crate) fn cause_suffix(cause: Defect) -> &'static str {
     }
 }
 
-/// A finding on the status, exceptions and flags of the span, with their cause.
-pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
+/// A finding on the status, exceptions and flags of the span, with their cause; `call` is the one that it carried out.
+pub(crate) fn own_signs(view: &SpanView, call: Option<&Call>) -> Option<(Finding, Defect)> {
     if view.errors.is_empty() {
         return None;
     }
@@ -34,8 +34,9 @@ pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     // A retry sign accompanies the status and the exception that it explains.
     let signs = if signs.is_empty() { retries } else { signs };
     let sorted = by_rank(&signs);
-    let cause = match cause(&words_of(&sorted)) {
-        Defect::Errored => view.result.as_deref().map_or(Defect::Errored, cause),
+    let cause_of = |text: &str| call.map_or_else(|| cause(text), |call| cause_of_call(call, text));
+    let cause = match cause_of(&words_of(&sorted)) {
+        Defect::Errored => view.result.as_deref().map_or(Defect::Errored, cause_of),
         defect => defect,
     };
     let words = best_message(&sorted).or(view.result.as_deref());
@@ -140,7 +141,7 @@ pub(crate) fn call_error(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option
     };
     if !call.failed {
         let quote = from_text?;
-        return Some(CallError { cause: cause(&quote), quote });
+        return Some(CallError { cause: cause_of_call(call, &quote), quote });
     }
     let signs: Vec<&ErrorSign> =
         call.tool.and_then(|tool| trace.views.get(tool)).map_or(Vec::new(), |r| r.errors.iter().collect());
@@ -148,7 +149,7 @@ pub(crate) fn call_error(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option
     let words = words_of(&sorted);
     let result = call.result.as_deref().filter(|r| !r.trim().is_empty());
     let quote = best_message(&sorted).or(from_text.as_deref()).or(result).unwrap_or(BARE);
-    let cause = cause(if words.is_empty() { quote } else { &words });
+    let cause = cause_of_call(call, if words.is_empty() { quote } else { &words });
     Some(CallError { cause, quote: cause_excerpt(quote).to_owned() })
 }
 

@@ -15,20 +15,7 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::{QUOTE_BYTES, tail};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding};
-use crate::recognise::SpanView;
-
-/// Reasons of ending, in lower case, by which providers report the limit.
-const LIMITS: [&str; 9] = [
-    "length",
-    "max_tokens",
-    "max_output_tokens",
-    "max_length",
-    "token_limit",
-    "model_length",
-    "model_context_window_exceeded",
-    "error_limit_output_length",
-    "incomplete",
-];
+use crate::recognise::{FinishReason, SpanView};
 
 /// Fewest letters that an answer lacks of its last word: forms of a word differ in fewer.
 const MIN_LACKING: usize = 3;
@@ -40,10 +27,7 @@ pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
     if view.kind != Kind::Llm || !is_whole || view.requests().next().is_some() {
         return None;
     }
-    let reason = view.finish.iter().find(|reason| {
-        let reason = reason.to_ascii_lowercase().replace('-', "_");
-        LIMITS.contains(&reason.trim())
-    });
+    let reason = view.finished_by(FinishReason::Length);
     let text = view.output_text();
     let word = || breaks_off(context, text.trim_end());
     if reason.is_none() && word().is_none() || !is_last(context) {

@@ -22,7 +22,7 @@ pub(super) const PHRASES: [(Defect, &[&[&str]]); 14] = [
     (Defect::ServiceDown, &[SERVICES]),
     (Defect::NotFound, &[RESOURCES]),
     (Defect::UndefinedName, &[UNDEFINED_NAMES]),
-    (Defect::InvalidCode, &[CODE_EXECUTION]),
+    (Defect::InvalidCode, &[UNFINISHED_CODE]),
     (Defect::EmptyResult, &[EMPTY_RESULTS]),
 ];
 const CODE_PARSING: &[&str] = &[
@@ -236,7 +236,8 @@ const RESOURCES: &[&str] = &[
     "no such key",
 ];
 const UNDEFINED_NAMES: &[&str] = &["nameerror", "unboundlocalerror", "referenceerror", "is not defined"];
-const CODE_EXECUTION: &[&str] = &["unterminated", "invalid syntax", "typeerror", "attributeerror"];
+// A `TypeError` is none of these: it may be raised by the tool's own code. See `cause_of_call`.
+const UNFINISHED_CODE: &[&str] = &["unterminated", "invalid syntax"];
 const EMPTY_RESULTS: &[&str] = &["no results found", "no results for", "no matches found"];
 
 /// Phrases that are put together: what a parameter has to be, and which limit of a run was reached.

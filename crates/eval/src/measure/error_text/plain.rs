@@ -4,15 +4,14 @@ use super::document::{self, SHORT_BYTES};
 use super::uncaught;
 use crate::measure::defects::clip;
 use crate::measure::vocabulary::{self, WordMeaning};
+use crate::recognise::action_text::without_result_labels;
 
 /// Bytes at the beginning of a text that are matched with the patterns of error reports.
 const HEAD_BYTES: usize = 300;
-/// Maximum labels before a text.
-const MAX_LABELS: usize = 4;
 
 /// The passage that reports an error.
 pub(super) fn report(text: &str) -> Option<&str> {
-    let text = without_labels(text);
+    let text = without_result_labels(text);
     let head = clip(text, HEAD_BYTES);
     let is_report = match IS_ERROR.find(head) {
         Some(found) => !is_subject(head, found) && !document::is_about(text, found.as_str()),
@@ -112,46 +111,11 @@ regex!(IS_ERROR, &ALWAYS.replace("{error}", &error_words()));
 regex!(IS_PARSER_ERROR, PARSER);
 regex!(IS_SHORT_ERROR, SHORT);
 
-regex!(
-    LABEL_TAG,
-    r"^<(?:(?:tool|function|command|execution)[_-])?(?:results?|output|response|observation|stdout|stderr)>"
-);
-
 /// The word for an error in every language, longer ones first.
 fn error_words() -> String {
     let mut words: Vec<&str> = vocabulary::words_of(WordMeaning::Error).collect();
     words.sort_by_key(|word| usize::MAX - word.len());
     words.join("|")
-}
-
-/// Skips labels that frameworks put before a tool's output.
-fn without_labels(text: &str) -> &str {
-    const LABELS: [&str; 8] = [
-        "observation:",
-        "result:",
-        "output:",
-        "tool result:",
-        "tool output:",
-        "response:",
-        "tool response:",
-        "execution result:",
-    ];
-    let mut text = text.trim();
-    for _ in 0..MAX_LABELS {
-        let marked =
-            text.trim_start_matches(|c: char| c.is_whitespace() || "*#>`\"'[(❌⚠🚫✗✘\u{fe0f}".contains(c));
-        let cut = LABELS.iter().find_map(|label| {
-            let start = marked.get(..label.len())?;
-            start.eq_ignore_ascii_case(label).then(|| marked.get(label.len()..))?
-        });
-        let cut =
-            cut.or_else(|| LABEL_TAG.find(clip(text, HEAD_BYTES)).and_then(|tag| text.get(tag.end()..)));
-        match cut {
-            Some(rest) => text = rest.trim_start(),
-            None => return marked,
-        }
-    }
-    text
 }
 
 regex!(

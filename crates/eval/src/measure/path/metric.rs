@@ -177,6 +177,8 @@ impl TaskScorer<'_> {
         let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
+        // Without calls, 002 defines the scores of harm as the best ones, but nothing was examined for them.
+        let no_harm = unmeasured.or(calls.is_empty().then_some(Unmeasured::NotApplicable));
         let score = |condition: FailCondition, value: Option<f64>, reason: Option<Unmeasured>| {
             let value = reason.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
             self.measurement(
@@ -193,8 +195,8 @@ impl TaskScorer<'_> {
                 scores.pc_ktc,
                 unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
             ),
-            score(FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
-            score(FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
+            score(FailCondition::PrefixCriticality, Some(scores.prefix_criticality), no_harm),
+            score(FailCondition::HarmRate, Some(scores.harm_rate), no_harm),
             score(FailCondition::Efficiency, scores.efficiency, unfinished),
             score(FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
             self.measurement(
@@ -219,8 +221,8 @@ impl TaskScorer<'_> {
             let weighted = scores.weighted(weights);
             out.push(score(FailCondition::Weighted, weighted, unfinished.or(partial)));
         }
-        // A path without calls is compared with the task as well.
         for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {
+            // Of a path without calls, its end is compared with the task.
             measurement.examined = calls.len().max(1) as u64;
         }
         out

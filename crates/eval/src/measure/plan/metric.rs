@@ -226,9 +226,12 @@ impl PlanMeasurements<'_> {
         Measured { value: Value::Score(value), passed, findings }
     }
 
-    /// A measurement by the rules, which compare the steps of the plan.
+    /// A measurement by the rules, which compare the steps of the plan. A plan without steps may fail as a whole.
     fn by_rules(&self, metric: &'static str, found: Measured) -> Measurement {
-        measured(self.context.at, metric, found).having_examined(self.assessment.plan.steps.len().max(1))
+        match (self.assessment.plan.steps.len(), found.passed) {
+            (0, true) => unmeasured(self.context.at, metric, Unmeasured::NotApplicable),
+            (steps, _) => measured(self.context.at, metric, found).having_examined(steps.max(1)),
+        }
     }
 
     fn issue_finding(&self, part: PlanPart, value: f64, issue: &PlanIssue) -> Finding {

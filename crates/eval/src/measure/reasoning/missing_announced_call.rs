@@ -45,8 +45,17 @@ const MAX_MARK: usize = 24;
 /// Most words of a sentence without content: "Of course!", "One moment, please."
 const FILLER: usize = 3;
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+/// A call that a model announced, and that no call follows.
+pub(crate) struct MissingCall {
+    pub agent: usize,
+    /// The model span that announced it.
+    pub at: Idx,
+    pub tool: String,
+    pub finding: Finding,
+}
+
+/// The calls that were announced and not made.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<MissingCall> {
     let turns = Turns::cached(trace, memo);
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {
@@ -54,15 +63,14 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
         for &at in agent.llms.iter().take(MAX_TURNS) {
             let Some(view) = trace.views.get(at) else { continue };
             if let Some((name, sentence)) = uncalled_announcement(trace, memo, i, agent, at, view) {
-                out.push((at, finding(&name, &sentence, before)));
+                let mut finding = finding(&name, &sentence, before);
+                // The finding also cites the next turn, which shows that no call was made.
+                let after = turns.after(at).and_then(|next| trace.tree.spans.get(next));
+                finding.cited.extend(after.map(|s| s.id));
+                out.push(MissingCall { agent: i, at, tool: name, finding });
                 before += 1;
             }
         }
-    }
-    for (at, finding) in &mut out {
-        // The finding also cites the next turn, which shows that no call was made.
-        let after = turns.after(*at).and_then(|next| trace.tree.spans.get(next));
-        finding.cited.extend(after.map(|s| s.id));
     }
     out
 }

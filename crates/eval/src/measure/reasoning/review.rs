@@ -3,6 +3,7 @@
 //! In: a trace. Out: the [`Review`]: findings by LLM span, and by agent for `completeness`, which asks
 //! whether an agent's answer is supported. Computed once per trace; metrics read from it.
 
+mod claimed_calls;
 mod work_claims;
 
 use std::collections::BTreeMap;
@@ -22,13 +23,13 @@ use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     claimed_actions, contradicted, contradicted_flag, contradicted_number, exceeded_limit,
-    executed_placeholder, guess_as_fact, invented_patch_context, missing_announced_call, skipped_lookups,
-    unmet_confirmation, wrong_identifier, wrong_row,
+    executed_placeholder, guess_as_fact, invented_patch_context, skipped_lookups, unmet_confirmation,
+    wrong_identifier, wrong_row,
 };
 use crate::measure::calls::attempts::{CallAttempts, author, quoted};
 use crate::measure::conversation::{results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
-use crate::measure::language::{ReadText, is_english};
+use crate::measure::language::{Language, ReadText};
 use crate::measure::numbers::has_digit;
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
@@ -61,9 +62,10 @@ pub(crate) struct Review {
     pub unread: HashSet<Idx>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
     pub answer_findings: BTreeMap<usize, Vec<Finding>>,
-    /// Facts and claims of the final answer that were compared with results and calls, by agent. What the request
-    /// states is not one of them: the answer may only repeat it.
+    /// By agent, facts and claims of the final answer, beyond the request, that were compared with results and calls.
     pub examined_in_answer: BTreeMap<usize, usize>,
+    /// Tools in lower case that were never called although the agent, before its name, claims it.
+    claimed: HashSet<(usize, String)>,
 }
 
 impl Review {
@@ -93,8 +95,8 @@ impl Review {
                 .unread
                 .extend(other_rows.iter().filter(|(_, finding)| finding.is_none()).map(|(at, _)| *at));
             let rows_with_finding = other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?)));
-            let conduct = missing_announced_call::find(trace, memo)
-                .into_iter()
+            let announced = review.announced(trace, memo).into_iter();
+            let conduct = announced
                 .chain(by_rule("contradicted_flag", contradicted_flag::find(trace, memo)))
                 .chain(by_rule("wrong_identifier", wrong_identifier::find(trace, memo)))
                 .chain(by_rule("wrong_row", rows_with_finding))
@@ -408,8 +410,11 @@ impl<'a> Reviewer<'a> {
             return ExaminedFacts::default();
         }
         let task = agent_index::task(self.trace, agent).map(|task| &**task);
-        let is_english = is_english(answer, task, self.memo);
         self.history.read_until(at);
+        let Some(language) = Language::detected(answer, task, self.memo) else {
+            return ExaminedFacts::default();
+        };
+        let is_english = language == Language::English;
         // Values of structured results are facts under any request.
         let history = &mut self.history;
         let mut has_values = || counts.succeeded > 0 && !history.has_prose();
@@ -423,7 +428,7 @@ impl<'a> Reviewer<'a> {
                 let asks = task.is_some_and(|task| {
                     task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
                 });
-                asks && has_values() && self.has_number() && ReadText::new(answer, task, self.memo).is_known()
+                asks && has_values() && self.has_number()
             }
         };
         if !is_asked {
@@ -438,7 +443,7 @@ impl<'a> Reviewer<'a> {
         let evidence = &mut self.history.evidence;
         let mut checked = match is_english {
             true => check(answer, &request, evidence, calls, self.memo),
-            false => check_values(answer, &request, evidence, calls, self.memo),
+            false => check_values(answer, language, &request, evidence, calls, self.memo),
         };
         // An agent that repeats an unsupported value of another one repeats the same failure.
         if !is_outermost && !checked.unsupported.is_empty() {

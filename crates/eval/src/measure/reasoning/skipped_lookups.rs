@@ -182,7 +182,13 @@ impl AnswerContext<'_> {
             if attempt.is_control || call.start > start {
                 continue;
             }
-            if let CallOutcome::Failed { error_text, .. } = &attempt.outcome {
+            if let CallOutcome::Failed { error_text, cause } = &attempt.outcome {
+                if *cause == Defect::EmptyResult {
+                    // What a search says that found nothing, in whatever form, is no failure.
+                    let failed = empty.is_some_and(|previous| previous.failed);
+                    empty = Some(ResultWords { words: error_text.clone(), source: call.at, failed });
+                    continue;
+                }
                 if recovery::repeats_output(self.trace, self.memo, call) {
                     return None;
                 }

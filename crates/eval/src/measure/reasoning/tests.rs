@@ -294,6 +294,13 @@ fn particulars_after_lookups_that_found_nothing_fail_where_they_are_stated() {
         assert!(found.iter().all(|(at, _)| *at == *trace.agents[0].llms.last().unwrap()));
         found.len()
     };
+    for answer in ["It leaves at 07:45 and 16:20.", "The timetable has no direct ferry; ask at the harbour."]
+    {
+        let script = Script::new("When does the ferry to Norderney leave?").tools(&["search_timetable"]);
+        let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]);
+        let trace = script.raises("Exception: No results found! Try another port.").answers(answer).build();
+        assert_eq!(findings(&trace).len(), usize::from(answer.contains("07:45")), "raised: {answer}");
+    }
     for nothing in ["[]", "", "No departures found."] {
         assert_eq!(asked(nothing, "It leaves at 07:45 and 16:20."), 1, "{nothing}");
         assert_eq!(asked(nothing, "The timetable has no direct ferry; ask at the harbour."), 0);

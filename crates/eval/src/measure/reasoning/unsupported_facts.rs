@@ -110,10 +110,11 @@ pub(crate) fn check(
     checker.out
 }
 
-/// Compares the numbers of an answer whose words are not read with `evidence`: half of them have to be without
-/// support, where each may be rounded.
+/// Compares the numbers of an answer in a language whose hedges and labels are not read with `evidence`: half of them
+/// have to be without support, where each may be rounded.
 pub(crate) fn check_values(
     answer: &str,
+    language: Language,
     request: &TaskDemands,
     evidence: &mut Evidence<'_>,
     calls: CallsBefore,
@@ -134,7 +135,7 @@ pub(crate) fn check_values(
             calls,
             memory: None,
             reads_words: false,
-            language: Language::detected(answer, None, memo).unwrap_or(Language::English),
+            language,
             out: FactCheck::default(),
         };
         checker.check_values();
@@ -166,7 +167,7 @@ struct FactChecker<'a, 'e> {
     memory: Option<&'a str>,
     /// The answer is certainly in a language whose units are read.
     reads_words: bool,
-    /// The language of the answer; if rules read no such language, the words are read as English.
+    /// The language of the answer, whose words make a sentence a question, a condition or an example.
     language: Language,
     out: FactCheck,
 }

@@ -79,6 +79,52 @@ fn run_in_another_language_is_unmeasured_by_rules_that_read_english() {
 }
 
 #[test]
+fn comparison_by_english_words_is_unmeasured_where_the_language_cannot_be_told() {
+    let integrity = |answer: &str| {
+        let trace = Script::new("What is the highest tide of the week?")
+            .tools(&["get_tides"])
+            .calls("", &[("get_tides", "{}")])
+            .returns(r#"{"highest": 412, "lowest": 97, "station": "Hoek van Holland"}"#)
+            .answers(answer)
+            .build();
+        (results(&trace)["reasoning_integrity"].clone(), failures(&trace))
+    };
+    for answer in [
+        // Dutch and Polish.
+        "Het hoogste water van deze week is 412 en dat is niet erg hoog voor de tijd van het jaar.",
+        "Najwyższa woda w tym tygodniu to 412 i nie jest to dużo jak na tę porę roku, ale może być więcej.",
+        // The wrong value, which nothing but English words would relate to the question.
+        "Najwyższa woda w tym tygodniu to 97 i nie jest to dużo jak na tę porę roku, ale może być więcej.",
+    ] {
+        let (outcomes, failures) = integrity(answer);
+        assert_eq!(failures, Vec::<String>::new(), "{answer}");
+        assert!(outcomes.iter().all(Result::is_err), "{answer}: {outcomes:?}");
+    }
+    let (outcomes, _) = integrity("The highest tide is 412.");
+    assert!(outcomes.contains(&Ok(true)), "{outcomes:?}");
+    let (outcomes, _) = integrity("The highest tide is 97.");
+    assert!(outcomes.contains(&Ok(false)), "{outcomes:?}");
+}
+
+#[test]
+fn identifiers_and_sums_are_compared_in_any_language() {
+    let failures = |answer: &str| {
+        let script = Script::new("R-5519?").tools(&["get_booking"]).calls("", &[("get_booking", "{}")]);
+        let result = r#"{"booking": {"code": "KQ-5519-T", "berths": [{"price": 180.5}, {"price": 220.5}]}}"#;
+        failures(&script.returns(result).answers(answer).build()).len()
+    };
+    // Short answers, of which one is hardly English and the other in no language, and Dutch.
+    let dutch = "Uw reservering met het nummer KQ-9155-T is bij ons bekend en dat is niet gewijzigd.";
+    for answer in ["KQ-9155-T, met ontbijt", "KQ-9155-T", dutch, "180.50 + 220.50 = 402.00"] {
+        assert!(failures(answer) > 0, "{answer}");
+    }
+    let dutch = dutch.replace("9155", "5519");
+    for answer in ["KQ-5519-T, met ontbijt", "KQ-5519-T", &dutch, "180.50 + 220.50 = 401.00"] {
+        assert_eq!(failures(answer), 0, "{answer}");
+    }
+}
+
+#[test]
 fn same_run_in_english_is_not_unmeasured_for_its_language() {
     let trace = search(
         "You are a helpful assistant, and the answers that you give are short.",

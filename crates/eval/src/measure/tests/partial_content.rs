@@ -10,7 +10,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use prost::Message;
 
-use crate::measure::{Settings, Unmeasured, catalog};
+use crate::measure::defects::Defect;
+use crate::measure::{Finding, Settings, Unmeasured, catalog};
 use crate::recognise::recorded_cases::{RecordedCase, case_folders, read_case, read_edited_case};
 
 /// Edits the text under a key.
@@ -50,13 +51,19 @@ fn edited(folder: &std::path::Path, edit: Edit<'_>) -> RecordedCase {
     read_edited_case(folder, &edit_request, &edit_record)
 }
 
-/// What each metric said of each span: passed, or the reason.
+/// What each metric said of each span: passed, or the reason. A missing call that is only noted, since its agent claims
+/// to have made it, is a failure of the claim: where the claim is cut off, the call itself fails.
 fn results(run: &RecordedCase) -> BTreeMap<(String, &'static str), Result<bool, Unmeasured>> {
     let mut out = BTreeMap::new();
     for trace in &run.traces {
         for m in catalog::run(trace, &Settings::default()) {
             let key = (trace.tree.spans[m.at].id.to_string(), m.metric);
-            out.insert(key, m.outcome.map(|measured| measured.passed));
+            let is_claimed = |finding: &Finding| {
+                let is_missing = [Some(Defect::StepSkipped), Some(Defect::PlannedCallMissing)];
+                finding.is_note() && is_missing.contains(&finding.defect)
+            };
+            let result = m.outcome.map(|found| found.passed && !found.findings.iter().any(is_claimed));
+            out.insert(key, result);
         }
     }
     out

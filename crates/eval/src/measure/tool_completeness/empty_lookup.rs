@@ -3,10 +3,12 @@
 //! Principle: that there is nothing is information about what was asked for, and no failure. For an identifier that
 //! the model made up it is no information about the request at all, and the lookup fails.
 //!
-//! In: a call of a tool that returns information, whose result is empty or says that there is no such thing.
-//! Out: a finding. It is only noted where the call looked for what the user, the instructions or an earlier
-//! result named, and fails where the model made the identifier up. A run that answers with particulars although none of
-//! its lookups found anything fails where it answers (`reasoning::skipped_lookups`).
+//! In: a call of a tool that returns information, whose result is empty or says that there is no such thing. That the
+//! tool raises an exception to say that its search found nothing ("No results found") makes no difference; a resource
+//! that an exception reports as missing (404) is an error. Out: a finding. It is only noted where the call looked for
+//! what the user, the instructions or an earlier result named, and fails where the model made the identifier up. A run
+//! that answers with particulars although none of its lookups found anything fails where it answers
+//! (`reasoning::skipped_lookups`).
 
 use crate::measure::calls::empty_result::is_nothing;
 use crate::measure::calls::error_signs::call_error;
@@ -17,18 +19,20 @@ use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
-/// The finding on a lookup that reports, without a sign of failure on its span, that there is no such thing.
+/// The finding on a lookup that reports that its search found nothing or, without a sign of failure on its span, that
+/// there is no such thing.
 pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
-    if call.failed {
-        return None;
-    }
     let error = call_error(context.trace, context.memo, call)?;
-    let none_such = matches!(error.cause, Defect::NotFound | Defect::EmptyResult);
-    (none_such && purpose(context.trace, context.memo, call) == Purpose::Query && !writes_statement(call))
-        .then(|| {
-            let rationale = format!("{} found no such thing", call.name.trim());
-            finding(context, call, &rationale, &error.quote)
-        })
+    let purpose = || purpose(context.trace, context.memo, call);
+    let is_answer = match error.cause {
+        Defect::EmptyResult => purpose() != Purpose::Action,
+        Defect::NotFound => !call.failed && purpose() == Purpose::Query,
+        _ => false,
+    };
+    (is_answer && !writes_statement(call)).then(|| {
+        let rationale = format!("a result of {} was expected; it found no such thing", call.name.trim());
+        finding(context, call, &rationale, &error.quote)
+    })
 }
 
 /// Whether the model wrote a statement of a query language: a table that does not exist is its error.

@@ -106,6 +106,66 @@ fn identifier_that_the_model_made_up_and_no_lookup_finds_is_the_models_fault() {
 }
 
 #[test]
+fn search_that_raises_an_exception_to_say_that_it_found_nothing_is_noted() {
+    let raised = |tool: &str, arguments: &str, error: &str| {
+        let script = Script::new("Which bakeries at Elm Square open at 6?").calls("", &[(tool, arguments)]);
+        let trace = script.raises(error).answers("None is listed.").build();
+        let detected = run("error_detection", &trace, trace.calls[0].tool.unwrap());
+        (findings_of(&trace), detected[0].outcome.as_ref().unwrap().passed)
+    };
+    let query = r#"{"query":"bakeries Elm Square"}"#;
+    for error in
+        ["Exception: No results found! Try a shorter query.", "LookupError: no matches found for 'bakeries'"]
+    {
+        assert_eq!(raised("search_places", query, error), ([vec![NOTED], vec![]], true), "{error}");
+    }
+    let none = "Exception: No results found.";
+    let ([tool, llm], _) = raised("get_place", r#"{"place_id":"PL-88123"}"#, none);
+    assert_eq!((tool[0], llm[0]), (INVENTED, INVENTED), "the model made the identifier up");
+    // An action, a resource that is missing, and a search that failed.
+    for (tool, arguments, error, cause) in [
+        ("delete_place", query, none, Defect::EmptyResult),
+        ("visit_page", r#"{"url":"https://elm.example"}"#, "HTTPError: 404 Not Found", Defect::NotFound),
+        ("search_places", query, "ConnectionError: the index is offline", Defect::ServiceDown),
+    ] {
+        let ([findings, _], passed) = raised(tool, arguments, error);
+        assert_eq!((findings[0], passed), ((Some(cause), false), false), "{error}");
+    }
+}
+
+#[test]
+fn exception_is_the_models_where_the_model_wrote_the_code_that_raised_it() {
+    let cause = |tool: &str, arguments: &str, error: &str| {
+        let script = Script::new("What is the mean rainfall?").calls("", &[(tool, arguments)]);
+        let trace = script.raises(error).answers("Unknown.").build();
+        let found = run("tool_completeness", &trace, trace.calls[0].tool.unwrap());
+        let finding = found[0].outcome.as_ref().unwrap().findings[0].clone();
+        (finding.defect, finding.category, finding.origin.is_some())
+    };
+    for error in [
+        "TypeError: 'NoneType' object is not iterable",
+        "AttributeError: 'list' object has no attribute 'mean'",
+        "ZeroDivisionError: division by zero",
+    ] {
+        let code = r#"{"code":"print(sum(rain) / len(rain))"}"#;
+        let by_model = (Some(Defect::InvalidCode), Some(Category::FormattingErrors), true);
+        assert_eq!(cause("run_python", code, error), by_model, "{error}");
+        for (tool, arguments) in
+            [("get_rainfall", r#"{"city":"Graz"}"#), ("run_report", r#"{"name":"rainfall"}"#)]
+        {
+            assert_eq!(
+                cause(tool, arguments, error),
+                (Some(Defect::Errored), None, false),
+                "{tool}: {error}"
+            );
+        }
+    }
+    // What does not parse is the model's wherever it is read.
+    let parsed = cause("query_db", r#"{"sql":"SELEC rain"}"#, "syntax error at or near \"SELEC\"");
+    assert_eq!(parsed, (Some(Defect::InvalidCode), Some(Category::FormattingErrors), true));
+}
+
+#[test]
 fn lookup_that_found_nothing_is_noted_whatever_the_answer_says() {
     let asked = |answer: &str| {
         let script = Script::new("When does the ferry to Norderney leave on Sunday?");
@@ -346,8 +406,9 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     let (trace, wrote) =
         failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
     let out = run("tool_completeness", &trace, wrote);
-    assert_eq!(score(&out), Some(2.0));
-    assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
+    assert_eq!(score(&out), Some(1.0));
+    let finding = &out[0].outcome.as_ref().unwrap().findings[0];
+    assert_eq!((finding.defect, &*finding.cited), (Some(Defect::InvalidCode), &[trace.tree.spans[0].id][..]));
     let category = |message: &str| {
         let (trace, wrote) = failed(message);
         run("tool_completeness", &trace, wrote)[0].outcome.as_ref().unwrap().findings[0].category
@@ -356,6 +417,12 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     assert_eq!(category("FileNotFoundError: no such file: 'sales.csv'"), Some(Category::ResourceNotFound));
     assert_eq!(category("SyntaxError: '(' was never closed"), Some(Category::FormattingErrors));
     assert_eq!(category("KeyError: 'total'"), Some(Category::FormattingErrors));
+    // A search within the code found nothing.
+    let (trace, wrote) =
+        failed("Code execution failed at line 'search()' due to: Exception: No results found!");
+    let out = run("tool_completeness", &trace, wrote);
+    assert!(out[0].outcome.as_ref().unwrap().findings[0].is_note());
+    assert!(run("error_detection", &trace, 0).is_empty());
     // An outage is not caused by the model.
     let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
     assert!(run("tool_completeness", &trace, wrote).is_empty());

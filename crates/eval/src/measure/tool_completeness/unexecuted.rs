@@ -13,7 +13,7 @@ use crate::measure::calls::error_signs::own_signs;
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
 use crate::measure::{Category, Context, Finding};
-use crate::recognise::{SpanView, ToolRequest};
+use crate::recognise::{FinishReason, SpanView, ToolRequest};
 
 /// The defect of an output without a recorded call.
 pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
@@ -25,10 +25,8 @@ pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding>
 
 /// The model stopped to call a tool, the framework could not parse a call, and the run ended.
 fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
-    let is_tool_stop =
-        |f: &str| ["tool_calls", "tool_call", "tool_use", "function_call", "tool-calls"].contains(&f);
     if context.trace.incomplete
-        || !view.finish.iter().any(|f| is_tool_stop(f))
+        || view.finished_by(FinishReason::ToolCalls).is_none()
         || !view.output_text().trim().is_empty()
     {
         return None;
@@ -59,13 +57,18 @@ fn is_json(request: &ToolRequest) -> bool {
 /// The step around the model call failed on the code that the model wrote.
 fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
     let step = step_of_code(context, context.at)?;
-    let (error, cause) = own_signs(context.trace.views.get(step)?)?;
+    let (error, cause) = own_signs(context.trace.views.get(step)?, None)?;
+    if cause == Defect::EmptyResult {
+        let finding = Defect::EmptyResult
+            .finding("a result of the code's search was expected; it found nothing", &error.quote);
+        return Some(finding.noted().citing_at(context.trace, step));
+    }
     let category = category_of_code(cause)?;
     if category.is_environment() && cause != Defect::EnvironmentBroken {
         return None;
     }
     let rationale = "code that runs was expected; what the model wrote could not be run";
-    let finding = Defect::MalformedArguments.finding(rationale, &error.quote).citing_at(context.trace, step);
+    let finding = Defect::InvalidCode.finding(rationale, &error.quote).citing_at(context.trace, step);
     Some(finding.under(category))
 }
 
@@ -85,8 +88,13 @@ pub(crate) fn author_of_step(context: &Context<'_>) -> Option<Idx> {
     last_llm(context, context.at).filter(|&llm| step_of_code(context, llm) == Some(context.at))
 }
 
+/// Whether the step of the context only ended because a search in the code of its model found nothing.
+pub(crate) fn found_nothing(context: &Context<'_>, cause: Defect) -> bool {
+    cause == Defect::EmptyResult && author_of_step(context).is_some()
+}
+
 /// The category of code that fails for this cause: the cause's, such as a missing file; of an error without a
-/// known cause, that of the code itself.
+/// known cause, that of the code itself, since TRAIL's "Formatting Errors" include the execution of code.
 pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
     cause.category().or(Defect::InvalidCode.category())
 }

@@ -64,6 +64,18 @@ const CHECK: (&str, &str) = ("check_policy", r#"{"region": "eu"}"#);
 const PAY: (&str, &str) = ("issue_refund", r#"{"id": "A-17", "amount": 20.0}"#);
 
 #[test]
+fn run_without_calls_is_not_accepted_and_has_no_score_of_harm() {
+    let all = run(&Script::new(ASKED).answers("Done.").build(), &settings(""));
+    for metric in ["path.harm_rate", "path.prefix_criticality"] {
+        let measurement = find_measurement(&all, metric);
+        assert_eq!((&measurement.outcome, measurement.examined), (&Err(Unmeasured::NotApplicable), 0));
+    }
+    let accepting = find_measurement(&all, "path.accepting");
+    assert_eq!(accepting.outcome.as_ref().unwrap().value, Value::Label("not_accepting"));
+    assert_eq!((score(&all, "path.correctness"), accepting.examined), (0.0, 1));
+}
+
+#[test]
 fn run_along_a_golden_path_scores_one() {
     let trace =
         calls(Script::new(ASKED), &[LOOK, CHECK, LOOK, PAY, ("final_answer", "{}")]).answers("Done.").build();

@@ -10,7 +10,7 @@ use super::misattributed_values::unstructured;
 use super::named_rows::{NamedRow, RowName, tables};
 use super::row_scope::{compares, mentions};
 use super::universal_claims::excepts;
-use crate::measure::language::{WordClasses, classes, classes_in};
+use crate::measure::language::{Language, WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
 use crate::measure::records::RecordField;
@@ -59,8 +59,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             let at = asked.find(&name.words).filter(|_| name.is_in(exchange.task, asked));
             let before = at.and_then(|at| asked.get(..at)).unwrap_or_default();
             let relates = |word: &str| {
-                let (name, _) = exchange.language.table().name(word);
-                name.has_any(RELATES_TO) || exchange.language.classes(word).has_any(RELATES_TO)
+                let (name, _) = Language::English.table().name(word);
+                name.has_any(RELATES_TO) || Language::English.classes(word).has_any(RELATES_TO)
             };
             before.split(' ').rev().take(WITHIN + 1).any(relates)
         };

@@ -232,9 +232,10 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let seen = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == count as f64) || has_count_in_words(text, count)
         };
-        let named = exchange.language.places(exchange.task, exchange.memo);
+        let named = exchange.language.map(|language| language.places(exchange.task, exchange.memo));
         let is_asked = named
             .iter()
+            .flat_map(|named| named.iter())
             .any(|place| place.classes.has(WordClass::Number) && usize::from(place.value) == count);
         let is_known = count <= longest
             || count == all

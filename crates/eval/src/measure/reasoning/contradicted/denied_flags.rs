@@ -8,7 +8,7 @@
 //! In: the statements of an answer, and the flags of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
-use crate::measure::language::{Language, WordClasses, classes};
+use crate::measure::language::{WordClasses, classes};
 use crate::measure::records::{FieldValue, RecordField};
 
 /// Shorter words are found by chance.
@@ -19,7 +19,7 @@ const MAX_FLAGS: usize = 200;
 const LIMITS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    if exchange.language == Language::English || exchange.clauses.is_empty() {
+    if exchange.is_english() || exchange.clauses.is_empty() {
         return;
     }
     let is_name =

@@ -20,8 +20,9 @@ use crate::recognise::{Call, Text};
 pub(super) struct Exchange<'a> {
     pub(super) task: &'a str,
     pub(super) answer: &'a str,
-    /// The language of the answer; if rules read no such language, there are no clauses.
-    pub(super) language: Language,
+    /// The language of the answer; `None` if it cannot be told or rules do not read it. There are no clauses then, and
+    /// no comparison that rests on words applies.
+    pub(super) language: Option<Language>,
     /// The answer without code and quoted wording.
     pub(super) prose: Rc<Prose>,
     /// The prose has a digit; without one, no check of numbers, dates and identifiers applies.
@@ -46,11 +47,15 @@ impl<'a> Exchange<'a> {
         self.asked.get_or_init(|| LowercaseWords::cached(self.task, self.memo))
     }
 
+    pub(super) fn is_english(&self) -> bool {
+        self.language == Some(Language::English)
+    }
+
     /// The prose with "1 284,00" as one number, at the same bytes. In English a space separates numbers.
     pub(super) fn grouped(&self) -> Cow<'_, str> {
-        match self.language {
-            Language::English => Cow::Borrowed(&self.prose),
-            _ => Cow::Owned(with_joined_groups(&self.prose)),
+        match self.is_english() {
+            true => Cow::Borrowed(&self.prose),
+            false => Cow::Owned(with_joined_groups(&self.prose)),
         }
     }
 

@@ -10,6 +10,7 @@
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::currency;
 use crate::measure::defects::Defect;
+use crate::measure::language::Language;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::is_idle;
 use crate::measure::records::Records;
@@ -27,7 +28,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     // Every identifier has so many digits.
     let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 2).is_some();
     let stated = stated.filter(has_digits);
-    let stated = stated.filter(|sentence| !is_idle(sentence, exchange.language));
+    // An identifier rests on no words. Where the language cannot be told, those of English may still excuse it.
+    let language = exchange.language.unwrap_or(Language::English);
+    let stated = stated.filter(|sentence| !is_idle(sentence, language));
     let found: Vec<(&str, &str)> = stated
         .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))
         .take(MAX_IDENTIFIERS)

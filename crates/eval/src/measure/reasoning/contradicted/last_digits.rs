@@ -24,8 +24,9 @@ regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
-    let words = exchange.language.places(prose, exchange.memo);
-    let endings = words.iter().filter(|place| place.classes.has(WordClass::Ending));
+    let words = exchange.language.map(|language| language.places(prose, exchange.memo));
+    let endings =
+        words.iter().flat_map(|words| words.iter()).filter(|place| place.classes.has(WordClass::Ending));
     let named = endings.filter_map(|place| {
         let pattern = if place.value == DIGITS { &*NEAR } else { &*BEHIND };
         Some(pattern.captures(prose.get(place.at.end..)?)?.get(1)?.as_str())

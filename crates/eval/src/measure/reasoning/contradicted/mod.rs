@@ -104,7 +104,7 @@ struct Comparison {
     /// The name of the rule: that of its file.
     name: &'static str,
     check: ExchangeCheck,
-    /// Its words are English: it compares no answer in another language.
+    /// Its words are English: it compares no answer in another language, or in one that cannot be told.
     is_english: bool,
     /// It compares only what has a digit.
     needs_digit: bool,
@@ -250,10 +250,8 @@ fn compare(
     let prose = Prose::cached(answer, memo);
     // A date with slashes is masked as a path.
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
-    let detected_language = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
-    let clauses =
-        detected_language.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
-    let language = detected_language.unwrap_or(Language::English);
+    let language = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
+    let clauses = language.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
     // Every check compares a clause or a number.
     if clauses.is_empty() && !has_digits || is_made && test_runs::claim(&clauses).is_none() {
         return None;
@@ -283,7 +281,7 @@ fn compare(
     let comparisons = if is_made { &[TEST_RUNS][..] } else { &COMPARISONS };
     let mut examined = false;
     let may_find = |(_, comparison): &(usize, &Comparison)| {
-        (!comparison.is_english || language == Language::English) && (!comparison.needs_digit || has_digits)
+        (!comparison.is_english || exchange.is_english()) && (!comparison.needs_digit || has_digits)
     };
     for (nth, comparison) in comparisons.iter().enumerate().filter(may_find) {
         if memo.budget.is_exceeded() {

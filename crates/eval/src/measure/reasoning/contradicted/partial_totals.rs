@@ -11,7 +11,6 @@ use verdict_otlp::trace::Idx;
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::ResultSource;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Language;
 use crate::measure::numbers;
 use crate::measure::reasoning::statements::contains_any;
 use crate::measure::records::{FieldValue, RecordField, Records};
@@ -68,9 +67,9 @@ const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "coun
 const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    let asks_for_all = match exchange.language {
-        Language::English => contains_any(exchange.asked(), &ASKS),
-        _ => vocabulary::has(exchange.task, WordMeaning::HowMany),
+    let asks_for_all = match exchange.is_english() {
+        true => contains_any(exchange.asked(), &ASKS),
+        false => vocabulary::has(exchange.task, WordMeaning::HowMany),
     };
     if exchange.clauses.is_empty() || !asks_for_all {
         return;
@@ -178,8 +177,7 @@ fn is_read_on(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
 
 /// Whether the request or the answer is about a part.
 pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
-    let is_other = exchange.language != Language::English;
-    let says = |text: &str| is_other && vocabulary::has(text, WordMeaning::Part);
+    let says = |text: &str| !exchange.is_english() && vocabulary::has(text, WordMeaning::Part);
     says(exchange.task)
         || says(&exchange.prose)
         || contains_any(exchange.asked(), &PART)

@@ -13,7 +13,7 @@ use aho_corasick::AhoCorasick;
 use super::exchange::{Exchange, ExchangeFindings};
 use super::extremes::limits_time;
 use super::sources::names_of;
-use crate::measure::language::{WordClass, WordClasses, classes};
+use crate::measure::language::{Language, WordClass, WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
@@ -80,7 +80,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let asked = exchange.asked();
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
     let (Some((form, direction)), None) = (superlatives.next(), superlatives.next()) else { return };
-    if limits_time(exchange.task) || exchange.language.classes(exchange.task).has_any(LIMITS) {
+    if limits_time(exchange.task) || Language::English.classes(exchange.task).has_any(LIMITS) {
         return;
     }
     let Some((_, rest)) = asked.split_once(&format!(" {form} ")) else { return };
@@ -176,7 +176,7 @@ fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
 
 /// The number of rows that the request asks for.
 fn count_asked(exchange: &Exchange<'_>) -> Option<usize> {
-    let places = exchange.language.places(exchange.task, exchange.memo);
+    let places = Language::English.places(exchange.task, exchange.memo);
     let mut named =
         places.iter().filter(|place| place.classes.has(WordClass::Number)).map(|p| usize::from(p.value));
     let figures = numbers::all(exchange.task);

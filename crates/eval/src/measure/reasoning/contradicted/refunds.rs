@@ -148,7 +148,7 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 
 /// The amount that a sentence gives as that of a refund: the only one of money, behind a word for it.
 fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
-    let places = exchange.language.table().places(sentence);
+    let places = exchange.language?.table().places(sentence);
     if places.all().has_any(OTHERS) {
         return None;
     }
@@ -231,8 +231,9 @@ fn check_count(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 /// The whole numbers of a clause, in figures and in words.
 fn counts_of(exchange: &Exchange<'_>, clause: &Clause<'_>) -> Vec<usize> {
     let figures = numbers::all(&clause.words).into_iter().filter(|n| !n.in_identifier && !n.fractional);
-    let places = exchange.language.table().places(&clause.words);
-    let named = places.iter().filter(|place| place.classes.has(WordClass::Number));
+    let places = exchange.language.map(|language| language.table().places(&clause.words));
+    let named =
+        places.iter().flat_map(|places| places.iter()).filter(|place| place.classes.has(WordClass::Number));
     let mut out: Vec<usize> = figures.map(|n| n.value as usize).collect();
     out.extend(named.map(|place| usize::from(place.value)));
     out

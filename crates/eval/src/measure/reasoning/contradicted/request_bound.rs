@@ -6,7 +6,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
-use crate::measure::language::{WordClasses, classes};
+use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 use crate::measure::{currency, numbers};
@@ -33,7 +33,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if contains_words(&before, "who") || contains_words(&before, "whose") {
         return;
     }
-    if exchange.language.places(&exchange.prose, exchange.memo).all().has_any(ADMITS) {
+    if Language::English.places(&exchange.prose, exchange.memo).all().has_any(ADMITS) {
         return;
     }
     for source in &exchange.sources.structured {

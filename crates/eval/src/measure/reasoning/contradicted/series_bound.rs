@@ -8,7 +8,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::ResultSource;
-use crate::measure::language::{WordClasses, classes};
+use crate::measure::language::{Language, WordClasses, classes};
 use crate::measure::numbers;
 use crate::measure::records::{Record, RecordField};
 
@@ -54,7 +54,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let stated = exchange.has_digits.then(|| stated(exchange)).flatten();
     let Some((bound, is_upper, sentence)) = stated.or_else(|| denied(exchange)) else { return };
     // "Except", "only", "about": it is no statement about all.
-    if exchange.language.places(sentence, exchange.memo).all().has_any(LIMITS) {
+    if Language::English.places(sentence, exchange.memo).all().has_any(LIMITS) {
         return;
     }
     let keeps = |value: f64| if is_upper { value <= bound } else { value >= bound };

@@ -56,7 +56,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             sentences.push(AnswerSentence { text, words: words_of(text) });
         }
     }
-    sentences.retain(|sentence| !exchange.language.classes(sentence.text).has_any(RELATES));
+    let relates =
+        |text: &str| exchange.language.is_none_or(|language| language.classes(text).has_any(RELATES));
+    sentences.retain(|sentence| !relates(sentence.text));
     if sentences.is_empty() {
         return;
     }

@@ -8,7 +8,7 @@
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
-use crate::measure::language::{Language, WordClass, WordClasses, classes, names};
+use crate::measure::language::{WordClass, WordClasses, classes, names};
 use crate::measure::numbers;
 use crate::measure::reasoning::dates_and_times::{Clock, clocks, is_relative, is_zoned, times};
 use crate::measure::reasoning::statements::{Clause, contains_words};
@@ -54,9 +54,9 @@ fn is_duration(word: &str) -> bool {
 }
 
 /// The times of day of a text in any language.
-fn clocks_in(text: &str, language: Language) -> Vec<Clock> {
+fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
     let mut out = clocks(text);
-    if language != Language::English && out.is_empty() {
+    if !is_english && out.is_empty() {
         out = WRITTEN
             .captures_iter(text)
             .filter_map(|found| {
@@ -69,8 +69,7 @@ fn clocks_in(text: &str, language: Language) -> Vec<Clock> {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    let language = exchange.language;
-    let is_english = language == Language::English;
+    let is_english = exchange.is_english();
     if is_english && !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
         return;
     }
@@ -79,7 +78,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         true => !is_relative(clause.sentence) && !PACE.is_match(clause.sentence),
         false => !clause.classes.has_any(RELATIVE),
     };
-    let stated = stated.filter_map(|clause| match clocks_in(&clause.words, language).as_slice() {
+    let stated = stated.filter_map(|clause| match clocks_in(&clause.words, is_english).as_slice() {
         [time] if is_free(clause) => Some((clause, *time)),
         _ => None,
     });
@@ -164,8 +163,11 @@ fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
 /// Whether a number of any text leads, as minutes or hours, from a known time to this one.
 fn is_counted(exchange: &Exchange<'_>, stated: Clock) -> bool {
     let texts = || exchange.sources.seen.iter().map(|text| &***text);
-    let known_times: Vec<u32> =
-        texts().flat_map(|text| clocks_in(text, exchange.language)).map(|c| c.time).take(MAX_KNOWN).collect();
+    let known_times: Vec<u32> = texts()
+        .flat_map(|text| clocks_in(text, exchange.is_english()))
+        .map(|c| c.time)
+        .take(MAX_KNOWN)
+        .collect();
     // A length may be written as "0:33".
     let lengths = known_times.iter().map(|time| f64::from(*time));
     let numbers = texts().flat_map(numbers::all).map(|n| n.value).take(MAX_KNOWN);

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::clip;
-use crate::measure::language::{Language, WordClasses, classes};
+use crate::measure::language::{WordClasses, classes};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::records::{Record, RecordField};
@@ -144,7 +144,7 @@ fn is_alone(line: &str) -> bool {
 /// may be some of them.
 fn announced(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
     let text = line.trim_end().trim_end_matches('*').strip_suffix([':', '：'])?;
-    if is_part(line) || exchange.language.classes(text).has_any(OTHERS) {
+    if is_part(line) || exchange.language?.classes(text).has_any(OTHERS) {
         return None;
     }
     let word = vocabulary::find(text, &[WordMeaning::Total]).last().map(|(_, at)| at.end)?;
@@ -171,7 +171,7 @@ pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut ExchangeFin
 
 fn check_behind(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
-    let is_english = exchange.language == Language::English;
+    let is_english = exchange.is_english();
     let words = |text: &str| -> Vec<Range<usize>> {
         match is_english {
             true => TOGETHER.find_iter(text).map(|found| found.range()).collect(),
@@ -388,8 +388,10 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
         return true;
     }
     // "Without the taxi": a part may be left out.
-    let places = |text: &str| exchange.language.places(text, exchange.memo).all();
-    let leaves_out = || places(exchange.task).has_any(LEFT_OUT) || places(&exchange.prose).has_any(LEFT_OUT);
+    let says = |text: &str| {
+        exchange.language.is_none_or(|language| language.places(text, exchange.memo).all().has_any(LEFT_OUT))
+    };
+    let leaves_out = || says(exchange.task) || says(&exchange.prose);
     let is_whole = is_column(exchange, parts) && !leaves_out();
     // Amounts of several units or counts of other things are no parts of it.
     // The digits of dates and codes explain nothing.

@@ -61,6 +61,9 @@ impl<'a> Reviewer<'a> {
                     examined += 1;
                     // Calls within code are not recorded.
                     let used = coded || self.was_called(&tool, view, at);
+                    if !used {
+                        self.review.add_claimed(agent, &tool);
+                    }
                     (!used).then(|| format!("but {tool} was never called"))
                 }
                 // "found using Bayes" names no tool, so it is no claim of a call.

@@ -95,6 +95,25 @@ fn announced_call_that_is_only_printed_is_one_finding_a_turn() {
 }
 
 #[test]
+fn announced_call_that_is_also_claimed_fails_as_the_false_claim_alone() {
+    let announced = |claim: &str| {
+        let script = Script::new("Which invoices of May are open?").tools(&["ledger_search", "send_mail"]);
+        let answer = format!("I will now use the ledger_search tool. {claim} Invoice 17 is open.");
+        let (trace, memo) = (script.answers(&answer).build(), Memo::new());
+        let review = Review::get(&trace, &memo);
+        let found = review.llm_reviews.values().flat_map(|review| &review.findings);
+        let missing: Vec<bool> = found
+            .filter(|finding| finding.defect == Some(Defect::AnnouncedCallMissing))
+            .map(|finding| finding.is_note())
+            .collect();
+        (missing, has(&trace, Defect::FalseClaim))
+    };
+    assert_eq!(announced("I verified it with ledger_search."), (vec![true], true));
+    assert_eq!(announced("I verified it with send_mail."), (vec![false], true), "another tool");
+    assert_eq!(announced("One moment."), (vec![false], false));
+}
+
+#[test]
 fn announced_last_step_is_a_finding_unless_it_depends_on_the_user() {
     let ended = |words: &str| {
         Script::new("Send the invoice to Mira.")

@@ -1,0 +1,86 @@
+//! Why a model stopped, in one vocabulary.
+//!
+//! In: the reason as a provider or a framework spells it. Out: a [`FinishReason`]. Data for every convention: rules ask
+//! for a reason, and know none of the spellings.
+
+use super::message::Text;
+use super::span_view::SpanView;
+
+/// Why a model stopped, as far as rules distinguish it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FinishReason {
+    /// The text is complete.
+    Stop,
+    /// A limit of length.
+    Length,
+    /// A filter of the provider, or the model itself, refused.
+    ContentFilter,
+    /// The model waits for the results of calls.
+    ToolCalls,
+    Error,
+    /// None of these, or an unknown spelling.
+    Other,
+}
+
+/// Spellings in lower case, with `_` between words.
+const SPELLINGS: [(FinishReason, &[&str]); 5] = [
+    (FinishReason::Stop, &["stop", "end_turn", "stop_sequence", "complete", "completed"]),
+    (
+        FinishReason::Length,
+        &[
+            "length",
+            "max_tokens",
+            "max_output_tokens",
+            "max_length",
+            "token_limit",
+            "model_length",
+            "model_context_window_exceeded",
+            "error_limit_output_length",
+            "incomplete",
+        ],
+    ),
+    (
+        FinishReason::ContentFilter,
+        &["content_filter", "refusal", "safety", "prohibited_content", "blocklist", "recitation"],
+    ),
+    (FinishReason::ToolCalls, &["tool_calls", "tool_call", "tool_use", "function_call"]),
+    (FinishReason::Error, &["error"]),
+];
+
+impl FinishReason {
+    pub(crate) fn read(spelling: &str) -> FinishReason {
+        let spelling = spelling.trim().to_ascii_lowercase().replace('-', "_");
+        let row = SPELLINGS.iter().find(|(_, spellings)| spellings.contains(&spelling.as_str()));
+        row.map_or(FinishReason::Other, |(reason, _)| *reason)
+    }
+}
+
+impl SpanView {
+    /// The reason that was recorded, as it is spelled, if it is this one.
+    pub(crate) fn finished_by(&self, reason: FinishReason) -> Option<&Text> {
+        self.finish.iter().find(|spelling| FinishReason::read(spelling) == reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_providers_are_one_reason() {
+        for (spelling, reason) in [
+            ("MAX_TOKENS", FinishReason::Length),
+            ("max-tokens", FinishReason::Length),
+            (" length ", FinishReason::Length),
+            ("content-filter", FinishReason::ContentFilter),
+            ("SAFETY", FinishReason::ContentFilter),
+            ("tool-calls", FinishReason::ToolCalls),
+            ("end_turn", FinishReason::Stop),
+            ("Error", FinishReason::Error),
+            ("pause_turn", FinishReason::Other),
+            ("", FinishReason::Other),
+        ] {
+            assert_eq!(FinishReason::read(spelling), reason, "{spelling}");
+        }
+    }
+}
