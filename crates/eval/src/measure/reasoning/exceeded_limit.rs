@@ -119,7 +119,7 @@ impl InstructionSentence<'_> {
         let limit = |n: Number| {
             let bound = self.bound(&n)?;
             let is_limit = (bound == AT_MOST || bound == ABOVE && is_demand)
-                && !is_for_each(self.text, &n, self.language);
+                && !is_for_each(self.text, &n, Some(self.language));
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();

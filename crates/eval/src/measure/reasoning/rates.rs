@@ -13,7 +13,7 @@ const BEFORE: usize = 24;
 /// Signs at which a clause ends.
 const ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '，', '、', '；', '：'];
 
-pub(super) fn is_for_each(text: &str, n: &Number, language: Language) -> bool {
+pub(super) fn is_for_each(text: &str, n: &Number, language: Option<Language>) -> bool {
     let behind = clip(text.get(n.end..).unwrap_or_default(), BEHIND);
     let behind = behind.split(ENDS).next().unwrap_or_default();
     let (unit, rest) = split_word(behind);
@@ -24,6 +24,8 @@ pub(super) fn is_for_each(text: &str, n: &Number, language: Language) -> bool {
     {
         return true;
     }
+    // In a language that cannot be told any word may say it.
+    let Some(language) = language else { return !unit.is_empty() };
     let table = language.table();
     if !language.is_spaced() {
         let before = clip_end(text.get(..n.start).unwrap_or_default(), BEFORE);
@@ -72,7 +74,7 @@ mod tests {
             (Japanese, "合計は150ユーロ", false),
         ] {
             let number = numbers::all(text).first().copied().expect("a number");
-            assert_eq!(is_for_each(text, &number, language), expected, "{text}");
+            assert_eq!(is_for_each(text, &number, Some(language)), expected, "{text}");
         }
     }
 }

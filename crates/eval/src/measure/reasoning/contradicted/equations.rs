@@ -114,7 +114,7 @@ fn sign(between: &str) -> Option<Sign> {
 fn equation(
     sentence: &str,
     numbers: &[Number],
-    language: Language,
+    language: Option<Language>,
     outcome: &mut ExchangeFindings,
 ) -> Option<(String, f64)> {
     let between = |i: usize| -> Option<Sign> {
@@ -192,7 +192,7 @@ fn differs(
     signs: &[Sign],
     result: &Number,
     nearly: bool,
-    language: Language,
+    language: Option<Language>,
 ) -> Option<f64> {
     let is_percent =
         |n: &Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
@@ -336,7 +336,7 @@ mod tests {
 
     fn wrong(text: &str) -> Option<(String, f64)> {
         let (numbers, mut outcome) = (numbers::all(text), ExchangeFindings::default());
-        let found = equation(text, &numbers, Language::English, &mut outcome);
+        let found = equation(text, &numbers, Some(Language::English), &mut outcome);
         let found = found.or_else(|| percentage(text, &numbers, &mut outcome));
         assert!(outcome.examined || found.is_none());
         found
