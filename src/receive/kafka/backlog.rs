@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::stream::{PartitionStream, STREAMS};
 
-/// A stream that yields nothing for so long, although its end is not reached, is not waited for: its last messages
-/// may have been deleted, or are of transactions.
+/// Longest wait for a stream that yields no message although its end is not reached: its last messages may have been
+/// deleted, or are of transactions.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Shortest distance at which a stream waits. Clocks of senders differ.
 const MIN_DISTANCE: Duration = Duration::from_secs(1);
