@@ -78,7 +78,7 @@ impl Backlog {
     pub(super) fn ends_at(&mut self, stream: PartitionStream, end: i64, now: Instant) {
         let progress = &mut self.streams[stream as usize];
         if progress.next >= progress.end && progress.next < end {
-            // It had nothing to read until now.
+            // The stream had nothing to read until now.
             progress.moved = now;
         }
         progress.end = progress.end.max(end);
