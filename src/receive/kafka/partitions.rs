@@ -180,7 +180,7 @@ impl ConsumerGroup {
     }
 
     /// The committed offsets of partitions. With `initial_offset: latest` a partition without one has its end, which is
-    /// committed first, so that records that are written from now on are received also after a restart.
+    /// committed first: later records are received also after a restart.
     fn committed(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
@@ -350,8 +350,7 @@ impl ConsumerGroup {
         self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The offsets that have changed since the last commit, and the number of exported traces that a new owner would
-    /// evaluate again.
+    /// The offsets changed since the last commit, and the number of exported traces that a new owner evaluates again.
     pub(super) fn changes(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
         let budget = self.metadata.load(Ordering::Relaxed);
         let mut reevaluated_traces = 0;
