@@ -123,7 +123,7 @@ pub fn set_level(level: &str) -> Result<(), Error> {
     FILTER.get().and_then(|handle| handle.reload(filter).ok()).ok_or(Error::Missing)
 }
 
-/// What the code under test logs.
+/// The log output of the code under test.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::io::Write;
@@ -166,7 +166,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// What `work` logs on this thread, as text.
+    /// The log output of `work` on this thread.
     pub(crate) fn logged(work: impl FnOnce()) -> String {
         let log = CapturedLog::begin();
         work();

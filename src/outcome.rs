@@ -48,7 +48,7 @@ verdict_otlp::labelled_enum! {
 }
 
 verdict_otlp::labelled_enum! {
-    /// What became of an alert that a rule selected.
+    /// The outcome of an alert that a rule selected.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum AlertOutcome {
         /// The destination has accepted it.

@@ -20,7 +20,7 @@ pub(super) const CLOSES_SOON: Duration = Duration::from_secs(10);
 const MAX_BLOCK: usize = 1 << 20;
 /// Fewer bytes are not compressed.
 const MIN_BLOCK: usize = 4 << 10;
-/// The last block is compressed again with new spans that have one part in so many of its bytes: a long run is
+/// The last block is compressed again once the new spans have this fraction of its bytes (1/4): a long run is
 /// compressed a few times in all, and not with each of its spans.
 const GROWTH: usize = 4;
 /// The fastest level whose window contains the conversation of an earlier call.

@@ -10,7 +10,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use verdict_otlp::trace::{Attached, ById, CloseReason, ClosedTrace, Envelope, PriorVerdict, Span, TraceId};
+use verdict_otlp::trace::{
+    AttachedLog, ById, CloseReason, ClosedTrace, Envelope, PriorVerdict, Span, TraceId,
+};
 
 mod compressed;
 mod config;
@@ -143,7 +145,7 @@ impl Assembler {
 
     /// Adds a log record that belongs to a span. A record of a closed trace is ignored: it was
     /// forwarded to the exporters, and the verdict does not change.
-    pub fn attach(&mut self, trace: TraceId, log: Attached, now: Instant) {
+    pub fn attach(&mut self, trace: TraceId, log: AttachedLog, now: Instant) {
         if self.closed.contains_key(&trace) {
             return;
         }
@@ -301,7 +303,7 @@ impl Assembler {
             }
             done += open.compress(target_bytes.saturating_sub(done));
             if done >= target_bytes {
-                // It may have more.
+                // The trace may have more spans to compress.
                 return self.idle.return_to_waiting(trace, now);
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use verdict_otlp::Fields;
-use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
+use verdict_otlp::trace::{AttachedLog, ById, CloseReason, Envelope, Span, SpanId};
 
 use super::compressed::Compressed;
 use super::config::CloseTimes;
@@ -80,7 +80,7 @@ pub(super) struct BufferedTrace {
     compressed: Compressed,
     /// The name by which it is listed while its spans are compressed.
     name: Option<Box<str>>,
-    pub logs: Vec<Attached>,
+    pub logs: Vec<AttachedLog>,
     pub bytes: usize,
     pub first: Instant,
     pub last: Instant,
@@ -189,7 +189,7 @@ impl BufferedTrace {
         Added::New
     }
 
-    pub(super) fn attach(&mut self, log: Attached, now: Instant) {
+    pub(super) fn attach(&mut self, log: AttachedLog, now: Instant) {
         self.last = now;
         self.bytes += log.record.len();
         self.logs.push(log);
@@ -215,7 +215,7 @@ impl BufferedTrace {
     }
 
     /// The spans with their bytes, and the log records.
-    pub(super) fn into_parts(self) -> (Vec<Span>, Vec<Attached>) {
+    pub(super) fn into_parts(self) -> (Vec<Span>, Vec<AttachedLog>) {
         (self.compressed.restore(self.spans), self.logs)
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use verdict_config::{Period, Size};
-use verdict_otlp::trace::{Attached, Envelope, EnvelopeFields, SpanId, Status};
+use verdict_otlp::trace::{AttachedLog, Envelope, EnvelopeFields, SpanId, Status};
 use verdict_otlp::work;
 
 use super::*;
@@ -79,7 +79,7 @@ fn a_second_batch_within_quiet_is_not_late() {
 fn log_record_extends_the_quiet_time() {
     let mut bench = Bench::new(Close::default());
     bench.add(0, [span(1, 0)]);
-    let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
+    let log = AttachedLog { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
     bench.assembler.attach(T, log, bench.start + secs(9));
     assert_eq!(bench.poll(11), []);
     assert_eq!(bench.poll(19), [(CloseReason::Complete, 1, false)]);
@@ -190,7 +190,7 @@ fn shutdown_closes_all_in_order_of_age() {
 #[test]
 fn logs_without_spans_expire() {
     let mut bench = Bench::new(Close::default());
-    let log = Attached { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
+    let log = AttachedLog { span: SpanId([1; 8]), record: Bytes::from_static(b"log") };
     bench.assembler.attach(T, log, bench.start);
     assert_eq!(bench.poll(300), []);
     assert_eq!((bench.assembler.bytes(), bench.assembler.traces()), (0, 0));
@@ -272,7 +272,7 @@ fn closed_trace_reports_its_charged_bytes() {
     let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
     let (start, size) = (bench.start, 500);
     bench.assembler.add(T, [under(2), under(3)], size, |_| None, start);
-    let log = Attached { span: SpanId([2; 8]), record: Bytes::from(vec![0; 10_000]) };
+    let log = AttachedLog { span: SpanId([2; 8]), record: Bytes::from(vec![0; 10_000]) };
     bench.assembler.attach(T, log, start);
     let open = bench.assembler.bytes();
     assert_eq!(open, 500 + 1000 + 10_000);

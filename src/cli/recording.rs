@@ -26,9 +26,9 @@ const READ_AHEAD: usize = 4;
 /// The treatment of files in folders that contain JSON but no telemetry.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum OtherFiles {
-    /// They are counted on standard error.
+    /// Other files are skipped, and their number is written to standard error.
     Skip,
-    /// The first one is an error.
+    /// The first other file is an error.
     Refuse,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn follow(
     run: &JudgeRun,
     mut each: impl FnMut(Evaluated),
 ) -> Result<(), CommandFailure> {
-    let inputs = input::find(paths)?;
+    let inputs = input::files(paths)?;
     let evaluation = start(config, run)?;
     let mut evaluation = if annotate { evaluation } else { evaluation.without_annotations() };
     let closing = closing(&inputs);
@@ -138,7 +138,7 @@ fn read(
     other: OtherFiles,
     run: &JudgeRun,
 ) -> Result<Evaluation, CommandFailure> {
-    let inputs = input::find(paths)?;
+    let inputs = input::files(paths)?;
     let mut evaluation = start(config, run)?;
     let progress = WorkProgress::new(size(&inputs), "reading");
     let parser = evaluation.parser();

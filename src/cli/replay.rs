@@ -99,7 +99,7 @@ fn header(text: &str) -> Result<(String, Secret), String> {
 }
 
 pub(super) fn replay(args: &ReplayArgs) -> Result<(), CommandFailure> {
-    let inputs = input::find(&args.paths)?;
+    let inputs = input::files(&args.paths)?;
     let runtime = runtime()?;
     // Clients spawn tasks on the runtime.
     let _guard = runtime.enter();
@@ -187,7 +187,7 @@ impl ReplaySender {
                 Err(error) => {
                     self.refused += 1;
                     let message = error.to_string();
-                    // What gRPC clients make of the answer of an HTTP server.
+                    // A gRPC client reports the answer of an HTTP server with this status.
                     let other = self.is_grpc && message.contains("HTTP status 404");
                     let hint =
                         if other { "; is this an endpoint of OTLP/HTTP? Use --protocol http" } else { "" };

@@ -94,8 +94,8 @@ fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, St
         }
         None => name,
     };
-    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(legal) {
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_name_char) {
         return Err(format!("'{name}' cannot be the name of an environment variable"));
     }
     match ((outside.env)(name), default) {

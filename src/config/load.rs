@@ -98,7 +98,7 @@ fn from_texts(sources: &[Source], outside: &Outside<'_>, extensions: &Extensions
     // may be valid: no problem.
     let missing: Vec<Mark> = issues.iter().map(|issue| issue.at).collect();
     unopened.retain(|(at, path)| root.at(path).is_some_and(|node| node.at == *at));
-    let silent = |issue: &Issue| {
+    let is_consequence = |issue: &Issue| {
         let unknown = |(at, path): &(Mark, Vec<Step>)| issue.at == *at || issue.key == dotted(path);
         missing.contains(&issue.at) || unopened.iter().any(unknown)
     };
@@ -107,7 +107,7 @@ fn from_texts(sources: &[Source], outside: &Outside<'_>, extensions: &Extensions
     let config = read_sections(&mut sections, extensions);
     let mut issues = sections.finish();
     let section_issues = issues.split_off(text_issue_count);
-    issues.extend(section_issues.into_iter().filter(|issue| !silent(issue)));
+    issues.extend(section_issues.into_iter().filter(|issue| !is_consequence(issue)));
     if issues.is_empty() {
         return Ok(config);
     }

@@ -69,7 +69,7 @@ impl Sections {
     /// Adds the problems of a section.
     pub(super) fn problems(&mut self, section: &str, found: Vec<Problem>) {
         for problem in found {
-            let Problem { key, message, hint } = problem.below(section);
+            let Problem { key, message, hint } = problem.in_section(section);
             let path = undotted(&key);
             // A value that could not be read has its default here, which is not a problem.
             if !self.is_broken(&path) {

@@ -43,6 +43,6 @@ impl Service {
         let level = crate::logging::filter(&self.log_level).err();
         let level = level.map(|e| Problem::new("log_level", e.to_string()));
         let telemetry = self.telemetry.iter().flat_map(TelemetryConfig::problems);
-        level.into_iter().chain(telemetry.map(|problem| problem.below("telemetry"))).collect()
+        level.into_iter().chain(telemetry.map(|problem| problem.in_section("telemetry"))).collect()
     }
 }

@@ -70,7 +70,7 @@ impl VerdictConfig {
             found.push(Problem::new("emit", "mode shadow writes log events only; add log_events"));
         }
         let api_problems = self.paths_api.iter().flat_map(PathsApi::problems);
-        found.extend(api_problems.map(|problem| problem.below("paths_api")));
+        found.extend(api_problems.map(|problem| problem.in_section("paths_api")));
         found
     }
 }

@@ -56,13 +56,13 @@ impl ExporterConfigs {
                     }
                 }
                 ExporterConfig::Scores(c) => {
-                    problems.all.extend(c.problems().into_iter().map(|problem| problem.below(id)));
+                    problems.all.extend(c.problems().into_iter().map(|problem| problem.in_section(id)));
                 }
                 ExporterConfig::Kafka(c) => {
                     let topics =
                         c.topics().into_iter().filter_map(|(_, key, topic)| topic_problem(key, topic));
                     let found = c.connection().problems().into_iter().chain(topics);
-                    problems.all.extend(found.map(|problem| problem.below(id)));
+                    problems.all.extend(found.map(|problem| problem.in_section(id)));
                     if !(1 << 10..=1_000_000_000).contains(&c.producer.max_message_bytes.0) {
                         problems.add("producer.max_message_bytes", "must be from 1KiB to 1GB");
                     }
@@ -74,7 +74,7 @@ impl ExporterConfigs {
                     }
                 }
                 ExporterConfig::Webhook(c) => {
-                    problems.all.extend(c.problems().into_iter().map(|problem| problem.below(id)));
+                    problems.all.extend(c.problems().into_iter().map(|problem| problem.in_section(id)));
                 }
                 ExporterConfig::Console(_) | ExporterConfig::Custom(_) => {}
             }
@@ -104,7 +104,7 @@ struct Problems {
 
 impl Problems {
     fn add(&mut self, key: &str, message: impl Into<String>) {
-        self.all.push(Problem::new(key, message).below(&self.id));
+        self.all.push(Problem::new(key, message).in_section(&self.id));
     }
 }
 

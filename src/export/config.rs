@@ -84,7 +84,7 @@ impl ExporterConfig {
         if let ExporterConfig::Scores(ScoresConfig { tls, headers, .. })
         | ExporterConfig::Webhook(WebhookConfig { tls, headers, .. }) = self
         {
-            return Some((tls, headers, Packing::NONE));
+            return Some((tls, headers, Packing::UNCOMPRESSED));
         }
         let (ExporterConfig::Grpc(OtlpGrpc { tls, headers, compression, compression_params, .. })
         | ExporterConfig::Http(OtlpHttp { tls, headers, compression, compression_params, .. })) = self

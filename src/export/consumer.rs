@@ -29,14 +29,14 @@ use crate::telemetry::ExporterState;
 /// even that enforces something else, such as a quota, and must not be flooded.
 const MAX_HALVINGS: u8 = 6;
 
-/// Largest batch of [`RequestGrouping::PerBatch`], in bytes.
-const MAX_PARCELS: usize = 1 << 20;
+/// Maximum bytes of a batch of [`RequestGrouping::PerBatch`].
+const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// Shortest delay after the destination refused the credentials: a rotated token or certificate is read
 /// again within it.
 pub(super) const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
 
-/// Reason of what is dropped at shutdown.
+/// The reason of items that are dropped at shutdown.
 pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
 
 /// Which parcels form a request.
@@ -44,9 +44,10 @@ pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
 pub(super) enum RequestGrouping {
     /// As many as fit; a larger parcel is split.
     UpTo(usize),
-    /// As many as fit, a larger parcel split, each piece a chunk of its own: the client reports each.
+    /// As many as fit; a larger parcel is split. Each piece is sent as a separate chunk whose result the client
+    /// reports.
     PiecesUpTo(usize),
-    /// All that wait, up to [`MAX_PARCELS`], without splitting or joining their pieces.
+    /// All that wait, up to [`MAX_BATCH_BYTES`], without splitting or joining their pieces.
     PerBatch,
 }
 
@@ -79,8 +80,8 @@ struct OutgoingRequest {
 struct FailedRequest {
     split: SplitFunction,
     drop_reason: DropReason,
-    description: String,
-    /// Parts that were delivered nevertheless, with the number of items that were rejected.
+    reason: String,
+    /// The parts that were delivered, each with the number of its items that were rejected.
     delivered: BTreeMap<usize, u64>,
 }
 
@@ -92,7 +93,7 @@ impl Consumer {
     pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
         let max = match self.requests {
             RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) => max,
-            RequestGrouping::PerBatch => MAX_PARCELS,
+            RequestGrouping::PerBatch => MAX_BATCH_BYTES,
         };
         loop {
             let batch = tokio::select! {
@@ -107,7 +108,8 @@ impl Consumer {
             for (parcel, job) in jobs.into_iter().enumerate() {
                 spaces.push(job.space);
                 let mut receipt = job.receipt;
-                for piece in job.parcel.pieces.into_iter().flat_map(|piece| self.fitting(signal, piece)) {
+                for piece in job.parcel.pieces.into_iter().flat_map(|piece| self.split_to_fit(signal, piece))
+                {
                     let receipt = receipt.split(piece.items);
                     parts.push(BatchPart { piece, receipt, parcel });
                 }
@@ -134,7 +136,7 @@ impl Consumer {
     }
 
     /// A piece, split if it is larger than a request may be.
-    fn fitting(&self, signal: Signal, piece: Piece) -> Vec<Piece> {
+    fn split_to_fit(&self, signal: Signal, piece: Piece) -> Vec<Piece> {
         match self.requests {
             RequestGrouping::UpTo(max) | RequestGrouping::PiecesUpTo(max) if piece.bytes.len() > max => {
                 split(signal, &piece.bytes, max)
@@ -181,14 +183,14 @@ impl Consumer {
         while let Some(request) = pending.last() {
             let result = self.send(signal, request, in_flight).await;
             let Some(request) = pending.pop() else { return };
-            let FailedRequest { split, drop_reason, description: reason, delivered } = match result {
+            let FailedRequest { split, drop_reason, reason, delivered } = match result {
                 Ok(rejected) => {
                     self.resolve_accepted(request, rejected);
                     continue;
                 }
                 Err(failed) => failed,
             };
-            let Some(request) = self.without(request, &delivered) else { continue };
+            let Some(request) = self.resolve_delivered(request, &delivered) else { continue };
             let request = match split(signal, request) {
                 Ok(parts) => {
                     pending.extend(parts);
@@ -220,9 +222,9 @@ impl Consumer {
             let reason = "destination does not accept this signal".to_owned();
             let delivered = BTreeMap::new();
             return Err(FailedRequest {
-                split: unsplit,
+                split: cannot_split,
                 drop_reason: DropReason::Unsupported,
-                description: reason,
+                reason,
                 delivered,
             });
         }
@@ -235,7 +237,7 @@ impl Consumer {
         };
         let failed = |split, drop_reason, reason| {
             let delivered = message.delivered().chunks.clone();
-            FailedRequest { split, drop_reason, description: reason, delivered }
+            FailedRequest { split, drop_reason, reason, delivered }
         };
         let mut backoff = Backoff::new(&self.retry);
         let mut first_refusal = true;
@@ -266,19 +268,20 @@ impl Consumer {
                 },
                 ExportResult::Invalid(reason) => (split_by_parcel, DropReason::Refused, reason),
                 ExportResult::Unsupported(reason) if signal != Signal::Traces => {
-                    (unsplit, DropReason::Unsupported, reason)
+                    (cannot_split, DropReason::Unsupported, reason)
                 }
                 ExportResult::Rejected(reason)
                 | ExportResult::Unauthorized(reason)
-                | ExportResult::Unsupported(reason) => (unsplit, DropReason::Refused, reason),
+                | ExportResult::Unsupported(reason) => (cannot_split, DropReason::Refused, reason),
                 ExportResult::Retry { after, reason } => {
                     // A destination that limits the rate takes some messages with each attempt.
-                    let before = std::mem::replace(&mut delivered, message.delivered().messages.len());
-                    if delivered > before {
+                    let delivered_before =
+                        std::mem::replace(&mut delivered, message.delivered().messages.len());
+                    if delivered > delivered_before {
                         backoff = Backoff::new(&self.retry);
                     }
                     let Some(wait) = backoff.next(after) else {
-                        return Err(failed(unsplit, DropReason::RetriesEnded, reason));
+                        return Err(failed(cannot_split, DropReason::RetriesEnded, reason));
                     };
                     if let Some(suppressed) = self.exporter.throttle.allow("retry") {
                         tracing::warn!(exporter, reason, ?wait, suppressed, "request failed; retrying");
@@ -329,8 +332,12 @@ impl Consumer {
         lost_items
     }
 
-    /// Resolves the parts that were delivered. `None` if these are all.
-    fn without(&self, request: OutgoingRequest, delivered: &BTreeMap<usize, u64>) -> Option<OutgoingRequest> {
+    /// Resolves the parts that were delivered, and returns the request without them, if other parts are left.
+    fn resolve_delivered(
+        &self,
+        request: OutgoingRequest,
+        delivered: &BTreeMap<usize, u64>,
+    ) -> Option<OutgoingRequest> {
         let OutgoingRequest { parts: all, halvings } = request;
         let mut parts = Vec::with_capacity(all.len());
         for (at, part) in all.into_iter().enumerate() {
@@ -343,7 +350,7 @@ impl Consumer {
     }
 }
 
-fn unsplit(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+fn cannot_split(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
     Err(request)
 }
 

@@ -52,7 +52,7 @@ impl DirectClient {
     /// # Errors
     /// The request was not accepted.
     pub async fn send(&self, signal: Signal, body: &Bytes) -> Result<(u64, String), SendError> {
-        let request = Packing::NONE.pack(signal, std::iter::once(body)).await;
+        let request = Packing::UNCOMPRESSED.pack(signal, std::iter::once(body)).await;
         match self.0.export(&self.0.connection(), &request).await.result {
             ExportResult::Accepted { rejected, message } => Ok((rejected, message)),
             ExportResult::Retry { after, reason } => Err(SendError { retry: Some(after), reason }),

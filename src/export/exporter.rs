@@ -46,7 +46,7 @@ pub(super) enum DeadLetterOutcome {
     Failed(String),
 }
 
-/// What an exporter waits for before it sends the events of a trace.
+/// The condition and the delay after which an exporter sends the events of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
     /// Id of the exporter that delivers the spans; `None`: it is not known which one does.
@@ -55,7 +55,7 @@ pub(super) struct Hold {
     pub delay: Duration,
 }
 
-/// What the destination has answered to requests of a signal since the start.
+/// The destination's answers to requests of a signal since the start.
 #[derive(Clone, Copy, Default)]
 struct SignalSupport {
     /// The destination has accepted a request, or refused one for its content.
@@ -198,7 +198,7 @@ impl Exporter {
         }
         self.dropped[drop_reason as usize].fetch_add(items, Ordering::Relaxed);
         receipt.resolve(Outcome::Dropped);
-        // That the destination does not accept the signal was logged when it answered so.
+        // An unsupported signal was logged when the destination refused it.
         if items > 0
             && drop_reason != DropReason::Unsupported
             && let Some(suppressed) = self.throttle.allow(drop_reason.as_str())

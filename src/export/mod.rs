@@ -435,7 +435,7 @@ fn prepare(
         // One consumer keeps the order of lines. Files sync each request to the disk.
         None => (Duration::MAX, RequestGrouping::PerBatch, 1),
     };
-    let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
+    let packing = config.connection().map_or(Packing::UNCOMPRESSED, |(.., packing)| packing);
     // A request of `scores` or `webhook` is several requests of HTTP, each with the timeout.
     let timeout = if exporter.reads_verdicts { Duration::MAX } else { timeout };
     let transport = ReloadableClient::new(client, timeout);

@@ -34,8 +34,8 @@ pub struct ExportRequest {
     delivered: Arc<Mutex<Delivered>>,
 }
 
-/// What was delivered of a request that its client sends as several messages, so that a retry sends the others, and
-/// parts that were delivered are not given up.
+/// The delivered messages and parts of a request that its client sends as several messages: a retry sends the other
+/// messages, and delivered parts are not given up.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Delivered {
     /// Numbers of messages that need not be sent again, as the client counts them.
@@ -60,7 +60,7 @@ impl Compression {
 }
 
 impl Packing {
-    pub(super) const NONE: Packing = Packing { compression: Compression::None, level: 0 };
+    pub(super) const UNCOMPRESSED: Packing = Packing { compression: Compression::None, level: 0 };
 
     /// Joins the pieces and compresses them if configured.
     pub(super) async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {

@@ -423,7 +423,7 @@ async fn drain_sends_until_the_deadline_and_drops_the_rest() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     const SENDERS: usize = 8;
-    const EACH: usize = 150;
+    const REQUESTS_PER_SENDER: usize = 150;
     let moody = |nth: usize, seen: &sink::ReceivedRequest| match nth % 7 {
         0 => TestResponse::code(Code::Unavailable),
         1 => TestResponse::Cut,
@@ -442,7 +442,7 @@ async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
         .map(|s| {
             let exporters = Arc::clone(&exporters);
             tokio::spawn(async move {
-                for i in 0..EACH {
+                for i in 0..REQUESTS_PER_SENDER {
                     let name = format!("{s}/{i}");
                     exporters.send_record(padded(&[&name, &format!("{name}+")], (i * 37) % 3000), None).await;
                 }
@@ -454,7 +454,7 @@ async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     }
     drain(&exporters).await;
     let all: Vec<_> = exporters.iter().collect();
-    let sent = (SENDERS * EACH * 2) as u64;
+    let sent = (SENDERS * REQUESTS_PER_SENDER * 2) as u64;
     let (exported, dropped) = ended(all[0]);
     assert_eq!(exported + dropped, sent);
     assert!(exported > 0 && dropped > 0, "{exported} {dropped}");

@@ -77,7 +77,7 @@ pub enum Template {
 }
 
 verdict_otlp::labelled_enum! {
-    /// What an alert is about.
+    /// The event that an alert reports.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Occasion {

@@ -9,6 +9,6 @@
 pub(crate) mod client;
 pub mod config;
 
-/// What a binary without the feature says.
+/// The error of a binary without the feature.
 pub(crate) const MISSING: &str =
     "this binary was built without Kafka: build it with `--features kafka`, or use a release image";

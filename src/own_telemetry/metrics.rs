@@ -169,7 +169,7 @@ fn histograms(
             Some("_sum") => point.sum = sample.value.parse().ok(),
             Some("_count") => point.count = sample.value.parse().unwrap_or(0),
             Some("_bucket") => {
-                // Those of the page count everything up to their bound, and come in order.
+                // Buckets of the Prometheus page are cumulative, and are in the order of their bounds.
                 let up_to: u64 = sample.value.parse().unwrap_or(0);
                 let before: u64 = point.bucket_counts.iter().sum();
                 point.bucket_counts.push(up_to.saturating_sub(before));

@@ -87,7 +87,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// What the file does not contain, for its user.
+    /// A message to the user about the traces and spans that the file lacks, if any.
     pub(crate) fn omission(&self) -> Option<String> {
         let PageFile { without_spans, left_out, .. } = self;
         (without_spans + left_out > 0).then(|| {

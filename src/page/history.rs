@@ -244,7 +244,7 @@ impl History {
         state.entries.iter().rev().find(|entry| entry.row.trace_id == trace_id).cloned()
     }
 
-    /// What was evaluated in each minute in which something was, by minutes since 1970.
+    /// The counts of each minute with an evaluation, by minutes since 1970.
     pub(crate) fn timeline(&self) -> Vec<(u64, Minute)> {
         lock(&self.timeline).iter().map(|(minute, counts)| (*minute, counts.clone())).collect()
     }

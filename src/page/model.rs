@@ -139,14 +139,14 @@ pub(crate) struct SpanNode {
     /// The span arrived after the trace had closed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
-    /// What it was given and what it returned; only of spans that a failure is about or rests on.
+    /// The input and output of the span; only if a failure is about the span or rests on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricNode>,
-    /// What other programs recorded about it.
+    /// Evaluations of the span that other programs recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evaluations: Vec<EvaluationNode>,
 }

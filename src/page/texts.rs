@@ -52,7 +52,7 @@ impl<'a> ShownTexts<'a> {
 
 /// A text redacted and then cut, without control characters and marks that change the direction of other text.
 fn show(disclosure: &Disclosure, text: &str, max_bytes: usize) -> String {
-    const CUT: &str = "\u{2026}";
+    const ELLIPSIS: &str = "\u{2026}";
     // A secret that is cut here is far after what is shown.
     let begin = text.get(..text.floor_char_boundary(4 * max_bytes + 1_024)).unwrap_or_default();
     let redacted = disclosure.redacted(begin);
@@ -61,7 +61,7 @@ fn show(disclosure: &Disclosure, text: &str, max_bytes: usize) -> String {
     let shown = redacted.get(..end).unwrap_or_default();
     let mut out: String = shown.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect();
     if end < redacted.len() || begin.len() < text.len() {
-        out.push_str(CUT);
+        out.push_str(ELLIPSIS);
     }
     out
 }

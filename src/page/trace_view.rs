@@ -54,7 +54,7 @@ pub(super) fn trace_within(
     }
 }
 
-/// With at most so many spans and bytes of content.
+/// A view with at most `spans` spans and `text` bytes of content.
 fn limited(
     evaluated: &EvaluatedTrace,
     disclosure: &Disclosure,

@@ -33,11 +33,11 @@ const DEFAULT_SHARE: u64 = 2;
 const READING_SHARE: u64 = 4;
 /// The queue of an exporter that is not required takes at most the budget divided by this, in addition.
 const BEST_EFFORT_SHARE: u64 = 8;
-/// What a trace is charged whose recognised form is kept with its spans: while it waits for judges, or for its place on
-/// the page. That form is mostly text.
+/// The memory that is charged for a trace, as a multiple of its size, while its recognised form is in memory together
+/// with its spans: while it waits for judges, or for its place on the page. The recognised form is mostly text.
 pub(super) const JUDGED_FACTOR: usize = 2;
-/// What a trace is charged while it is read on a blocking thread, closed or open: parsed arguments take up to 2.4 times
-/// its size, and recognised texts as much as they have bytes.
+/// The memory that is charged for a trace, as a multiple of its size, while it is read on a blocking thread, closed or
+/// open: parsed arguments take up to 2.4 times its size, and recognised texts as much as they have bytes.
 pub(super) const EVALUATED_FACTOR: usize = 4;
 /// The memory that is assumed if no limit can be read.
 const FALLBACK: u64 = 1 << 30;

@@ -53,7 +53,7 @@ impl StoredTrace {
     }
 }
 
-/// What the evaluation of a trace begins with, and how much work it may take.
+/// The input of the evaluation of a trace, with its limit of work.
 pub(super) enum EvaluationInput {
     /// The spans; the rules may take all steps of the work budget.
     Full,

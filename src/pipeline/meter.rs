@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// What is logged when measurements of these names, unmeasured for this reason, are counted three times.
+    /// The log output after measurements of these names, unmeasured for this reason, are counted three times.
     fn logged(meter: &Meter, names: &[&'static str], reason: Unmeasured) -> String {
         let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
         let mut evaluated = evaluator.unmeasured(closed(), 0);

@@ -1,4 +1,5 @@
-//! The same stages as a batch: recorded requests in, evaluated traces out. The caller provides the runtime.
+//! The stages of the pipeline for recorded requests: requests in, evaluated traces out. The caller provides the
+//! runtime.
 //!
 //! [`Evaluation::finish`] evaluates at the end of the input, [`Evaluation::follow`] while it is read.
 
@@ -15,7 +16,7 @@ use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};
 use verdict_otlp::request::{self, Group, Interner, Rejected};
-use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Idx, PriorVerdict, Span};
+use verdict_otlp::trace::{AttachedLog, CloseReason, ClosedTrace, Idx, PriorVerdict, Span};
 use verdict_telemetry::JudgeMetrics;
 
 use super::ask_judges::{QuestionAnswerer, ask_all};
@@ -204,7 +205,7 @@ impl Evaluation {
             self.assembler.add(group.trace, group.spans, group.size, service, now);
         }
         for GenAiRecord { trace, span, bytes } in parsed.logs {
-            self.assembler.attach(trace, Attached { span, record: bytes }, now);
+            self.assembler.attach(trace, AttachedLog { span, record: bytes }, now);
         }
     }
 
@@ -219,7 +220,7 @@ impl Evaluation {
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);
         let stages = &*self.stages;
-        let concurrent = if stages.asks() { CONCURRENT_TRACES } else { 1 };
+        let concurrent = if stages.asks_judges() { CONCURRENT_TRACES } else { 1 };
         let evaluated = stream::iter(closed).map(|closed| Box::pin(stages.evaluate(closed)));
         let mut evaluated = evaluated.buffered(concurrent);
         while let Some(evaluated) = evaluated.next().await {
@@ -233,7 +234,7 @@ impl Evaluation {
     pub async fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, EvaluatedTrace, Vec<AskedMetric>)) {
         let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
         let stages = &*self.stages;
-        if !stages.asks() {
+        if !stages.asks_judges() {
             return;
         }
         let all = closed.iter().flat_map(|closed| (0..runs).map(move |run| (closed, run)));
@@ -252,12 +253,12 @@ impl Evaluation {
 
 impl Stages {
     /// Whether judges are asked about traces that have all their spans.
-    fn asks(&self) -> bool {
+    fn asks_judges(&self) -> bool {
         self.judges.is_some() && self.evaluator.asks(CloseReason::EndOfInput)
     }
 
     async fn evaluate(&self, closed: ClosedTrace) -> Evaluated {
-        if !self.asks() {
+        if !self.asks_judges() {
             return self.by_rules(closed);
         }
         let before = closed.before;
@@ -298,7 +299,7 @@ impl Stages {
         let result = ask_all(&self.evaluator, &assessment, ask, pending()).await;
         let evaluated = self.evaluator.decide(assessment, result.into_results(), self.unix_nanos);
         let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let outcomes = asked.into_iter().map(|(at, metric)| outcome(&evaluated, at, metric)).collect();
+        let outcomes = asked.into_iter().map(|(at, metric)| asked_metric(&evaluated, at, metric)).collect();
         (evaluated, outcomes)
     }
 }
@@ -309,7 +310,7 @@ fn unlimited(close: Close) -> Close {
 }
 
 /// The origin of a measurement for which judges were asked.
-fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
+fn asked_metric(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
     let measurement = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
     let is_judged_outcome = metric == OUTCOME_QUESTION && evaluated.verdicts.trace.outcome.is_some();
     let outcome = match measurement.map(|m| (&m.outcome, &*m.judge == RULES)) {

@@ -121,7 +121,7 @@ impl PageState {
     /// The open trace, recognised.
     async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
         let shared = &self.pipeline.shared;
-        // It may be one that ends the process.
+        // A noted trace may be one whose evaluation ends the process.
         if shared.markers.is_noted(trace) {
             return None;
         }

@@ -1,10 +1,10 @@
-//! Answers questions before a call: finds the run, computes where it is, and remembers the calls that were
-//! allowed until their spans arrive.
+//! Answers questions before a call: finds the run, computes the position of the run in its automaton, and stores the
+//! calls that were allowed until their spans arrive.
 //!
 //! In: a question of the paths API. Out: a decision. The shard that owns the trace first sends the sizes of the
 //! trace; only if it has grown since the last question, and a permit is free, does it send a snapshot. The
-//! questions of one run are answered one after another, so that two calls that are asked about at once
-//! count for each other.
+//! questions of one run are answered one after another, so that concurrent questions see each other's allowed
+//! calls.
 
 use std::hash::BuildHasher as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use super::shard::ShardMessage;
 use crate::receive::Refused;
 use crate::receive::paths::{PathDecider, PathQuestion, PathReply, PathReplyFuture};
 
-/// A gateway waits for the answer.
+/// Longest time for a reply: a gateway blocks on it.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -60,14 +60,14 @@ impl Pipeline {
         Ok(PathReply::new(answer, trace, run.pending.len()))
     }
 
-    /// Where the runs of a trace are, computed again if spans have arrived or the configuration has changed.
+    /// The positions of the runs of a trace, computed again if spans have arrived or the configuration has changed.
     async fn known_positions(
         &self,
         runs: &QueriedRuns,
         trace: TraceId,
         config: &Arc<RuntimeConfig>,
     ) -> Result<TracePositions, Refused> {
-        let reading = runs.reading(trace).lock_owned().await;
+        let read_lock = runs.read_lock(trace).lock_owned().await;
         let state = self.ask_shard(trace, |reply| ShardMessage::State(trace, reply)).await?;
         let sizes = match state {
             TraceState::Absent => return Ok(TracePositions::Absent),
@@ -91,7 +91,7 @@ impl Pipeline {
         let positions = runs.positions.clone();
         // If the caller gives up meanwhile, the result is kept for its next question.
         let read = tokio::task::spawn_blocking(move || {
-            let _until_read = (reading, permit, reservation);
+            let _held_until_read = (read_lock, permit, reservation);
             // The content is untrusted: a panic leaves the question without an answer.
             let read = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
             let found = markers.run(trace, || catch_unwind(read).ok())?;
@@ -117,13 +117,13 @@ impl Pipeline {
     }
 }
 
-/// Where the runs of a trace are.
+/// The positions of the runs of a trace.
 enum TracePositions {
     /// None of its spans has arrived.
     Absent,
     Open(Arc<KnownPositions>),
     Closed,
-    /// Reading the trace failed, or did before.
+    /// Reading the trace failed now or earlier.
     Unreadable,
 }
 

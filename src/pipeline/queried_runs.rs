@@ -66,7 +66,7 @@ pub(super) struct QueriedRuns {
     /// Where the runs of a trace were at the last question.
     pub positions: Cache<TraceId, Arc<KnownPositions>>,
     /// Held while a position is computed, so that questions that come meanwhile wait for it.
-    reading: Cache<TraceId, Arc<Mutex<()>>>,
+    read_locks: Cache<TraceId, Arc<Mutex<()>>>,
     permits: Arc<Semaphore>,
     pending: ByteLimit,
 }
@@ -101,7 +101,7 @@ impl QueriedRuns {
                 .max_capacity(MAX_POSITIONS)
                 .time_to_idle(RUN_IDLE)
                 .build(),
-            reading: bounded(MAX_RUNS),
+            read_locks: bounded(MAX_RUNS),
             permits: Arc::new(Semaphore::new(MAX_READING)),
             pending: ByteLimit::new(MAX_ALL_PENDING),
         }
@@ -135,8 +135,8 @@ impl QueriedRuns {
     }
 
     /// Held while the positions of a trace are computed.
-    pub(super) fn reading(&self, trace: TraceId) -> Arc<Mutex<()>> {
-        self.reading.get_with(trace, Arc::default)
+    pub(super) fn read_lock(&self, trace: TraceId) -> Arc<Mutex<()>> {
+        self.read_locks.get_with(trace, Arc::default)
     }
 
     /// Permission to make a snapshot; waits while too many are read.

@@ -26,7 +26,7 @@ use crate::assemble::{Assembler, Close};
 use crate::export::Parcel;
 use crate::receive::Refused;
 
-/// A shard that takes no work for so long waits for an exporter.
+/// A shard that accepts no work for this time is assumed to wait for an exporter.
 const STALLED: Duration = Duration::from_secs(2);
 
 impl Pipeline {
@@ -35,12 +35,12 @@ impl Pipeline {
     /// records as the exporters have room.
     pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
         let Recovered { open, verdicts, forwarded, closed, corrupt, torn } = recovered;
-        let (requests, evaluated, passing) = (open.len(), verdicts.len(), forwarded.len());
-        if requests + evaluated + passing > 0 || corrupt + torn > 0 {
+        let records = open.len() + verdicts.len() + forwarded.len();
+        if records > 0 || corrupt + torn > 0 {
             tracing::info!(
-                requests,
-                evaluated,
-                passing,
+                requests = open.len(),
+                evaluated = verdicts.len(),
+                forwarded = forwarded.len(),
                 corrupt,
                 torn,
                 "recovering records of the journal; corrupt and torn ones are skipped"
@@ -79,7 +79,7 @@ impl Pipeline {
                 }
             }
         });
-        // An error when all are open again.
+        // `changed` fails once the sender is dropped, after the last trace was reopened.
         while let Ok(opened) = timeout(STALLED, reopened.changed()).await {
             if opened.is_err() {
                 return;
@@ -124,7 +124,7 @@ impl Pipeline {
 
     /// The spans of a stored request. `forwarded`: they were exported on arrival.
     fn groups(&self, body: &[u8], forwarded: bool) -> Vec<Group> {
-        // It was valid when it was stored.
+        // The body was valid when it was stored.
         let split = request::split(body, &self.prefix, &self.envelopes);
         let mut groups = split.map(|split| split.groups).unwrap_or_default();
         if forwarded {
@@ -154,8 +154,8 @@ impl Pipeline {
             return;
         }
         let lengths = verdict.lengths.iter().map(|&n| n as usize).collect();
-        let marks = EncodedAnnotations { appended: verdict.appended.clone(), lengths, events: Vec::new() };
-        let spans = marks.apply(&self.shared.config.load_full().evaluator, &tree).0;
+        let annotations = EncodedAnnotations { appended: verdict.appended.clone(), lengths, events: Vec::new() };
+        let spans = annotations.apply(&self.shared.config.load_full().evaluator, &tree).0;
         let trace = EncodedTrace { verdict, spans, started: Instant::now() };
         export(&self.shared, Some(seq), trace, acked).await;
     }

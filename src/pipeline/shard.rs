@@ -15,7 +15,7 @@ use tokio::time::sleep_until;
 use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::logs::GenAiRecord;
 use verdict_otlp::request::Group;
-use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
+use verdict_otlp::trace::{AttachedLog, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
 use super::deliver::forward_events;
 use super::evaluate::StoredTrace;
@@ -226,7 +226,7 @@ impl Shard {
                 for GenAiRecord { trace, span, bytes } in records {
                     self.note_record(trace, record);
                     self.assemble_again(trace, record);
-                    self.assembler.attach(trace, Attached { span, record: bytes }, now);
+                    self.assembler.attach(trace, AttachedLog { span, record: bytes }, now);
                     self.harmful_calls.note_spans(trace, &self.config);
                 }
             }

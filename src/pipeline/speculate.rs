@@ -101,7 +101,7 @@ impl Speculation {
 /// The memory of a snapshot and its assessment, and the budget, which its questions are charged to.
 struct SnapshotReservation {
     memory: Reservation,
-    /// What it takes once it is assessed.
+    /// The memory of the snapshot once it is assessed.
     waiting: usize,
     budget: Arc<Budget>,
 }

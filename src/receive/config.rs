@@ -240,11 +240,11 @@ impl OtlpConfig {
             positive("protocols.http.max_header_size", http.max_header_size.0);
             problems.extend(http.path_problems());
             let cors = http.cors.iter().flat_map(Cors::problems);
-            problems.extend(cors.map(|problem| problem.below("protocols.http.cors")));
+            problems.extend(cors.map(|problem| problem.in_section("protocols.http.cors")));
         }
         for (protocol, auth) in self.protocols.with_auth() {
             let section = format!("protocols.{protocol}.auth");
-            problems.extend(auth.problems().into_iter().map(|problem| problem.below(&section)));
+            problems.extend(auth.problems().into_iter().map(|problem| problem.in_section(&section)));
         }
         problems
     }

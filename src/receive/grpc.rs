@@ -90,7 +90,7 @@ async fn read(
     coding: Coding,
     request: Request,
 ) -> Result<(Bytes, FairReservation), BodyError> {
-    const CUT: &str = "the request ends within its message";
+    const TRUNCATED: &str = "the request ends within its message";
     // Headers do not stay in memory while the body arrives.
     let (Parts { extensions, .. }, mut body) = request.into_parts();
     let mut deadline = body_deadline();
@@ -99,7 +99,7 @@ async fn read(
     let mut chunk = Bytes::new();
     while have < PREFIX {
         if chunk.is_empty() {
-            chunk = next_chunk(&mut body, &mut deadline).await?.ok_or_else(|| malformed(CUT))?;
+            chunk = next_chunk(&mut body, &mut deadline).await?.ok_or_else(|| malformed(TRUNCATED))?;
         }
         let part = chunk.split_to(chunk.len().min(PREFIX - have));
         prefix[have..have + part.len()].copy_from_slice(&part);
@@ -125,7 +125,7 @@ async fn read(
         drop(chunk);
         next = next_chunk(&mut body, &mut deadline).await?;
     }
-    if left > 0 { Err(malformed(CUT)) } else { decoder.finish() }
+    if left > 0 { Err(malformed(TRUNCATED)) } else { decoder.finish() }
 }
 
 fn success(accepted: Accepted) -> Response {

@@ -82,7 +82,7 @@ pub(crate) struct ListenerMetrics {
     /// Open connections.
     pub(crate) open: Gauge,
     pub(crate) handshakes_failed: Counter,
-    /// What the requests of each peer hold.
+    /// The memory that the requests of each peer hold.
     pub(crate) peers: Peers,
 }
 

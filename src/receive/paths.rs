@@ -81,7 +81,7 @@ impl PathsApi {
 #[derive(Clone, Debug)]
 pub(crate) struct PathQuestion {
     pub run: RunId,
-    /// What the caller says about the run.
+    /// The caller's statements about the run.
     pub hints: RunHints,
     pub call: ProposedCall,
 }

@@ -29,7 +29,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Settings that cannot be used.
 pub(crate) fn problems(endpoint: &Endpoint, tls: Option<&ServerTls>, auth: Option<&Auth>) -> Vec<Problem> {
-    let auth_problems = auth.into_iter().flat_map(Auth::problems).map(|problem| problem.below("auth"));
+    let auth_problems = auth.into_iter().flat_map(Auth::problems).map(|problem| problem.in_section("auth"));
     let mut problems: Vec<Problem> = auth_problems.collect();
     let mutual = tls.is_some_and(|tls| tls.client_ca_file.is_some());
     if auth.is_none() && !mutual && !endpoint.is_loopback() {

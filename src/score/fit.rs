@@ -213,20 +213,22 @@ mod tests {
         RunSet { name: name.to_owned(), runs: runs(counts) }
     }
 
-    const NONE: Terms = [0.0; 5];
+    const NO_FAILURE: Terms = [0.0; 5];
     const ANSWER: Terms = [1.0, 0.0, 0.0, 0.0, 0.0];
     const RECOVERED: Terms = [0.0, 0.0, 1.0, 0.0, 0.0];
 
     #[test]
     fn weights_follow_the_shares_and_are_never_negative() {
         // Failures of the answer go with failed runs; recovered errors with passed ones, which is chance.
-        let fit =
-            OutcomeFit::from_sets(&[set("a", &[(NONE, 20, 80), (ANSWER, 80, 20), (RECOVERED, 10, 90)])])
-                .unwrap();
+        let fit = OutcomeFit::from_sets(&[set(
+            "a",
+            &[(NO_FAILURE, 20, 80), (ANSWER, 80, 20), (RECOVERED, 10, 90)],
+        )])
+        .unwrap();
         assert!(fit.model.answer > 1.5, "{:?}", fit.model);
         assert_eq!(fit.model.recovered, 0.0);
         assert!(
-            probability(&fit.model, &ANSWER) > 0.6 && probability(&fit.model, &NONE) < 0.35,
+            probability(&fit.model, &ANSWER) > 0.6 && probability(&fit.model, &NO_FAILURE) < 0.35,
             "{:?}",
             fit.model
         );
@@ -234,8 +236,8 @@ mod tests {
 
     #[test]
     fn held_out_figures_use_weights_of_the_other_sets() {
-        let a = set("a", &[(NONE, 1, 9), (ANSWER, 9, 1)]);
-        let b = set("b", &[(NONE, 5, 5), (RECOVERED, 9, 1)]);
+        let a = set("a", &[(NO_FAILURE, 1, 9), (ANSWER, 9, 1)]);
+        let b = set("b", &[(NO_FAILURE, 5, 5), (RECOVERED, 9, 1)]);
         let fit = OutcomeFit::from_sets(&[a.clone(), b]).unwrap();
         // Weights of `b` know nothing of answers, so they rank the runs of `a` alike.
         assert_eq!(fit.sets[0].auc_held_out, Some(0.5));
@@ -246,12 +248,12 @@ mod tests {
 
     #[test]
     fn held_out_figures_of_one_set_are_cross_validated() {
-        let a = set("a", &[(NONE, 2, 18), (ANSWER, 18, 2)]);
+        let a = set("a", &[(NO_FAILURE, 2, 18), (ANSWER, 18, 2)]);
         let fit = OutcomeFit::from_sets(&[a]).unwrap();
         let held_out = fit.sets[0].auc_held_out.unwrap();
         assert!((0.8..=0.95).contains(&held_out), "{held_out}");
         // Too few passed runs for five folds.
-        let small = set("a", &[(NONE, 2, 4), (ANSWER, 18, 0)]);
+        let small = set("a", &[(NO_FAILURE, 2, 4), (ANSWER, 18, 0)]);
         let fit = OutcomeFit::from_sets(&[small]).unwrap();
         assert_eq!((fit.sets[0].auc_held_out, fit.gain), (None, None));
     }
@@ -259,12 +261,12 @@ mod tests {
     #[test]
     fn held_out_figures_use_confidences_without_the_set() {
         // With confidences that the set's labels do not raise, its failed runs have no finding that counts.
-        let mut a = set("a", &[(NONE, 0, 10), (ANSWER, 10, 0)]);
-        let b = set("b", &[(NONE, 1, 9), (ANSWER, 9, 1)]);
+        let mut a = set("a", &[(NO_FAILURE, 0, 10), (ANSWER, 10, 0)]);
+        let b = set("b", &[(NO_FAILURE, 1, 9), (ANSWER, 9, 1)]);
         let held_out =
             |a: &RunSet| OutcomeFit::from_sets(&[a.clone(), b.clone()]).unwrap().sets[0].auc_held_out;
         assert_eq!(held_out(&a), Some(1.0));
-        a.runs.iter_mut().for_each(|run| run.terms_without = vec![NONE, run.terms]);
+        a.runs.iter_mut().for_each(|run| run.terms_without = vec![NO_FAILURE, run.terms]);
         assert_eq!(held_out(&a), Some(0.5));
     }
 

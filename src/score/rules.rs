@@ -96,11 +96,11 @@ impl LabelledSet {
     }
 
     pub fn firings(&self) -> &BTreeMap<String, Firings> {
-        const NONE: &BTreeMap<String, Firings> = &BTreeMap::new();
+        const NO_FIRINGS: &BTreeMap<String, Firings> = &BTreeMap::new();
         match self.labelled_by() {
             LabelledBy::Span => &self.spans,
             LabelledBy::Run => &self.runs,
-            LabelledBy::Nothing => NONE,
+            LabelledBy::Nothing => NO_FIRINGS,
         }
     }
 

@@ -33,7 +33,7 @@ verdict_otlp::labelled_enum! {
         Committed = "committed",
         /// The coordinator has not accepted the offset.
         Failed = "failed",
-        /// What has to be committed with the offset is too large.
+        /// The metadata that must be committed with the offset is too large.
         Deferred = "deferred",
     }
 }

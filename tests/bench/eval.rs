@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// What is done with a file.
+/// A command that reads a file, with its measurements.
 struct Way {
     name: String,
     command: Vec<String>,
@@ -183,7 +183,7 @@ fn cpu_of_children() -> f64 {
     (ticks(16) + ticks(17)) / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// What other programs do with the same file.
+/// The work of other programs on the same file.
 fn baseline(way: &str, format: &str, file: &Path) {
     let mut reader = BufReader::with_capacity(256 << 10, File::open(file).unwrap());
     let decodes = way == "--decode";

@@ -3,7 +3,7 @@
 //! `-- 10 1000` measures these sizes only, `-- calls` the shapes whose names contain the word. `-- judged` asks
 //! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
 //!
-//! It fails where the instructions per span grow by more than [`MOST_GROWTH`] from a size to a larger one
+//! The benchmark fails where the instructions per span grow by more than [`MOST_GROWTH`] from a size to a larger one
 //! ([`GROWS_MORE`]: one shape may grow more), or where rules exceed the work budget; with judges, questions about many
 //! spans exceed it. The test `work_of_each_rule_grows_linearly` of `verdict-eval` compares counted work on the same
 //! shapes without valgrind.
@@ -60,7 +60,7 @@ fn all() -> impl Iterator<Item = (&'static str, Shape)> {
     SHAPES.into_iter().chain(RULE_SHAPES.into_iter().map(|(name, _, shape)| (name, shape)))
 }
 
-/// What is off by default is on.
+/// Metrics that are off by default are on.
 const METRICS: &str = "
 plan: { enabled: true }
 latency: { max_ms: { llm: 1 } }
@@ -118,7 +118,7 @@ fn evaluator(shape: &str, judged: bool) -> Evaluator {
     Evaluator::builder(&config).path_tasks(tasks(shape)).build().expect("valid settings")
 }
 
-/// What was done apart from the measured cost.
+/// Counts of the work, in addition to the measured cost.
 #[derive(Clone, Copy, Default)]
 struct Work {
     questions: u64,

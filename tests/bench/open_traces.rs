@@ -34,7 +34,7 @@ pub const ROWS: [(u32, usize); 12] = [
 /// After this time without spans a trace closes.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What is measured, ready.
+/// The prepared input of one measurement.
 pub struct Work {
     evaluator: Evaluator,
     requests: Vec<Bytes>,

@@ -1,4 +1,4 @@
-//! What scoring a path costs, by its length and by how many golden paths there are; and a 20-call
+//! The cost of scoring a path, by its length and by the number of golden paths; and a 20-call
 //! run compared with compiling one regex of its task's patterns.
 //!
 //! Golden paths: as many diamonds in a row as double their number, then a plain chain; all are as

@@ -223,7 +223,7 @@ fn by_annotations(gold: Gold, proved: Arc<Mutex<BTreeSet<(String, String)>>>) ->
     })
 }
 
-/// What a user with a key types, and the JSON of the same figures.
+/// The command of a user with a key, and the JSON of the same figures.
 fn run(folder: &Path, endpoint: &str, config: &str, more: &[&str]) -> Value {
     let [traces, gold] = ["traces", "gold"].map(|part| folder.join(part));
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/benchmarks").join(config);

@@ -190,7 +190,7 @@ pub async fn send(mut client: Client, requests: &[Offer]) {
     }
 }
 
-/// What a store has.
+/// The content of a store.
 #[derive(PartialEq, Debug)]
 pub struct Stored {
     /// By trace and span.
@@ -200,7 +200,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What is in `store`; a span that came twice came unchanged.
+    /// The content of `store`; a span that arrived twice arrived unchanged.
     fn from_destination(store: &Destination) -> Stored {
         let mut stored = Stored { spans: BTreeMap::new(), events: BTreeSet::new() };
         for span in store.spans() {
@@ -225,7 +225,7 @@ impl Stored {
         stored
     }
 
-    /// What one otel-verdict writes about these runs.
+    /// The spans and events that one otel-verdict writes about these runs.
     pub async fn by_one_process(requests: &[Offer]) -> Stored {
         let process = Process::start("").await;
         send(process.client(), requests).await;

@@ -152,7 +152,7 @@ fn systemd_accepts_the_unit() {
     let Ok(output) = Command::new("systemd-analyze").arg("verify").arg(path).output() else {
         return println!("skipped: systemd-analyze is not installed");
     };
-    // What it says about other units of the machine is not about this one. It succeeds with keys that it does not know.
+    // Messages about other units of the machine are not about this unit. The check succeeds with unknown keys.
     assert!(output.status.success() && !err(&output).contains("otel-verdict.service"), "{}", err(&output));
 }
 

@@ -325,7 +325,7 @@ async fn a_real_prometheus_answers_every_query() {
         }
     }
     assert!(empty.is_empty(), "without data: {empty:?}");
-    // What dashboards offer to choose from.
+    // The values of the dashboards' variables.
     for (name, selector, label) in variables() {
         let query = Url::parse_with_params("http://x/", [("match[]", &selector)]).unwrap();
         let values =

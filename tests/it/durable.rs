@@ -234,7 +234,7 @@ struct KillTest<'a> {
     questions: Option<&'a Questions>,
 }
 
-/// What a judge is asked.
+/// The questions to a judge.
 #[derive(Default)]
 struct Questions {
     asked: AtomicU64,
@@ -257,7 +257,7 @@ impl Default for KillTest<'_> {
 /// The traces whose requests were all acknowledged, and whether one of them was sent more than once.
 type Acknowledged = HashMap<u64, bool>;
 
-/// What the senders share.
+/// The state that the senders share.
 #[derive(Default)]
 struct Sending {
     stop: AtomicBool,
@@ -725,7 +725,8 @@ async fn through_restarts(
         if !request.is_some_and(leaves) {
             process.service.flush().await;
         }
-        // What the journal has of earlier steps is exported after the start; a stop would leave it for the next one.
+        // Records of earlier steps in the journal are exported after the start; a stop would leave them for the next
+        // one.
         if nth + 1 == steps.len() {
             until("every span is exported", || destination.spans().len() >= sent).await;
         }

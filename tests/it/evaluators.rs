@@ -378,7 +378,7 @@ impl Example {
 
     /// The program, which finds others in `path`.
     pub fn spawn(program: &str, more: &[&str], path: Option<&str>) -> Option<Example> {
-        // What is on the path may be a script that needs the path.
+        // `python3` on the path may be a script that needs the path.
         let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
         let Some(python) = python.ok().filter(|output| output.status.success()) else {
             println!("skipped: python3 is not installed");

@@ -131,7 +131,7 @@ fn evaluate(case: &Case) -> Spans {
     read(&out)
 }
 
-/// What the whole set comes to.
+/// The counts over the whole set.
 #[derive(Default, Debug)]
 pub struct Score {
     roots: (usize, usize),

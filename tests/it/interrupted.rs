@@ -69,7 +69,7 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
         process.client().spans(request).await;
         sent += 1;
     }
-    // They are in the journal. The shard counts them in the turn in which it defers them.
+    // The late spans are in the journal. The shard counts them in the turn in which it defers them.
     until("the late spans are counted", || process.service.telemetry().traces.late.get() >= sent).await;
     process
 }

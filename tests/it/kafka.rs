@@ -40,7 +40,7 @@ pub const PARTITIONS: i32 = 6;
 
 /// Messages of one run of the captures: signal, key, body.
 pub type Messages = Vec<(Signal, String, Bytes)>;
-/// What has a verdict: trace, span, and the metric of an evaluation event; without a metric the span itself.
+/// The subject of a verdict: trace, span, and the metric of an evaluation event; without a metric the span itself.
 type Judged = (String, String, String);
 /// Attributes of a verdict by key.
 type Verdict = BTreeMap<String, String>;
@@ -53,9 +53,9 @@ pub struct Captures {
     places: Vec<Vec<(usize, [u8; 16])>>,
     /// All trace ids in them.
     traces: BTreeSet<[u8; 16]>,
-    /// What one process writes on spans.
+    /// The verdicts that one process writes on spans.
     verdicts: Verdicts,
-    /// What it writes as events.
+    /// The verdicts that it writes as events.
     events: Verdicts,
     pub spans: usize,
 }
@@ -294,7 +294,7 @@ pub struct Trial {
     pub patience: Duration,
 }
 
-/// What came out about all spans, or all evaluation events. Another revision of a verdict is another verdict.
+/// The result for all spans, or all evaluation events. Another revision of a verdict is another verdict.
 #[derive(Debug, Default)]
 pub struct Compared {
     pub expected: usize,
@@ -312,7 +312,7 @@ pub struct Compared {
     pub first: Vec<String>,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub spans: Compared,
@@ -471,7 +471,7 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
     }
 }
 
-/// What was delivered, compared with what one process writes about the captures.
+/// The delivered verdicts, compared with those that one process writes about the captures.
 struct Comparison<'c> {
     expected: &'c Verdicts,
     originals: &'c BTreeMap<String, (u32, String)>,

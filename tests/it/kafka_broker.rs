@@ -34,7 +34,7 @@ struct Broker {
     folder: tempfile::TempDir,
 }
 
-/// What clients must do.
+/// The authentication that the broker requires of clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Security {
     None,
@@ -327,7 +327,7 @@ async fn collector_and_verdict_meet_in_kafka() {
     send(before.client().await, &requests()).await;
     assert_stored(&store, &expected).await;
 
-    // What otel-verdict writes about the same runs, to topics with as many partitions.
+    // The records that otel-verdict writes about the same runs, to topics with as many partitions.
     let writing = running(&format!(
         "exporters: {{ kafka: {{ brokers: ['{address}'], signals: [traces, logs], traces: {{ topic: {OWN_SPANS} }}, \
          logs: {{ topic: {OWN_LOGS} }} }} }}\n\
@@ -382,7 +382,7 @@ fn partitions(brokers: &str, topic: &str, traces: &BTreeSet<String>) -> BTreeMap
     consumer.subscribe(&[topic]).unwrap();
     let (mut found, mut last) = (BTreeMap::new(), Instant::now());
     let is_missing = |found: &BTreeMap<String, i32>| traces.iter().any(|trace| !found.contains_key(trace));
-    // What comes after them is read as well.
+    // Later records are read as well.
     while is_missing(&found) || last.elapsed() < Duration::from_secs(3) {
         assert!(last.elapsed() < PATIENCE, "{topic}: {} of {} traces", found.len(), traces.len());
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(200)) else { continue };

@@ -186,9 +186,9 @@ async fn what_is_acknowledged_during_the_commit_of_a_revocation_is_committed_too
     let first = leaving.start(1);
     write(&leaving.brokers, [request(&["held"], 0, true)]);
     until("the member has its partition", || !held(&first.logged()).is_empty()).await;
-    // It closes after 100 ms without spans.
+    // The trace closes after 100 ms without spans.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    // So long does the answer to a commit take.
+    // With this delay, the answer to a commit is late.
     cluster.broker_round_trip_time(1, Duration::from_secs(1)).unwrap();
     let log = first.log.clone();
     let leaves = tokio::spawn(terminate(first));

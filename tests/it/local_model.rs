@@ -315,7 +315,7 @@ fn a_real_model_answers_the_forms_of_plans_and_checklists() {
         "-o",
         "json",
     ]);
-    // What it decides is meaningless; that it decides or leaves the pair unsure is not.
+    // The decision of so small a model is arbitrary; the test requires that it decides or leaves the pair unsure.
     let found = &scored["comparison"];
     let pairs = found["matched"].as_array().unwrap().len() + found["unsure"].as_array().unwrap().len();
     assert!(pairs <= 1 && found["f1"].as_f64() <= found["f1_at_most"].as_f64(), "{found}");

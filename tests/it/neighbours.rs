@@ -238,7 +238,7 @@ async fn phoenix_shows_every_verdict_and_a_repeat_is_an_update() {
     }
 }
 
-/// What Phoenix shows. A second annotation of the same name about the same span fails the test.
+/// The annotations that Phoenix shows. A second annotation of the same name about the same span fails the test.
 async fn annotations(server: &Server, written: &Verdicts) -> Verdicts {
     let traces: BTreeMap<&String, &String> =
         written.keys().filter_map(|(trace, span, _)| Some((span.as_ref()?, trace))).collect();

@@ -50,7 +50,7 @@ async fn spans_and_metrics_are_sent_as_otlp_without_content() {
     let text = configuration(&folder.path().join("out.jsonl"), "127.0.0.1:0", &server.uri());
     let mut running = Running::configured(folder.path(), &text);
     replay(&running);
-    // What is left is sent at the end.
+    // The rest is sent at the end.
     assert_eq!(running.terminate(), Some(0), "{}", running.log());
     let (mut spans, mut points, mut bytes) = (Vec::new(), BTreeSet::new(), Vec::new());
     for request in server.received_requests().await.unwrap() {

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{PATIENCE, Process, config};
 
-/// What would be markup if it were written as such.
+/// Text that would be markup without escapes.
 pub const MARKUP: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{0}";
 
 /// Texts that mean something in documents, scripts, style sheets, addresses, templates or terminals.
@@ -139,7 +139,7 @@ pub async fn listed(at: SocketAddr, traces: usize) -> Value {
     shown(at, "/api/traces", enough).await
 }
 
-/// What the page shows as soon as it is `wanted`.
+/// The content of the page as soon as it is `wanted`.
 async fn shown(at: SocketAddr, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -457,7 +457,7 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
     assert_eq!(get(at, &format!("/api/traces/{}", "01".repeat(16))).await.status, 404);
     let metrics = &process.service.telemetry().page;
     assert_eq!(metrics.traces.get(), 3);
-    // What was judged is still counted.
+    // Judged traces are still counted.
     let sums = get(at, "/api/overview").await.json();
     let counted: u64 = sums["overview"]["timeline"]
         .as_array()

@@ -176,7 +176,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -242,7 +242,7 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         assert_eq!(browser.eval("document.querySelector('.traces .what').textContent"), "Visit plain");
         browser.press("/");
         assert_eq!(browser.eval("document.activeElement.id"), "q");
-        // What has the focus is drawn again by its own click, and every 5 s.
+        // The focused element is drawn again by its own click, and every 5 s.
         browser.eval("const six = [...document.querySelectorAll('button')].find((b) => b.textContent === '6 h'); six.focus(); six.click()");
         browser.until(
             "document.activeElement.textContent === '6 h' && document.activeElement.ariaPressed === 'true'",

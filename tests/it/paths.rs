@@ -372,7 +372,7 @@ fn shop_request(spans: &[Value]) -> ExportTraceServiceRequest {
 
 const ASKED: &str = r#"[{"role": "user", "parts": [{"type": "text", "content": "Refund order 7."}]}]"#;
 
-/// What a model span shows of the agent, before the agent's span has come.
+/// A model span that names the agent, before the agent's span has arrived.
 fn shop_model(trace: u8) -> Value {
     let shown = [
         ("gen_ai.agent.name", "shop-agent"),

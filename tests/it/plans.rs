@@ -244,7 +244,7 @@ const REFUND: &str = r#"{
 2: {"step": RAG((1), "What are customers most unhappy about?"), "depends_on": [1]}
 }"#;
 
-/// What the model says, by the form that is asked for. Step 2 alone is found wanting, once.
+/// The model's answer, by the form that is requested. Step 2 alone is found wanting, once.
 fn model_answer(form: &str, prompt: &str) -> Value {
     let ask = |tool: &str| json!({ "tool": tool, "inputs": [1], "prompt": "What are customers most unhappy about?", "depends_on": [1] });
     match form {

@@ -84,7 +84,7 @@ impl Frames {
     }
 }
 
-/// What must not depend on labels.
+/// The results that must not depend on labels.
 #[derive(PartialEq, Debug)]
 struct Outcome {
     passed: Option<bool>,

@@ -122,11 +122,27 @@ fn comments_are_narrow() {
     assert_eq!(wide.collect::<Vec<_>>(), Vec::<String>::new(), "comments of more than {MAX_COLUMNS} columns");
 }
 
-/// Words that name nothing by themselves: prepositions, pronouns, adverbs and verbs without an object. As the name of a
-/// value or a function they leave to the reader what it is, as does a name that begins with "of".
-const EMPTY_NAMES: [&str; 20] = [
+/// Beginnings of sentences without a noun, which leave to the reader what the comment describes.
+const HEADLESS: [&str; 4] = ["What ", "Those ", "Such ", "So many "];
+
+#[test]
+fn comments_begin_with_a_noun() {
+    let comment = Regex::new(r"^\s*//[/!]? (.*)$").unwrap();
+    let headless = sources().into_iter().flat_map(|(path, text)| {
+        let lines = text.lines().enumerate().filter(|(_, line)| {
+            let text = comment.captures(line).map_or("", |found| found.get(1).unwrap().as_str());
+            HEADLESS.iter().any(|beginning| text.starts_with(beginning))
+        });
+        lines.map(|(n, _)| format!("{}:{}", path.display(), n + 1)).collect::<Vec<_>>()
+    });
+    assert_eq!(headless.collect::<Vec<_>>(), Vec::<String>::new(), "comments that begin with {HEADLESS:?}");
+}
+
+/// Words that name nothing by themselves: prepositions, pronouns, adverbs, adjectives, and verbs without an object. As
+/// the name of a value or a function they leave to the reader what it is, as does a name that begins with "of".
+const EMPTY_NAMES: [&str; 23] = [
     "of", "own", "why", "said", "room", "told", "meant", "most", "what", "here", "there", "beside", "yes",
-    "whose", "alike", "is", "was", "made", "again", "got",
+    "whose", "alike", "is", "was", "made", "again", "got", "squash", "silent", "legal",
 ];
 
 /// Adds the identifiers of the tokens that are such words, except in paths to other crates: `TypeId::of`.

@@ -26,7 +26,7 @@ impl Problem {
 
     /// The problem with a key relative to the parent of `section` instead of to `section`.
     #[must_use]
-    pub fn below(self, section: &str) -> Problem {
+    pub fn in_section(self, section: &str) -> Problem {
         let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };
         Problem { key: format!("{section}{dot}{}", self.key), ..self }
     }
@@ -105,11 +105,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if word.len() > 64 {
         return None;
     }
-    let squash = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
-    let plain = squash(word);
+    let normalize = |s: &str| s.to_ascii_lowercase().replace(['-', '_'], "");
+    let normalized_word = normalize(word);
     candidates
         .into_iter()
-        .map(|k| (strsim::damerau_levenshtein(&plain, &squash(k)), k))
+        .map(|k| (strsim::damerau_levenshtein(&normalized_word, &normalize(k)), k))
         // A word that differs in more than a third of its letters was not meant.
         .filter(|(distance, k)| *distance * 3 <= k.len().max(word.len()))
         .min()

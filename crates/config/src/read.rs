@@ -18,9 +18,8 @@ use crate::issue::{Issue, nearest};
 use crate::node::{Key, Node, Style, Value};
 use crate::place::{Mark, Step, dotted};
 
-/// Largest number of reported problems of a section. Each costs one pass over it; others are reported once
-/// these are fixed.
-const MAX_PROBLEMS: usize = 100;
+/// Maximum passes over a section. Each pass reports one problem; further problems are reported once these are fixed.
+const MAX_PASSES: usize = 100;
 
 const NO_SUCH_KEY: &str = "no such key";
 
@@ -29,7 +28,7 @@ const NO_SUCH_KEY: &str = "no such key";
 pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<T> {
     let mut node = node.clone();
     let mut removed: Vec<Vec<Step>> = Vec::new();
-    for _ in 0..MAX_PROBLEMS {
+    for _ in 0..MAX_PASSES {
         let error = match T::deserialize(Reader(&node)) {
             Ok(value) => return Some(value),
             Err(error) => error.with_position(&node),
@@ -62,15 +61,15 @@ pub fn read_joined<A: de::DeserializeOwned, B: de::DeserializeOwned>(
     let (mut issues_a, mut issues_b) = (Vec::new(), Vec::new());
     let (a, b) = (read(node, prefix, &mut issues_a), read(node, prefix, &mut issues_b));
     let own_keys: Vec<Mark> = node.entries().iter().map(|(key, _)| key.at).collect();
-    let unknown = |issue: &Issue| issue.message == NO_SUCH_KEY && own_keys.contains(&issue.at);
+    let is_unknown_key = |issue: &Issue| issue.message == NO_SUCH_KEY && own_keys.contains(&issue.at);
     for mut issue in issues_a {
-        if unknown(&issue) {
+        if is_unknown_key(&issue) {
             let Some(other) = issues_b.iter().find(|other| other.at == issue.at) else { continue };
             issue.hint = issue.hint.or_else(|| other.hint.clone());
         }
         issues.push(issue);
     }
-    issues.extend(issues_b.into_iter().filter(|issue| !unknown(issue)));
+    issues.extend(issues_b.into_iter().filter(|issue| !is_unknown_key(issue)));
     a.zip(b)
 }
 
@@ -165,7 +164,7 @@ impl de::Error for Error {
 }
 
 /// Reads a plain scalar whose type the key does not determine (YAML 1.2 core schema).
-fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
+fn visit_plain_scalar<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
     match text {
         "true" | "True" | "TRUE" => return visitor.visit_bool(true),
         "false" | "False" | "FALSE" => return visitor.visit_bool(false),
@@ -195,7 +194,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         match &self.0.value {
             _ if self.0.is_null() => visitor.visit_unit(),
             Value::Scalar(text, Style::Quoted | Style::Mixed) => visitor.visit_str(text),
-            Value::Scalar(text, _) => plain(text, visitor),
+            Value::Scalar(text, _) => visit_plain_scalar(text, visitor),
             Value::List(items) => visitor.visit_seq(Items(items.iter().enumerate())),
             Value::Map(entries) => visitor.visit_map(MapEntries(entries, 0)),
         }

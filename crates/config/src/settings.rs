@@ -7,9 +7,9 @@ macro_rules! settings {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$doc:meta])* $field:ident: $type:ty $(= $default:expr)?,)*
     })*) => {$(
-        $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
         #[serde(deny_unknown_fields, default)]
+        $(#[$meta])*
         $vis struct $name {
             $($(#[$doc])* pub $field: $type,)*
         }

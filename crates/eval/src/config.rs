@@ -222,21 +222,21 @@ impl Config {
                 "expected at least one of attributes, log_events, span_events, braintrust_scores",
             ));
         }
-        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
-        if !self.prefix.ends_with('.') || self.prefix.len() < 2 || !self.prefix.chars().all(legal) {
+        let is_prefix_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
+        if !self.prefix.ends_with('.') || self.prefix.len() < 2 || !self.prefix.chars().all(is_prefix_char) {
             let expected = "expected lower-case words that each end in a dot, such as 'verdict.'";
             out.push(Problem::new("prefix", format!("{expected}, found '{}'", self.prefix)));
         }
-        out.extend(self.propagation.problems().into_iter().map(|p| p.below("propagation")));
-        out.extend(self.metrics.problems().into_iter().map(|p| p.below("metrics")));
-        out.extend(evaluator_problems(&self.evaluators).into_iter().map(|p| p.below("evaluators")));
+        out.extend(self.propagation.problems().into_iter().map(|p| p.in_section("propagation")));
+        out.extend(self.metrics.problems().into_iter().map(|p| p.in_section("metrics")));
+        out.extend(evaluator_problems(&self.evaluators).into_iter().map(|p| p.in_section("evaluators")));
         let is_added =
             |metric: &str| self.evaluators.contains_key(metric) || added.iter().any(|row| row.name == metric);
-        out.extend(self.ask.problems(is_added).into_iter().map(|p| p.below("ask")));
-        out.extend(rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
+        out.extend(self.ask.problems(is_added).into_iter().map(|p| p.in_section("ask")));
+        out.extend(rubric_problems(&self.rubrics).into_iter().map(|p| p.in_section("rubrics")));
         out.extend(instruction_problems(&self.instructions));
-        out.extend(self.alarms.problems().into_iter().map(|p| p.below("alarms")));
-        out.extend(self.redact.problems().into_iter().map(|p| p.below("redact")));
+        out.extend(self.alarms.problems().into_iter().map(|p| p.in_section("alarms")));
+        out.extend(self.redact.problems().into_iter().map(|p| p.in_section("redact")));
         // The built-in conventions need no check.
         if self.recognise != Overrides::default()
             && let Err(error) = Recogniser::new(&self.recognise)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::logs::LogView;
 use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, SpanId, TraceId, Tree};
+use verdict_otlp::trace::{AttachedLog, CloseReason, ClosedTrace, PriorVerdict, SpanId, TraceId, Tree};
 use verdict_otlp::{Malformed, Piece};
 
 use crate::annotate::alarm::AlarmMark;
@@ -281,8 +281,8 @@ impl Evaluator {
         self.decide(assessment, JudgeResults::default(), now)
     }
 
-    /// As [`Evaluator::evaluate`], if the rules need no more than so many steps of the work budget; `None` otherwise,
-    /// after that work.
+    /// As [`Evaluator::evaluate`], if the rules need at most `steps` of the work budget; `None` otherwise, after this
+    /// work.
     pub fn evaluate_within(
         &self,
         steps: u64,
@@ -310,8 +310,8 @@ impl Evaluator {
         self.assess_by(&self.memo_within(budget), closed, progress)
     }
 
-    /// As [`Evaluator::assess`], if the rules need no more than so many steps of the work budget; `None` otherwise,
-    /// after that work.
+    /// As [`Evaluator::assess`], if the rules need at most `steps` of the work budget; `None` otherwise, after this
+    /// work.
     pub fn assess_within(
         &self,
         steps: u64,
@@ -438,7 +438,7 @@ impl EncodedAnnotations {
 
 /// Log records sorted by time, without duplicates. They arrive in any order, and again if the sender did
 /// not receive the acknowledgement.
-pub(crate) fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
+pub(crate) fn in_order(mut logs: Vec<AttachedLog>) -> Vec<AttachedLog> {
     logs.sort_by_cached_key(|log| (LogView::read(&log.record).time, log.span, log.record.clone()));
     logs.dedup();
     logs

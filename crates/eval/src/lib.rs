@@ -13,7 +13,7 @@
 //! | `pattern` | | regular expressions of the rules |
 //! | `internals` | | what the product uses in addition to the public types |
 //!
-//! What is public: [`Evaluator`] and the types around it here; [`config`], [`trace`], [`metrics`], [`questions`],
+//! The public interface: [`Evaluator`] and the types around it here; [`config`], [`trace`], [`metrics`], [`questions`],
 //! [`alarms`] and [`propagation`] have the types of their subjects. Every type of a public field or signature has a
 //! public path.
 //!

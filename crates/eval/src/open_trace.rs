@@ -157,7 +157,7 @@ impl Evaluator {
 
     /// The loops and exceeded limits of an evaluated trace whose causes were not reported while it was open.
     pub fn unreported_limits(&self, evaluated: &EvaluatedTrace, reported: &[AlarmCause]) -> Vec<LimitAlarm> {
-        // Those of a trace with late spans were settled when it closed.
+        // The limits of a trace with late spans were reported when it closed.
         if !self.alarms.is_on() || evaluated.summary.reason == CloseReason::Late {
             return Vec::new();
         }

@@ -198,7 +198,7 @@ const VENDORS: &str = concat!(
 
 /// Whether the value after the name of a secret is a secret, and not a type or a placeholder.
 fn is_value(text: &str) -> bool {
-    const NONE: [&str; 10] = [
+    const NOT_SECRET: [&str; 10] = [
         "null",
         "none",
         "true",
@@ -212,7 +212,7 @@ fn is_value(text: &str) -> bool {
     ];
     let value = text.rsplit([':', '=']).next().unwrap_or_default();
     let value = value.trim_matches(|c: char| !c.is_alphanumeric());
-    !NONE.iter().any(|none| value.eq_ignore_ascii_case(none))
+    !NOT_SECRET.iter().any(|none| value.eq_ignore_ascii_case(none))
 }
 
 /// Thirteen to nineteen digits with a valid check digit (Luhn).

@@ -365,7 +365,7 @@ impl<'a> ByteReader<'a> {
         self.array().map(TraceId)
     }
 
-    /// A count of items of at least `size` bytes, and the items; `None` if so many cannot follow.
+    /// A count of items of at least `size` bytes, and the items; `None` if the rest is too short for this count.
     fn counted<T>(&mut self, size: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let n = self.count(size)?;
         (0..n).map(|_| read(self)).collect()

@@ -57,8 +57,8 @@ pub(crate) struct RecoveryScan {
     recovered: Recovered,
 }
 
-/// Every record in segment `n` has a number below `(n + 1) << SEGMENT_BITS`: no segment has room for so many
-/// records. Numbers suffice for 2^28 segments.
+/// Every record in segment `n` has a number below `(n + 1) << SEGMENT_BITS`: no segment has space for 2^36 records.
+/// Numbers suffice for 2^28 segments.
 const SEGMENT_BITS: u32 = 36;
 
 /// Reads every segment in order. A segment that cannot be read may be readable at a later start, so the
@@ -195,7 +195,7 @@ impl RecoveryScan {
             JournalRecord::Released(all) => {
                 all.into_iter().for_each(|(seq, reason)| self.release(seq, reason))
             }
-            // It includes the closed traces of all segments before it.
+            // A record of closed traces includes those of all earlier segments.
             JournalRecord::Closed(all) => {
                 let beyond = all.len().saturating_sub(self.remember);
                 self.closed = all.into_iter().skip(beyond).collect();
@@ -211,8 +211,8 @@ impl RecoveryScan {
         }
     }
 
-    /// What has to be exported. A verdict is dropped if one of its requests is missing: what is left of
-    /// the trace is evaluated again.
+    /// The records that have to be exported. A verdict is dropped if one of its requests is missing: the remaining
+    /// spans of the trace are evaluated again.
     pub(crate) fn recovered(&mut self) -> Recovered {
         let mut out = std::mem::take(&mut self.recovered);
         let mut evaluated: HashSet<(Seq, TraceId)> = HashSet::new();

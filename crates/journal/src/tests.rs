@@ -53,7 +53,7 @@ fn open(folder: &Path) -> (Log<Directory>, Recovered, Seq) {
     Log::open(Directory::open(folder).unwrap(), limits()).unwrap()
 }
 
-/// What must be retained: reasons by record, and exporters that have acknowledged it.
+/// The records that must be retained: by record, the reasons, and the exporters that have acknowledged it.
 type Model = BTreeMap<Seq, (Vec<RetainReason>, Vec<String>)>;
 
 #[derive(Clone, Debug)]

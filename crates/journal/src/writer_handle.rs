@@ -291,8 +291,8 @@ fn run(slot: &Mutex<WriterSlot>, state: &HandoverState) {
     }
 }
 
-/// What the journal thread does under the lock; returns how long it may park, or `None` once the writer
-/// has ended.
+/// One pass of the journal thread under the lock. Returns how long the thread may park, or `None` once the writer has
+/// ended.
 fn pass(slot: &mut WriterSlot, state: &HandoverState, seen: &mut u64) -> Option<Duration> {
     let dropped = state.handle_dropped.load(Ordering::Relaxed);
     let close = with_writer(slot, state, |writer| writer.maintain())?;

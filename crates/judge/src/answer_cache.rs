@@ -98,7 +98,7 @@ impl AnswerCache {
         if let Some(answer) = &*slot {
             return Resolved::free(answer.clone(), QuestionOutcome::Shared);
         }
-        // It may have been answered between the first lookup and locking the slot.
+        // The question may have been answered between the first lookup and locking the slot.
         if let Some(answer) = self.memory.get(&key) {
             return Resolved::free(Ok(answer), QuestionOutcome::Cached);
         }

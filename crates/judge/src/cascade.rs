@@ -39,7 +39,7 @@ pub struct CascadeReport {
     pub agreed: u64,
     /// Spent on the answers of the first judge.
     pub spent: CascadeCost,
-    /// What the second judge would have cost for the answers that were kept, by the estimate of a dry run.
+    /// The estimated cost of the second judge for the answers that were kept, as in a dry run.
     pub avoided: CascadeCost,
 }
 
@@ -82,7 +82,7 @@ impl Cascade {
         (subject_matches || severe).then_some(CascadeResult::Stakes)
     }
 
-    /// What comes of the answers of the first judge.
+    /// Whether the answers of the first judge apply, or the reason to ask the second one.
     pub(crate) fn review(&self, first: &[Opinion], context: &QuestionContext) -> CascadeResult {
         let config = &self.config;
         let passes: Vec<Option<bool>> = first.iter().map(|o| passes(o, context)).collect();

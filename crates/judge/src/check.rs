@@ -43,7 +43,7 @@ pub fn problems(
                 judge_problems.push(Problem::new(key, message));
             }
         }
-        found.extend(judge_problems.into_iter().map(|problem| problem.below(name)));
+        found.extend(judge_problems.into_iter().map(|problem| problem.in_section(name)));
     }
     let mut judging_problems = Vec::new();
     budget(&judging.budget, &mut judging_problems);
@@ -52,7 +52,8 @@ pub fn problems(
     }
     for (name, cascade) in &judging.cascades {
         let problems = cascade_problems(name, cascade, judges, judging, extensions);
-        judging_problems.extend(problems.into_iter().map(|problem| problem.below(name).below("cascades")));
+        judging_problems
+            .extend(problems.into_iter().map(|problem| problem.in_section(name).in_section("cascades")));
     }
     (found, judging_problems)
 }
@@ -60,8 +61,8 @@ pub fn problems(
 const ILLEGAL_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
 
 fn is_legal(name: &str) -> bool {
-    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    name != "rules" && !name.is_empty() && name.len() <= 64 && name.chars().all(legal)
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name != "rules" && !name.is_empty() && name.len() <= 64 && name.chars().all(is_name_char)
 }
 
 fn cascade_problems(

@@ -67,7 +67,7 @@ settings! {
         /// Default false. Request the probabilities of tokens and weight scores by them. Some models refuse.
         logprobs: bool = false,
         /// Default none. Merged into the body of every request; null removes a key: `{ top_p: 0.9, max_tokens: null }`.
-        /// What a server refuses by itself (`max_tokens`, a temperature, a schema) needs no entry.
+        /// Parameters that the server refuses (`max_tokens`, a temperature, a schema) are left out without an entry.
         body: BTreeMap<String, Value>,
         /// Default 60s. Timeout of one attempt, from sending to the last byte.
         timeout: Period = Period::secs(60),
@@ -146,8 +146,8 @@ settings! {
         /// Default none. Services whose content is withheld from external judges; `*` at the end matches any
         /// rest.
         keep_internal: Vec<String>,
-        /// Default none. Pairs of judges, by a name that stands wherever that of a judge does: the first one answers,
-        /// and where it does not suffice the second one.
+        /// Default none. Pairs of judges, by a name that can be used wherever the name of a judge can: the first one
+        /// answers, and where it does not suffice the second one.
         cascades: BTreeMap<String, CascadeConfig>,
     }
 

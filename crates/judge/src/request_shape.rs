@@ -40,7 +40,8 @@ pub struct RequestShape {
     pub forced_tool: bool,
     pub logprobs: bool,
     pub reasoning: Reasoning,
-    /// `token_limit` was changed already: a server that refuses both keys is not asked in turns.
+    /// `token_limit` was changed already. Requests to a server that refuses both keys must not alternate between
+    /// them.
     limit_changed: bool,
 }
 
@@ -115,10 +116,10 @@ impl RequestShape {
     }
 
     fn weaker_schema(self, refusal: &str) -> Option<(RequestShape, &'static str)> {
-        let about_strict =
+        let mentions_strict =
             ["strict", "invalid schema", "invalid_json_schema"].iter().any(|w| refusal.contains(w));
         match self.format {
-            Format::Schema if self.strict && about_strict => {
+            Format::Schema if self.strict && mentions_strict => {
                 Some((RequestShape { strict: false, ..self }, "a schema that is not strict"))
             }
             Format::Schema => Some((

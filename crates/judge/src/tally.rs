@@ -1,7 +1,7 @@
 //! Results of the questions to each judge, for the report at the end of a command.
 //!
 //! In: the result of each question and request. Out: [`JudgeReport`]. The self-metrics count the same for a process
-//! that is scraped; a command needs the reasons, the server's messages, and one value for all of them.
+//! that is scraped; a command needs the reasons, the server's messages, and one summary per judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -22,11 +22,11 @@ pub struct JudgeReport {
     pub model: String,
     /// Questions, without those whose content is withheld from the judge.
     pub asked: u64,
-    /// Answered by the judge.
+    /// Questions answered by the judge.
     pub answered: u64,
-    /// Answered from the cache, or together with the same question of another span.
+    /// Questions answered from the cache, or together with the same question of another span.
     pub cached: u64,
-    /// Answered from a recording.
+    /// Questions answered from a recording.
     pub replayed: u64,
     /// Questions whose first answer could not be used and whose second one could.
     pub repaired: u64,
@@ -80,14 +80,14 @@ pub struct PlannedQuestions {
 impl PlannedQuestions {
     /// The plan of a question that is asked `n` times.
     pub(crate) fn times(self, n: u64) -> PlannedQuestions {
-        let share = n as f64;
+        let factor = n as f64;
         PlannedQuestions {
             questions: self.questions * n,
             input_tokens: self.input_tokens * n,
             output_tokens: self.output_tokens * n,
             output_tokens_at_most: self.output_tokens_at_most * n,
-            cost_usd: self.cost_usd * share,
-            cost_usd_at_most: self.cost_usd_at_most * share,
+            cost_usd: self.cost_usd * factor,
+            cost_usd_at_most: self.cost_usd_at_most * factor,
         }
     }
 
@@ -122,11 +122,19 @@ pub(crate) enum TallyEntry {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct QuestionTally(Mutex<(JudgeReport, Duration, u64)>);
+pub(crate) struct QuestionTally(Mutex<Totals>);
+
+#[derive(Debug, Default)]
+struct Totals {
+    report: JudgeReport,
+    /// The sum over `answered_requests`.
+    total_latency: Duration,
+    answered_requests: u64,
+}
 
 impl QuestionTally {
     pub(crate) fn question(&self, counted: TallyEntry) {
-        let (report, ..) = &mut *lock(&self.0);
+        let report = &mut lock(&self.0).report;
         report.asked += u64::from(counted != TallyEntry::Withheld);
         match counted {
             TallyEntry::Answered => report.answered += 1,
@@ -138,22 +146,22 @@ impl QuestionTally {
     }
 
     pub(crate) fn repaired(&self) {
-        lock(&self.0).0.repaired += 1;
+        lock(&self.0).report.repaired += 1;
     }
 
     /// Counts a request; `took` if it was answered.
     pub(crate) fn request(&self, took: Option<Duration>) {
-        let (report, total, answered) = &mut *lock(&self.0);
-        report.requests += 1;
+        let totals = &mut *lock(&self.0);
+        totals.report.requests += 1;
         if let Some(took) = took {
-            *total += took;
-            *answered += 1;
-            report.seconds_max = report.seconds_max.max(took.as_secs_f64());
+            totals.total_latency += took;
+            totals.answered_requests += 1;
+            totals.report.seconds_max = totals.report.seconds_max.max(took.as_secs_f64());
         }
     }
 
     pub(crate) fn spent(&self, tokens: TokenCount, usd: f64) {
-        let (report, ..) = &mut *lock(&self.0);
+        let report = &mut lock(&self.0).report;
         report.tokens.input += tokens.input + tokens.cache_write;
         report.tokens.cached += tokens.cached;
         report.tokens.output += tokens.output;
@@ -161,17 +169,17 @@ impl QuestionTally {
     }
 
     pub(crate) fn adapted(&self, change: &'static str) {
-        lock(&self.0).0.adapted.insert(change);
+        lock(&self.0).report.adapted.insert(change);
     }
 
     /// True if the message is new.
     pub(crate) fn message(&self, message: String) -> bool {
-        let (report, ..) = &mut *lock(&self.0);
+        let report = &mut lock(&self.0).report;
         !message.is_empty() && report.messages.len() < MAX_MESSAGES && report.messages.insert(message)
     }
 
     pub(crate) fn planned(&self, question: PlannedQuestions) {
-        let (report, ..) = &mut *lock(&self.0);
+        let report = &mut lock(&self.0).report;
         let sum = report.planned.get_or_insert_default();
         sum.questions += question.questions;
         sum.input_tokens += question.input_tokens;
@@ -182,8 +190,8 @@ impl QuestionTally {
     }
 
     pub(crate) fn report(&self, judge: &str, model: &str) -> JudgeReport {
-        let (report, total, answered) = &*lock(&self.0);
-        let mean = total.as_secs_f64() / (*answered).max(1) as f64;
-        JudgeReport { judge: judge.to_owned(), model: model.to_owned(), seconds_mean: mean, ..report.clone() }
+        let Totals { report, total_latency, answered_requests } = &*lock(&self.0);
+        let seconds_mean = total_latency.as_secs_f64() / (*answered_requests).max(1) as f64;
+        JudgeReport { judge: judge.to_owned(), model: model.to_owned(), seconds_mean, ..report.clone() }
     }
 }

@@ -283,7 +283,7 @@ fn read_span(encoded: &[u8], prefix: &[u8], read: &mut SpanFields) -> Result<(),
 }
 
 /// Up to this many traces of a request are found by linear search, which is cheaper than hashing.
-const FEW: usize = 16;
+const MAX_SCANNED_TRACES: usize = 16;
 
 /// The traces of a request, each with its number of spans and bytes; indexes are those of the groups.
 #[derive(Default)]
@@ -322,14 +322,14 @@ impl RequestTraces {
     }
 
     fn find(&mut self, trace: TraceId) -> usize {
-        let found = if self.all.len() <= FEW {
+        let found = if self.all.len() <= MAX_SCANNED_TRACES {
             self.all.iter().position(|total| total.trace == trace)
         } else {
             self.by_id.get(&trace).copied()
         };
         found.unwrap_or_else(|| {
             self.all.push(Total { trace, spans: 0, size: 0 });
-            if self.all.len() > FEW {
+            if self.all.len() > MAX_SCANNED_TRACES {
                 let missing = self.all.iter().enumerate().skip(self.by_id.len());
                 self.by_id.extend(missing.map(|(i, total)| (total.trace, i)));
             }

@@ -1,7 +1,7 @@
 //! A count of elementary work for tests: spans of trees that are visited, comparisons, bytes that patterns search.
 //!
-//! It is kept where the work is done and not where a budget is spent, so that a test which bounds it also finds
-//! work that no budget counts. Without the feature `testing` nothing is counted.
+//! The work is counted where it is done and not where a budget is spent, so that a test with a bound on the count also
+//! finds work that no budget counts. Without the feature `testing` nothing is counted.
 
 #[cfg(any(test, feature = "testing"))]
 thread_local! {

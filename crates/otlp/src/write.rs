@@ -212,7 +212,7 @@ pub fn requests(items: &[TelemetryItem<'_>], max_size: usize) -> Vec<Piece> {
 }
 
 /// The number of envelopes that are looked up by comparing pointers; others are looked up by hash.
-const FEW: usize = 8;
+const MAX_COMPARED_ENVELOPES: usize = 8;
 
 /// The items in the order of writing; items of one scope have the same envelope pointer.
 fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
@@ -221,7 +221,7 @@ fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
         return Cow::Borrowed(items);
     }
     // Distinct envelopes, each with the index of its resource.
-    let mut distinct: Vec<(&Arc<Envelope>, usize)> = Vec::with_capacity(FEW);
+    let mut distinct: Vec<(&Arc<Envelope>, usize)> = Vec::with_capacity(MAX_COMPARED_ENVELOPES);
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
     let mut resources: HashMap<&EnvelopeFields, usize> = HashMap::new();
     let mut last = 0;
@@ -232,7 +232,7 @@ fn place<'a>(items: &'a [TelemetryItem<'a>]) -> Cow<'a, [TelemetryItem<'a>]> {
             |i: &usize| distinct.get(*i).is_some_and(|(envelope, _)| Arc::ptr_eq(envelope, item.envelope));
         let found = Some(last)
             .filter(has_same_envelope)
-            .or_else(|| (0..distinct.len().min(FEW)).find(has_same_envelope));
+            .or_else(|| (0..distinct.len().min(MAX_COMPARED_ENVELOPES)).find(has_same_envelope));
         last = found.unwrap_or_else(|| {
             let new = distinct.len();
             let index = *by_content.entry(item.envelope).or_insert(new);
@@ -264,9 +264,9 @@ const WRAP: usize = 11;
 /// Largest envelope that may be repeated in requests of any size: some ten times that of a usual SDK.
 const SMALL_ENVELOPE: usize = 16 << 10;
 
-/// The size limit of a request that begins with an envelope of so many bytes. One with a large envelope may hold half
-/// as much in items, for any `max_size`. If it held one item, 5 MiB of a resource with thousands of spans would
-/// become thousands of requests of 5 MiB; now all requests together are a few times as large as their items.
+/// The size limit of a request that begins with an envelope of `envelope` bytes. A request with a large envelope may
+/// hold half as much in items, for any `max_size`. If it held one item, 5 MiB of a resource with thousands of spans
+/// would become thousands of requests of 5 MiB; now all requests together are a few times as large as their items.
 pub fn request_limit(envelope: usize, max_size: usize) -> usize {
     if envelope <= SMALL_ENVELOPE { max_size } else { max_size.max(envelope.saturating_add(envelope / 2)) }
 }

@@ -37,7 +37,7 @@ verdict_otlp::labelled_enum! {
 }
 
 verdict_otlp::labelled_enum! {
-    /// What came of a question to a cascade.
+    /// The result of a question to a cascade.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum CascadeResult {
         /// The answer of the first judge applies.

@@ -10,7 +10,7 @@ use std::io::{BufRead, Write as _};
 pub(super) const MAX_DOCUMENT: usize = 256 << 20;
 
 /// Bytes between documents: white space, the brackets and commas of an array, the byte order mark.
-const BETWEEN: &[u8] = b" \t\r\n[],\xef\xbb\xbf";
+const SEPARATORS: &[u8] = b" \t\r\n[],\xef\xbb\xbf";
 
 /// One JSON object.
 #[derive(Default)]
@@ -141,7 +141,7 @@ impl<'r> Documents<'r> {
             if chunk.is_empty() {
                 return Ok(false);
             }
-            let between = chunk.iter().position(|byte| !BETWEEN.contains(byte)).unwrap_or(chunk.len());
+            let between = chunk.iter().position(|byte| !SEPARATORS.contains(byte)).unwrap_or(chunk.len());
             let next = chunk.get(between).copied();
             self.line += chunk.iter().take(between).filter(|&&byte| byte == b'\n').count();
             self.consume(between);

@@ -1,8 +1,8 @@
-//! Where each trace of a recording is seen last, without reading the spans.
+//! The last offset of each trace of a recording, without reading the spans.
 //!
 //! In: a source that can be read twice. Out: the trace ids in it with their offsets. Nothing is decoded or validated:
-//! what is wrong is reported when the source is read. An id that is missed here, such as one after a key with escapes,
-//! makes later spans of its trace late.
+//! malformed content is reported when the source is read. An id that is missed here, such as one after a key with
+//! escapes, makes later spans of its trace late.
 
 use std::io::BufRead;
 
@@ -10,38 +10,42 @@ use indicatif::ProgressBar;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace_ids::{self, JSON_WINDOW};
 
-use super::{BUFFER, ContentForm, InputFile, Signal, form, frames, read_whole, signal};
+use super::{BUFFER, ContentForm, InputFile, Signal, form, length_prefixed, read_whole, signal};
 
-/// Calls `each` with the ids of spans and log records in `input`, each with an offset of the decompressed content that
-/// is less than the end of its request. Ends at what cannot be read.
-pub(in crate::cli) fn index(input: &InputFile, progress: &ProgressBar, each: &mut dyn FnMut(TraceId, u64)) {
+/// Calls `on_trace` with the ids of spans and log records in `input`, each with an offset of the decompressed content
+/// that is less than the end of its request. Ends at the first content that cannot be read.
+pub(in crate::cli) fn index(
+    input: &InputFile,
+    progress: &ProgressBar,
+    on_trace: &mut dyn FnMut(TraceId, u64),
+) {
     // `read` reports the errors of the same source.
-    let _ = input.open(progress).and_then(|mut reader| ids(&mut *reader, &input.name(), each));
+    let _ = input.open(progress).and_then(|mut reader| ids(&mut *reader, &input.name(), on_trace));
 }
 
-fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
+fn ids(reader: &mut dyn BufRead, file: &str, on_trace: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
     match form(reader)? {
-        ContentForm::Json => index_text(reader, each),
-        ContentForm::Frames => frames(reader, &mut |_, body, end| {
-            index_request(&body, file, end, each);
+        ContentForm::Json => index_text(reader, on_trace),
+        ContentForm::LengthPrefixed => length_prefixed(reader, &mut |_, body, end| {
+            index_request(&body, file, end, on_trace);
             Ok(())
         }),
-        ContentForm::Whole => {
+        ContentForm::SingleRequest => {
             let all = read_whole(reader)?;
-            index_request(&all, file, all.len() as u64, each);
-            index_text(&mut all.as_slice(), each)
+            index_request(&all, file, all.len() as u64, on_trace);
+            index_text(&mut all.as_slice(), on_trace)
         }
     }
 }
 
-fn index_request(body: &[u8], file: &str, end: u64, each: &mut dyn FnMut(TraceId, u64)) {
+fn index_request(body: &[u8], file: &str, end: u64, on_trace: &mut dyn FnMut(TraceId, u64)) {
     let Ok(signal) = signal::from_content(body) else { return };
     let signal = signal.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
-    trace_ids::visit_request(signal, body, &mut |trace| each(trace, end.saturating_sub(1)));
+    trace_ids::visit_request(signal, body, &mut |trace| on_trace(trace, end.saturating_sub(1)));
 }
 
 /// Finds the ids in text of any length.
-fn index_text(reader: &mut dyn BufRead, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
+fn index_text(reader: &mut dyn BufRead, on_trace: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
     let mut text: Vec<u8> = Vec::with_capacity(BUFFER + JSON_WINDOW);
     let mut start = 0;
     loop {
@@ -53,7 +57,7 @@ fn index_text(reader: &mut dyn BufRead, each: &mut dyn FnMut(TraceId, u64)) -> R
         let whole = if is_last { text.len() } else { text.len().saturating_sub(JSON_WINDOW) };
         trace_ids::visit_json(&text, &mut |at, trace| {
             if at < whole {
-                each(trace, start + at as u64);
+                on_trace(trace, start + at as u64);
             }
         });
         if is_last {

@@ -61,8 +61,8 @@ pub(super) struct Recorded {
 pub(super) struct InputFile {
     /// `None` is standard input.
     path: Option<PathBuf>,
-    /// The file was found in a folder: it is skipped if it contains no telemetry.
-    found: bool,
+    /// The file is from a folder: it is skipped if it contains no telemetry.
+    from_folder: bool,
 }
 
 impl InputFile {
@@ -100,15 +100,15 @@ impl InputFile {
     }
 }
 
-/// Finds the files that `paths` name, folders searched recursively and in order of names.
+/// The files that `paths` name. Folders are searched recursively, in order of names.
 ///
 /// # Errors
 /// A path does not exist, or a folder contains no file to read.
-pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
+pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
     let mut inputs = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            let stdin = InputFile { path: None, found: false };
+            let stdin = InputFile { path: None, from_folder: false };
             if !inputs.contains(&stdin) {
                 inputs.push(stdin);
             }
@@ -121,7 +121,7 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
             }
         } else {
             std::fs::metadata(path).map_err(|e| unreadable(path, e.to_string()))?;
-            inputs.push(InputFile { path: Some(path.clone()), found: false });
+            inputs.push(InputFile { path: Some(path.clone()), from_folder: false });
         }
     }
     Ok(inputs)
@@ -145,7 +145,7 @@ fn search(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<()
         if path.is_dir() {
             search(&path, depth + 1, inputs)?;
         } else if has_known_extension {
-            inputs.push(InputFile { path: Some(path), found: true });
+            inputs.push(InputFile { path: Some(path), from_folder: true });
         }
     }
     Ok(())
@@ -155,31 +155,32 @@ fn unreadable(path: &Path, reason: String) -> Unreadable {
     Unreadable { file: path.display().to_string(), reason }
 }
 
-/// Calls `each` with every request in `input`. False if the file was found in a folder and contains no telemetry.
+/// Calls `on_request` with every request in `input`. False if the file is from a folder and contains no telemetry.
 ///
 /// # Errors
-/// The first location that cannot be read, or that `each` refuses; `each` was called with the requests before it.
+/// The first location that cannot be read, or that `on_request` refuses; `on_request` was called with the requests
+/// before it.
 pub(super) fn read(
     input: &InputFile,
     progress: &ProgressBar,
-    each: &mut dyn FnMut(Recorded) -> Result<(), String>,
+    on_request: &mut dyn FnMut(Recorded) -> Result<(), String>,
 ) -> Result<bool, Unreadable> {
     let file = input.name();
     let (mut requests, mut other_json) = (0, 0);
     let outcome = input.open(progress).and_then(|mut reader| {
-        from_reader(&mut *reader, &file, &mut |found| {
-            *if found.is_some() { &mut requests } else { &mut other_json } += 1;
-            found.map_or(Ok(()), &mut *each)
+        from_reader(&mut *reader, &file, &mut |request| {
+            *if request.is_some() { &mut requests } else { &mut other_json } += 1;
+            request.map_or(Ok(()), &mut *on_request)
         })
     });
-    let found = input.found;
+    let from_folder = input.from_folder;
     match outcome {
-        Ok(()) if requests > 0 && (other_json == 0 || found) => Ok(true),
+        Ok(()) if requests > 0 && (other_json == 0 || from_folder) => Ok(true),
         // Folders often contain other JSON together with telemetry.
-        Ok(()) if found => Ok(false),
+        Ok(()) if from_folder => Ok(false),
         Ok(()) if other_json > 0 => Err(Unreadable { file, reason: NOT_OTLP.to_owned() }),
         Ok(()) => Ok(true),
-        Err(_) if found && requests == 0 && other_json > 0 => Ok(false),
+        Err(_) if from_folder && requests == 0 && other_json > 0 => Ok(false),
         Err(reason) => Err(Unreadable { file, reason }),
     }
 }
@@ -187,14 +188,15 @@ pub(super) fn read(
 const NOT_OTLP: &str = "JSON, but not OTLP: expected an object with resourceSpans, resourceLogs or \
     resourceMetrics, or a trace of the TRAIL benchmark with trace_id and spans";
 
-type Each<'a> = &'a mut dyn FnMut(Option<Recorded>) -> Result<(), String>;
+/// Receives every request of a content, and `None` for each JSON document that is no telemetry.
+type RequestSink<'a> = &'a mut dyn FnMut(Option<Recorded>) -> Result<(), String>;
 
 /// The form of a content, by its first bytes.
 enum ContentForm {
     Json,
-    Frames,
+    LengthPrefixed,
     /// One request, or JSON after white space: a protobuf request begins with a newline (tag of field 1).
-    Whole,
+    SingleRequest,
 }
 
 fn form(reader: &mut dyn BufRead) -> Result<ContentForm, String> {
@@ -203,26 +205,26 @@ fn form(reader: &mut dyn BufRead) -> Result<ContentForm, String> {
     match text.first() {
         None => Err("empty".to_owned()),
         Some(b'{' | b'[') => Ok(ContentForm::Json),
-        Some(0) => Ok(ContentForm::Frames),
-        Some(_) => Ok(ContentForm::Whole),
+        Some(0) => Ok(ContentForm::LengthPrefixed),
+        Some(_) => Ok(ContentForm::SingleRequest),
     }
 }
 
-fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+fn from_reader(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Result<(), String> {
     match form(reader)? {
-        ContentForm::Json => json(reader, file, each),
-        ContentForm::Frames => frames(reader, &mut |number, body, end| {
-            protobuf(body, file, end, each).map_err(|e| format!("message {number}: {e}"))
+        ContentForm::Json => json(reader, file, on_request),
+        ContentForm::LengthPrefixed => length_prefixed(reader, &mut |number, body, end| {
+            protobuf(body, file, end, on_request).map_err(|e| format!("message {number}: {e}"))
         }),
-        ContentForm::Whole => {
+        ContentForm::SingleRequest => {
             let all = read_whole(reader)?;
             let end = all.len() as u64;
             // White space at the start of either: it is protobuf if it can be parsed.
             let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
             if looks_like_json && signal::from_content(&all).is_err() {
-                json(&mut all.as_slice(), file, each)
+                json(&mut all.as_slice(), file, on_request)
             } else {
-                protobuf(all, file, end, each)
+                protobuf(all, file, end, on_request)
             }
         }
     }
@@ -238,17 +240,21 @@ fn read_whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
     Ok(all)
 }
 
-fn protobuf(body: Vec<u8>, file: &str, end: u64, each: Each<'_>) -> Result<(), String> {
+fn protobuf(body: Vec<u8>, file: &str, end: u64, on_request: RequestSink<'_>) -> Result<(), String> {
     let content_signal = signal::from_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
     let signal = content_signal.or_else(|| signal::from_file_name(file)).unwrap_or(Signal::Traces);
-    each(Some(Recorded { offer: Offer { signal, body: Bytes::from(body) }, location: file.to_owned(), end }))
+    on_request(Some(Recorded {
+        offer: Offer { signal, body: Bytes::from(body) },
+        location: file.to_owned(),
+        end,
+    }))
 }
 
 /// Reads the format of the Collector's file exporter with `format: proto`: big-endian length, message, and
-/// so on. `each` gets the number of the message, from 1, its content, and the offset of the byte after it.
-fn frames(
+/// so on. `on_message` gets the number of the message, from 1, its content, and the offset of the byte after it.
+fn length_prefixed(
     reader: &mut dyn BufRead,
-    each: &mut dyn FnMut(usize, Vec<u8>, u64) -> Result<(), String>,
+    on_message: &mut dyn FnMut(usize, Vec<u8>, u64) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut end = 0;
     for number in 1.. {
@@ -269,19 +275,19 @@ fn frames(
             return Err(format!("message {number} is cut off"));
         }
         end += 4 + length as u64;
-        each(number, body, end)?;
+        on_message(number, body, end)?;
     }
     Ok(())
 }
 
-fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+fn json(reader: &mut dyn BufRead, file: &str, on_request: RequestSink<'_>) -> Result<(), String> {
     let mut documents = Documents::new(reader, MAX_DOCUMENT);
     let mut found = Document::default();
     loop {
         if let Some((line, end, body)) = documents.next_line(signal::decode_spans)? {
             let offer = Offer { signal: Signal::Traces, body };
             let recorded = Recorded { offer, location: format!("{file}:{line}"), end };
-            each(Some(recorded)).map_err(|e| format!("line {line}: {e}"))?;
+            on_request(Some(recorded)).map_err(|e| format!("line {line}: {e}"))?;
             continue;
         }
         if !documents.next(&mut found)? {
@@ -295,14 +301,14 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
             requests.extend(trace.map(|body| (Signal::Traces, body)));
         }
         if requests.is_empty() {
-            each(None)?;
+            on_request(None)?;
         }
         // Only the last request of a document ends it: logs belong to the spans before them.
-        for (left, (signal, body)) in (0..requests.len()).rev().zip(requests) {
-            let end = if left == 0 { *end } else { end - text.len() as u64 };
+        for (remaining, (signal, body)) in (0..requests.len()).rev().zip(requests) {
+            let end = if remaining == 0 { *end } else { end - text.len() as u64 };
             let recorded =
                 Recorded { offer: Offer { signal, body }, location: format!("{file}:{line}"), end };
-            each(Some(recorded)).map_err(with_line)?;
+            on_request(Some(recorded)).map_err(with_line)?;
         }
     }
 }

@@ -60,7 +60,7 @@ fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Found>, Unreadable> {
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    read(&InputFile { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |recorded| {
+    read(&InputFile { path: Some(path), from_folder: false }, &ProgressBar::hidden(), &mut |recorded| {
         found.push(Found { offer: recorded.offer, end: recorded.end });
         Ok(())
     })?;
@@ -73,7 +73,7 @@ fn index_bytes(name: &str, content: &[u8]) -> Vec<(u8, u64)> {
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    index(&InputFile { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |trace, at| {
+    index(&InputFile { path: Some(path), from_folder: false }, &ProgressBar::hidden(), &mut |trace, at| {
         found.push((trace.0[15], at));
     });
     found
@@ -176,7 +176,7 @@ fn folders_are_read_in_order_and_other_json_is_skipped() {
     write("README.md", b"not telemetry");
     write(".hidden.json", b"{");
     let mut names = Vec::new();
-    for input in find(&[folder.path().to_owned()]).unwrap() {
+    for input in files(&[folder.path().to_owned()]).unwrap() {
         read(&input, &ProgressBar::hidden(), &mut |r| {
             names.push(r.location.replace(folder.path().to_str().unwrap(), ""));
             Ok(())
@@ -184,9 +184,9 @@ fn folders_are_read_in_order_and_other_json_is_skipped() {
         .unwrap();
     }
     assert_eq!(names, ["/a.json:1", "/b/001.pb", "/b/002.pb"]);
-    assert!(find(&[folder.path().join("nowhere")]).is_err());
+    assert!(files(&[folder.path().join("nowhere")]).is_err());
     let empty = tempfile::tempdir().unwrap();
-    assert!(find(&[empty.path().to_owned()]).unwrap_err().to_string().contains("no file here"));
+    assert!(files(&[empty.path().to_owned()]).unwrap_err().to_string().contains("no file here"));
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(in crate::cli) struct PathReportArgs {
     /// Recorded traces: files and folders, as for 'eval'; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What is written to standard output
+    /// The format of the report on standard output
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: ReportFormat,
     /// Group by these besides the task

@@ -42,7 +42,7 @@ pub(in crate::cli) struct Show {
     /// Name of the task, if the file has several
     #[arg(short, long, value_name = "NAME")]
     task: Option<String>,
-    /// What to write
+    /// The format of the drawing
     #[arg(short, long, value_enum, default_value_t)]
     format: DrawingFormat,
     /// A walk to draw on it: symbols, separated by commas

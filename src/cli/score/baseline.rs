@@ -58,7 +58,7 @@ pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<b
     out
 }
 
-/// What more than half of the opinions say.
+/// The answer of more than half of the opinions.
 fn majority(answer: &Answer) -> Option<bool> {
     let opinions = answer.opinions.as_deref().ok()?;
     let votes = |word: &str| {

@@ -280,7 +280,7 @@ proptest! {
         for line in drawn.lines() {
             prop_assert!(paint::width(line) <= width.max(40), "{line}");
         }
-        // The summary; and a span with one metric, whose explanation takes so many lines at most.
+        // The summary, and for each name a span with one metric: its explanation has at most three times three lines.
         prop_assert!(drawn.lines().count() <= 1 + names.len() * (1 + 3 * 3 + 1));
     }
 

@@ -41,7 +41,7 @@ pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent 
         let _only = locks.for_trace(first.trace).lock().await;
         let info = match api.call(Method::GET, &format!("api/3.0/mlflow/traces/{trace}"), None).await {
             Ok(info) => info,
-            // It may never get this trace; the others do not wait for it.
+            // MLflow may never receive this trace; the other traces do not wait for it.
             Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
                 missing.get_or_insert(refusal.retried().response);
                 continue;

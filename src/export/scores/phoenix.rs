@@ -23,7 +23,7 @@ pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
     let spans = scores_for(ScoreSubject::Span)
         .map(|(at, score)| (Some(*at), annotation(score, "span_id", &score.span.to_string(), IDENTIFIER)));
     let traces = scores_for(ScoreSubject::Trace).map(|(at, score)| {
-        // That of the session follows.
+        // The annotation of the session follows.
         let at = Some(*at).filter(|_| score.session.is_none());
         (at, annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER))
     });

@@ -42,7 +42,7 @@ impl ScoreOutcome {
     }
 }
 
-/// What is scored.
+/// The subject of a score.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::export) enum ScoreSubject {
     Span,
@@ -73,7 +73,7 @@ pub(in crate::export) struct Score {
     pub service: Option<String>,
     /// When it was evaluated, in nanoseconds since 1970.
     pub evaluated: u64,
-    /// What else is known, with short keys.
+    /// Further values, with short keys.
     pub metadata: Map<String, serde_json::Value>,
 }
 

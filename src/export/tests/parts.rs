@@ -44,7 +44,8 @@ async fn send(retries: bool) -> ((u64, u64), Vec<Vec<String>>) {
     let exporter = Exporter::new("kafka", true, &Signal::ALL, 1 << 20);
     let client = Arc::new(InParts { retries, ..InParts::default() });
     let transport = ReloadableClient::new(Arc::clone(&client) as _, Duration::MAX);
-    let (packing, requests, retry) = (Packing::NONE, RequestGrouping::PerBatch, RetryOnFailure::default());
+    let (packing, requests, retry) =
+        (Packing::UNCOMPRESSED, RequestGrouping::PerBatch, RetryOnFailure::default());
     let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
     let exporters = Exporters::run(vec![(consumer, 1)], &context());
     for name in ["a", "bad", "c"] {

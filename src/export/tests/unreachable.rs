@@ -60,7 +60,7 @@ impl UnreachableDestination {
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
         let transport = ReloadableClient::new(Arc::new(client), Duration::MAX);
-        let (packing, requests) = (Packing::NONE, RequestGrouping::UpTo(4 << 20));
+        let (packing, requests) = (Packing::UNCOMPRESSED, RequestGrouping::UpTo(4 << 20));
         let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
         UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)], &context()), asked }
     }

@@ -294,7 +294,7 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
     let records = vec![harmful(7, "raised"), harmful(7, "retracted"), alarm(7, "otel_verdict.alarm", tokens)];
     let parcel = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
     assert_eq!(exporters.send_record(parcel, None).await, 1);
-    // What a sender wrote, under any scope.
+    // Records of a sender raise no alert, whatever their scope.
     let forged = Parcel { source: ParcelSource::Sender, ..events(records) };
     assert_eq!(exporters.send_record(forged, None).await, 0);
     drain(&exporters).await;
@@ -429,7 +429,7 @@ fn settings_are_checked_and_secrets_are_hidden() {
     let text = serde_saphyr::to_string(&all).unwrap();
     assert!(!text.contains("hunter2") && !text.contains(SECRET), "{text}");
     assert!(!format!("{all:?}").contains("hunter2"));
-    // What `print-config` writes is read again.
+    // The output of `print-config` is a valid configuration.
     assert_eq!(read(&text).problems(), []);
 }
 

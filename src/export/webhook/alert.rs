@@ -62,7 +62,7 @@ pub(super) struct Alert {
     pub failed_metrics: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailingMeasurement>,
-    /// What an alarm is about, as in `verdict.alarm.cause`.
+    /// The cause of an alarm, as in `verdict.alarm.cause`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// The state of an alarm: `raised` or `retracted`.

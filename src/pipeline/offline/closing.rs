@@ -19,10 +19,10 @@ use verdict_otlp::trace::{ById, TraceId};
 /// The most by which one request advances the clock: the delay with which SDKs send by default. A span with a wrong
 /// clock, or a pause between recordings, thus closes no trace whose spans come with the next requests.
 const MAX_STEP: Duration = Duration::from_secs(5);
-/// A request that ends so long before the latest time is not late: its clock differs, ...
+/// A request that ends this time or more before the latest time is not late: its clock differs, ...
 const FAR_BEHIND: u64 = 3_600_000_000_000;
-/// ... and after so many of them in a row another recording has begun, or the latest time was wrong. Fewer may be the
-/// turn of another service whose clock is behind.
+/// ... and after this number of such requests in a row another recording has begun, or the latest time was wrong. Fewer
+/// may be of another service whose clock is behind.
 const MAX_BEHIND: u32 = 64;
 
 /// How the traces of a recording close while it is read.

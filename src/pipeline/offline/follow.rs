@@ -18,7 +18,7 @@ use crate::assemble::{Assembler, Close, SPAN_OVERHEAD};
 
 /// Groups that are evaluated or have been, for each core: one while the results of another are written.
 const GROUPS_PER_CORE: usize = 2;
-/// A group ends with so many bytes, ...
+/// A group ends at this number of bytes, ...
 const GROUP_BYTES: usize = 256 << 10;
 /// ... so that starting its task costs little compared with evaluating it.
 const GROUP_TRACES: usize = 64;
@@ -53,7 +53,7 @@ impl Evaluation {
         self.assembler = Assembler::new(self.close_for(&closing));
         let (mut waiting, mut running) = (VecDeque::new(), FuturesOrdered::new());
         let (mut closed_bytes, mut most_bytes, mut is_open) = (0, 0, true);
-        let alone = self.stages.asks();
+        let alone = self.stages.asks_judges();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let most_running = if alone { super::CONCURRENT_TRACES } else { cores * GROUPS_PER_CORE };
         loop {

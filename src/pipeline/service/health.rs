@@ -11,9 +11,9 @@ use crate::admin::Health;
 use crate::pipeline::Pipeline;
 use crate::reservation::ByteLimit;
 
-/// How long the service is not ready after a request was refused although its sender had used little memory:
+/// How long the service remains not ready after a request was refused although its sender had used little memory:
 /// longer than the usual interval of probes.
-const OVERLOADED: Duration = Duration::from_secs(10);
+const OVERLOAD_HOLD: Duration = Duration::from_secs(10);
 
 /// The state that readiness depends on.
 #[derive(Debug)]
@@ -27,15 +27,17 @@ pub(super) struct ReadinessInputs {
 
 impl Health for ReadinessInputs {
     fn failures(&self) -> Vec<&'static str> {
-        let tasks = self.tasks.iter().any(|failed| failed.load(Ordering::Relaxed));
-        let tasks = tasks.then_some("a listener or another task of the service has failed");
-        self.pipeline.failures().into_iter().chain(tasks).collect()
+        let has_failed = self.tasks.iter().any(|failed| failed.load(Ordering::Relaxed));
+        let task_failure = has_failed.then_some("a listener or another task of the service has failed");
+        self.pipeline.failures().into_iter().chain(task_failure).collect()
     }
 
     fn overloads(&self) -> Vec<&'static str> {
         // One sender alone can use up its own share, and is refused then.
-        let reading = "overloaded: the memory for requests in flight is used up";
-        let reading = self.reading.was_exhausted(OVERLOADED).then_some(reading);
-        self.pipeline.overloads().map(|(_, cause)| cause).chain(reading).collect()
+        let reading_overload = self
+            .reading
+            .was_exhausted(OVERLOAD_HOLD)
+            .then_some("overloaded: the memory for requests in flight is used up");
+        self.pipeline.overloads().map(|(_, cause)| cause).chain(reading_overload).collect()
     }
 }

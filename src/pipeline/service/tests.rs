@@ -1,4 +1,4 @@
-//! What probes answer while the service starts, is overloaded, or has failed.
+//! The answers to probes while the service starts, is overloaded, or has failed.
 
 use verdict_config::Source;
 

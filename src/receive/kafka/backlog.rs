@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::stream::{PartitionStream, STREAMS};
 
-/// A stream that yields nothing for so long, although its end is not reached, is not waited for: its last messages
-/// may have been deleted, or are of transactions.
+/// Longest wait for a stream that yields no message although its end is not reached: its last messages may have been
+/// deleted, or are of transactions.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Shortest distance at which a stream waits. Clocks of senders differ.
 const MIN_DISTANCE: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Backlog {
     pub(super) fn ends_at(&mut self, stream: PartitionStream, end: i64, now: Instant) {
         let progress = &mut self.streams[stream as usize];
         if progress.next >= progress.end && progress.next < end {
-            // It had nothing to read until now.
+            // The stream had nothing to read until now.
             progress.moved = now;
         }
         progress.end = progress.end.max(end);

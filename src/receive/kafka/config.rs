@@ -27,8 +27,8 @@ settings! {
         logs: Option<LogsTopic>,
         /// `earliest` (default) or `latest`. Where a group without a committed offset begins.
         initial_offset: InitialOffset = InitialOffset::Earliest,
-        /// Default 10s. A member that is not heard of for so long loses its partitions to the others. A short time
-        /// hands over soon after a crash; a long one tolerates pauses.
+        /// Default 10s. A member without a heartbeat for this time loses its partitions to the others. After a crash,
+        /// a short time lets others take over soon; a long one tolerates pauses.
         session_timeout: Period = Period::secs(10),
         /// Default 3s. Interval of heartbeats; at most a third of `session_timeout`.
         heartbeat_interval: Period = Period::secs(3),

@@ -381,7 +381,7 @@ fn offer(
     outcome_of(group, result, offset, place)
 }
 
-/// What became of a message that was offered. `None` if it is to be offered again.
+/// The outcome of a message that was offered; `None` if the message must be offered again.
 fn outcome_of(
     group: &ConsumerGroup,
     result: Result<Accepted, Refused>,

@@ -42,14 +42,14 @@ pub(super) struct ExportedTrace {
     pub last: Offsets,
 }
 
-/// What the next owner has to know. All of it refers to the committed offsets.
+/// The state for the next owner, relative to the committed offsets.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Handover {
     /// Whether spans were exported on arrival.
     pub forwards: bool,
     /// Records from the committed offset to this one were read, and those that are not in `held_ranges` are skipped.
     pub next: Offsets,
-    /// What is forwarded of the records before it was acknowledged.
+    /// The forwarded parts of records before this offset were acknowledged.
     pub passed: Offsets,
     /// Records before `next` that a trace needs, or that are not passed through.
     pub held_ranges: [Vec<OffsetRange>; STREAMS],

@@ -214,7 +214,7 @@ impl KafkaLog {
     pub(crate) fn release(&self, releases: &[(Seq, RetainReason)]) {
         let exported = releases.iter().any(|(_, reason)| *reason == RetainReason::Verdict);
         let mut acknowledged: BTreeMap<AssignmentId, TraceId> = BTreeMap::new();
-        // Those of a trace are usually of one assignment, which is locked once.
+        // The records of a trace are usually of one assignment, which is locked once.
         for assignment_releases in releases.chunk_by(|(a, _), (b, _)| assignment_of(*a) == assignment_of(*b))
         {
             let Some(assignment) = assignment_releases.first().and_then(|(seq, _)| self.assignment(*seq))

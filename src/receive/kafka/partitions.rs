@@ -179,8 +179,8 @@ impl ConsumerGroup {
         self.topics.iter().map(count).collect()
     }
 
-    /// What was committed for partitions; with `initial_offset: latest` the ends of those without a committed offset,
-    /// which are committed first: what is written from now on is received also after a restart.
+    /// The committed offsets of partitions. With `initial_offset: latest` a partition without one has its end, which is
+    /// committed first: later records are received also after a restart.
     fn committed(
         &self,
         consumer: &BaseConsumer<ConsumerGroup>,
@@ -350,7 +350,7 @@ impl ConsumerGroup {
         self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has changed since the last commit, and the exported traces that a new owner evaluates again.
+    /// The offsets changed since the last commit, and the number of exported traces that a new owner evaluates again.
     pub(super) fn changes(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
         let budget = self.metadata.load(Ordering::Relaxed);
         let mut reevaluated_traces = 0;

@@ -42,7 +42,7 @@ pub(crate) enum ReplayStatus {
     Late(PriorVerdict),
 }
 
-/// What is committed.
+/// Offsets with their metadata, as they are committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Commit {
     pub offsets: Offsets,
@@ -74,7 +74,7 @@ pub(crate) struct Watermark {
     seen: Offsets,
     /// Records that the previous owner held and that were not read yet.
     unread: [VecDeque<OffsetRange>; STREAMS],
-    /// What is forwarded of the records before it was acknowledged to the previous owner.
+    /// The forwarded parts of records before this offset were acknowledged to the previous owner.
     passed: Offsets,
     /// Records that are needed, and for how many reasons, ...
     hold_counts: [BTreeMap<i64, u32>; STREAMS],

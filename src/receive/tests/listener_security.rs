@@ -282,12 +282,12 @@ async fn unfinished_handshake_times_out_and_frees_the_connection() {
     let server = serve(hasty).await;
     let hello = [0x16, 0x03, 0x01, 0x02, 0x00, 0x01];
     for payload in [&[][..], &hello[..]] {
-        let mut silent = TcpStream::connect(server.http).await.unwrap();
-        silent.write_all(payload).await.unwrap();
+        let mut stalled = TcpStream::connect(server.http).await.unwrap();
+        stalled.write_all(payload).await.unwrap();
         // The only connection slot is taken, and is released without an action of the peer.
         let peer = Peer { trusts: &ours, shows: None };
         timeout(PATIENCE, peer.http(&server)).await.unwrap().unwrap();
-        drop(silent);
+        drop(stalled);
     }
 }
 

@@ -21,7 +21,7 @@ const MAX_QUESTIONS: usize = 1000;
 /// Findings of one metric in a question, the most severe.
 const MAX_FINDINGS: usize = 16;
 /// The answer if no category fits.
-const NONE: &str = "none";
+const NO_CATEGORY: &str = "none";
 
 const TASK: &str = "\
 A step of an AI agent's run was checked, and some checks failed. You file the step under the one category that \
@@ -119,7 +119,7 @@ static SYSTEM: LazyLock<Arc<str>> = LazyLock::new(|| {
 });
 
 static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
-    let names: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NONE]).collect();
+    let names: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
     let schema = json!({
         "type": "object",
         "properties": { "rationale": { "type": "string" }, "category": { "type": "string", "enum": names } },

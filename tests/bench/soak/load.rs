@@ -27,7 +27,7 @@ const REFUSED: Duration = Duration::from_secs(1);
 /// Bytes of what the model reads and writes.
 const CONTENT: usize = 4 << 10;
 
-/// What the senders share.
+/// The state that the senders share.
 #[derive(Default)]
 pub(crate) struct Load {
     pub(crate) stop: AtomicBool,

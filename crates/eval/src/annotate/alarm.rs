@@ -16,7 +16,7 @@ verdict_otlp::labelled_enum! {
 }
 
 verdict_otlp::labelled_enum! {
-    /// What an open trace has exceeded, as in `verdict.alarm.cause`.
+    /// The limit that an open trace has exceeded, as in `verdict.alarm.cause`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum AlarmCause {
         /// Calls are repeated without progress.
@@ -64,8 +64,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// What it is about. Two alarms are about one call if they share one of these; sets of them are compared, since a
-    /// run can have as many alarms as calls.
+    /// The subjects of the alarm. Two alarms are about one call if they share a subject; sets of subjects are compared,
+    /// since a run can have as many alarms as calls.
     pub fn subjects(&self) -> impl Iterator<Item = (SpanId, Option<usize>)> {
         let calls = self.calls.iter().map(|(model, place)| (*model, Some(*place)));
         std::iter::once((self.span, None)).chain(calls)

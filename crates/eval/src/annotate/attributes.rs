@@ -377,9 +377,9 @@ pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String
         text = redacted;
     }
     if text.len() > MAX_EXPLANATION {
-        const CUT: &str = " [cut]";
-        text.truncate(text.floor_char_boundary(MAX_EXPLANATION - CUT.len()));
-        text.push_str(CUT);
+        const CUT_MARK: &str = " [cut]";
+        text.truncate(text.floor_char_boundary(MAX_EXPLANATION - CUT_MARK.len()));
+        text.push_str(CUT_MARK);
     }
     Some(text)
 }

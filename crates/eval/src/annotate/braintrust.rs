@@ -11,8 +11,8 @@ use super::summary::{Annotator, ExplainedMeasurement, MAX_ITEMS};
 use crate::measure::Value;
 
 const KEY: &str = "braintrust.scores";
-/// The score of the trace, on its root.
-const TRACE: &str = "verdict";
+/// The name of the trace's score, which its root has.
+const TRACE_SCORE_NAME: &str = "verdict";
 
 impl Annotator<'_> {
     /// Appends the scores of span `i`, unless it has none, or has the attribute already.
@@ -37,7 +37,7 @@ impl Annotator<'_> {
         if self.carries_trace(i) {
             let judged = self.verdicts.trace.outcome.as_ref().map(|outcome| outcome.score);
             let score = self.summary.passed.map(|passed| judged.unwrap_or(f64::from(u8::from(passed))));
-            scores.extend(score.map(|score| (TRACE.to_owned(), score.into())));
+            scores.extend(score.map(|score| (TRACE_SCORE_NAME.to_owned(), score.into())));
         }
         let Some(span) = self.trace.tree.spans.get(i).filter(|_| !scores.is_empty()) else { return };
         if Attributes::new(&span.bytes, SPAN_ATTRIBUTES).any(|(key, _)| key == KEY) {

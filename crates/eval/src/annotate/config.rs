@@ -52,10 +52,10 @@ pub enum DetailLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
-    /// They are removed and ours are written, so that a sender cannot forge a verdict.
+    /// The sender's attributes are removed, and the verdict is written, so that a sender cannot forge a verdict.
     #[default]
     Replace,
-    /// They stay and none of ours is written on that span, for a second processor after a first one.
+    /// The sender's attributes remain, and no verdict is written on that span, for a second processor after a first one.
     Keep,
 }
 

@@ -196,7 +196,7 @@ impl Annotator<'_> {
     fn record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
         let at = &self.trace.tree.spans[at];
         // The event's time is the end of the span; the observed time is that of the evaluation.
-        let time = at.sent(if at.end == 0 { at.start } else { at.end });
+        let time = at.as_sent(if at.end == 0 { at.start } else { at.end });
         let (ids, times) = ((self.trace.tree.id, at.id), (time, self.summary.now));
         put_head(record, ids, times, if failed { WARN } else { INFO }, EVALUATION_EVENT);
     }

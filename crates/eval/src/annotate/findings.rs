@@ -24,16 +24,16 @@ use crate::recognise::AgentTrace;
 
 /// Maximum size of `verdict.findings` in bytes: below the 2 KB at which stores of spans truncate an attribute.
 pub(super) const MAX_FINDINGS: usize = 2000;
-/// Maximum size of a rationale within it, encoded as JSON.
+/// Maximum size of a rationale per finding, encoded as JSON.
 const MAX_RATIONALE: usize = 480;
 /// As [`MAX_RATIONALE`], of a quote.
 const MAX_QUOTE: usize = 320;
-/// Maximum number of cited spans within it. `verdict.cited_by` names the finding on all of them.
+/// Maximum number of cited spans per finding. `verdict.cited_by` names the finding on all of them.
 const MAX_CITED: usize = 8;
 /// The size of the element that counts the rest, with the end of the array.
-const MORE: usize = r#",{"more":18446744073709551615}]"#.len();
+const REST_ELEMENT_BYTES: usize = r#",{"more":18446744073709551615}]"#.len();
 /// The end of a text that was cut.
-const CUT: &str = " [cut]";
+const CUT_MARK: &str = " [cut]";
 
 /// A finding of a failing measurement.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ impl<'a> TraceFindings<'a> {
             all.by_span.entry(m.at).or_default().failing.push(m);
             let is_run_metric =
                 spec_among(&annotator.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
-            for (index, finding) in listed(m) {
+            for (index, finding) in scored_findings(m) {
                 let failing = IndexedFinding { measurement: m, index, finding };
                 all.by_span.entry(m.at).or_default().findings.push(failing);
                 let origin =
@@ -117,7 +117,7 @@ impl<'a> TraceFindings<'a> {
             return None;
         }
         let failing_finding = |(index, finding)| IndexedFinding { measurement: m, index, finding };
-        let findings: Vec<IndexedFinding<'_>> = listed(m).map(failing_finding).collect();
+        let findings: Vec<IndexedFinding<'_>> = scored_findings(m).map(failing_finding).collect();
         (!findings.is_empty()).then(|| self.array(findings))
     }
 
@@ -156,7 +156,8 @@ impl<'a> TraceFindings<'a> {
         let mut out = String::with_capacity(MAX_FINDINGS);
         out.push('[');
         for (listed, finding) in findings.iter().enumerate() {
-            let remaining = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);
+            let remaining =
+                MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + REST_ELEMENT_BYTES);
             let fits = |json: &Rc<str>| json.len() <= remaining;
             let with_texts = || Some(self.whole_element(finding)).filter(fits);
             let without_texts = || Some(self.element(finding, false).into()).filter(fits);
@@ -240,7 +241,7 @@ struct FindingElement {
 }
 
 /// The findings of a measurement that can fail it, with their indices.
-fn listed(m: &Measurement) -> impl Iterator<Item = (usize, &Finding)> {
+fn scored_findings(m: &Measurement) -> impl Iterator<Item = (usize, &Finding)> {
     let findings = m.outcome.iter().flat_map(|measured| &measured.findings).enumerate();
     findings.filter(|(_, finding)| !finding.is_note())
 }
@@ -264,11 +265,12 @@ pub fn finding_id(trace: &AgentTrace, m: &Measurement, index: usize) -> String {
 
 /// The beginning of a text that takes at most `max_bytes` bytes within JSON, without its quotation marks.
 fn clip_json(text: Cow<'_, str>, max_bytes: usize) -> String {
-    // No character takes more than six bytes, and most take as many as in the text.
-    let is_longer = |byte: &u8| u8::from(matches!(byte, ..b' ' | b'"' | b'\\'));
-    // In parts of which a byte holds the number, so that the compiler counts many at once.
-    let longer = text.as_bytes().chunks(u8::MAX.into()).map(|part| part.iter().map(is_longer).sum::<u8>());
-    if text.len() + 5 * longer.map(usize::from).sum::<usize>() <= max_bytes {
+    // An escape has at most six bytes; a character without one has the bytes that it has in the text.
+    let needs_escape = |byte: &u8| u8::from(matches!(byte, ..b' ' | b'"' | b'\\'));
+    // Chunks of 255, so that a `u8` counter suffices and the loop vectorises.
+    let escapes =
+        text.as_bytes().chunks(u8::MAX.into()).map(|part| part.iter().map(needs_escape).sum::<u8>());
+    if text.len() + 5 * escapes.map(usize::from).sum::<usize>() <= max_bytes {
         return text.into_owned();
     }
     let size = |c: char| match c {
@@ -279,11 +281,11 @@ fn clip_json(text: Cow<'_, str>, max_bytes: usize) -> String {
     let (mut used_bytes, mut end) = (0usize, 0usize);
     for (at, c) in text.char_indices() {
         used_bytes += size(c);
-        if used_bytes <= max_bytes - CUT.len() {
+        if used_bytes <= max_bytes - CUT_MARK.len() {
             end = at + c.len_utf8();
         }
         if used_bytes > max_bytes {
-            return format!("{}{CUT}", text.get(..end).unwrap_or_default());
+            return format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default());
         }
     }
     text.into_owned()

@@ -27,7 +27,7 @@ pub struct TraceHeader {
     pub agent: Option<String>,
     /// The first conversation or session of the trace.
     pub session: Option<String>,
-    /// What the outermost agent was asked, shortened and redacted.
+    /// The task of the outermost agent, shortened and redacted.
     pub task: Option<String>,
     /// The earliest start, in nanoseconds since 1970.
     pub start: Option<u64>,

@@ -181,7 +181,7 @@ mod tests {
             signature_with(2, "error_detection", Defect::ServiceDown, "timed out after 30 s"),
         ];
         assert!(others.iter().all(|other| *other != timed_out("timed out after 30 s")));
-        // What a rule compares is content of the run; what a judge writes differs each time.
+        // A rule compares content of the run; the text of a judge differs each time.
         assert_eq!(
             signature_with(3, "completeness", Defect::UnsupportedFact, "the answer is 7"),
             signature_with(3, "completeness", Defect::UnsupportedFact, "it is 8, says he"),

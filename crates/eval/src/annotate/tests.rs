@@ -153,7 +153,7 @@ fn annotations_of_a_trace_with_skew_fit_its_spans_as_they_were_sent() {
     assert_eq!(found, [0, 2, 1, 3].map(|i| expected[i].clone()));
     // As after a restart, when only what was sent is known.
     for span in &mut sent {
-        (span.start, span.end, span.skew) = (span.sent(span.start), span.sent(span.end), 0);
+        (span.start, span.end, span.skew) = (span.as_sent(span.start), span.as_sent(span.end), 0);
     }
     let ids: Vec<u8> = Tree::new(TraceId([1; 16]), sent).spans.iter().map(|span| span.id.0[7]).collect();
     let requests =
@@ -500,8 +500,8 @@ fn unmeasured_trace_has_an_event_only_if_configured() {
         let (_, out) = run(summary, emission, |_| ());
         out.events.iter().map(|piece| piece.items).sum::<u64>()
     };
-    let silent = count(&unmeasured, &Emission::default());
-    assert_eq!(count(&SUMMARY, &Emission::default()), silent + 1);
+    let unmeasured_events = count(&unmeasured, &Emission::default());
+    assert_eq!(count(&SUMMARY, &Emission::default()), unmeasured_events + 1);
     let all = Emission { log_unmeasured: true, ..Emission::default() };
     assert_eq!(count(&unmeasured, &all), count(&SUMMARY, &all));
 }

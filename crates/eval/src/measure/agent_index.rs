@@ -18,79 +18,80 @@ struct Relations {
     /// By span: the agent of the span.
     agent_by_span: HashMap<Idx, usize>,
     /// By agent: the starts of the agents directly beneath it, ascending.
-    starts_beneath: Vec<Vec<u64>>,
-    /// The number of agents with a name.
-    with_name: HashMap<Text, usize>,
+    child_starts: Vec<Vec<u64>>,
+    /// By name: the number of agents.
+    agents_per_name: HashMap<Text, usize>,
     /// By agent: its calls and those of the agents beneath it, in order.
-    calls_beneath: Vec<Vec<usize>>,
+    subtree_calls: Vec<Vec<usize>>,
     /// By agent: its spans, in order.
     spans: Vec<Vec<Idx>>,
     /// By agent: the agents directly beneath it.
-    beneath: Vec<Vec<usize>>,
+    children: Vec<Vec<usize>>,
     /// By span: the plans that it wrote, by agent and number.
     plans: HashMap<Idx, Vec<(usize, usize)>>,
-    /// By agent: whether it calls no model, and frames agents of which one comes again.
-    groups: Vec<bool>,
+    /// By agent: whether it calls no model, and contains several runs of one agent.
+    is_group_chat: Vec<bool>,
 }
 
 impl Relations {
     fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<Relations> {
-        memo.send_value(|| {
+        memo.shared_value(|| {
             let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); trace.agents.len()];
             for (at, owner) in trace.owner.iter().enumerate() {
                 if let Some(spans) = owner.and_then(|i| spans.get_mut(i)) {
                     spans.push(at);
                 }
             }
-            let mut beneath: Vec<Vec<usize>> = vec![Vec::new(); trace.agents.len()];
+            let mut children: Vec<Vec<usize>> = vec![Vec::new(); trace.agents.len()];
             let mut agent_by_span = HashMap::new();
-            let mut starts_beneath: Vec<Vec<u64>> = vec![Vec::new(); trace.agents.len()];
-            let mut with_name: HashMap<Text, usize> = HashMap::new();
+            let mut child_starts: Vec<Vec<u64>> = vec![Vec::new(); trace.agents.len()];
+            let mut agents_per_name: HashMap<Text, usize> = HashMap::new();
             let mut plans: HashMap<Idx, Vec<(usize, usize)>> = HashMap::new();
             let mut members: HashSet<(usize, &str)> = HashSet::new();
-            let mut groups = vec![false; trace.agents.len()];
-            let mut calls_beneath: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
+            let mut is_group_chat = vec![false; trace.agents.len()];
+            let mut subtree_calls: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
             for (i, agent) in trace.agents.iter().enumerate() {
                 agent_by_span.entry(agent.at).or_insert(i);
                 for (nth, (at, _)) in agent.plans.iter().enumerate() {
                     plans.entry(*at).or_default().push((i, nth));
                 }
-                if let Some(beneath) = agent.parent.and_then(|up| beneath.get_mut(up)) {
-                    beneath.push(i);
+                if let Some(siblings) = agent.parent.and_then(|parent| children.get_mut(parent)) {
+                    siblings.push(i);
                 }
-                if let Some(starts) = agent.parent.and_then(|up| starts_beneath.get_mut(up)) {
+                if let Some(starts) = agent.parent.and_then(|parent| child_starts.get_mut(parent)) {
                     starts.push(trace.tree.spans.get(agent.at).map_or(0, |span| span.start));
                 }
                 if let Some(name) = &agent.name {
-                    *with_name.entry(name.clone()).or_default() += 1;
+                    *agents_per_name.entry(name.clone()).or_default() += 1;
                 }
                 let member = agent.parent.zip(agent.name.as_deref());
-                if let Some((up, name)) = member.filter(|member| !members.insert(*member))
-                    && let Some(group) = groups.get_mut(up)
+                if let Some((parent, name)) = member.filter(|member| !members.insert(*member))
+                    && let Some(is_group_chat) = is_group_chat.get_mut(parent)
                 {
-                    *group |= !name.is_empty() && trace.agents.get(up).is_some_and(|a| a.llms.is_empty());
+                    *is_group_chat |=
+                        !name.is_empty() && trace.agents.get(parent).is_some_and(|a| a.llms.is_empty());
                 }
-                let ancestors = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
-                for up in ancestors.take(MAX_DEPTH) {
-                    if let Some(calls) = calls_beneath.get_mut(up) {
+                let ancestors = successors(agent.parent, |&ancestor| trace.agents.get(ancestor)?.parent);
+                for ancestor in ancestors.take(MAX_DEPTH) {
+                    if let Some(calls) = subtree_calls.get_mut(ancestor) {
                         calls.extend_from_slice(&agent.calls);
                     }
                 }
             }
-            for calls in &mut calls_beneath {
+            for calls in &mut subtree_calls {
                 calls.sort_unstable();
                 calls.dedup();
             }
-            starts_beneath.iter_mut().for_each(|starts| starts.sort_unstable());
+            child_starts.iter_mut().for_each(|starts| starts.sort_unstable());
             Relations {
                 agent_by_span,
-                starts_beneath,
-                with_name,
-                calls_beneath,
+                child_starts,
+                agents_per_name,
+                subtree_calls,
                 spans,
-                beneath,
+                children,
                 plans,
-                groups,
+                is_group_chat,
             }
         })
     }
@@ -100,7 +101,7 @@ impl Relations {
 pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
     let agents = &context.trace.agents;
     let i = match agents.len() {
-        // This is asked for every span.
+        // Called for every span: of few agents, a scan is cheaper than the map.
         ..=FEW_AGENTS => agents.iter().position(|agent| agent.at == context.at)?,
         _ => *Relations::cached(context.trace, context.memo).agent_by_span.get(&context.at)?,
     };
@@ -109,7 +110,7 @@ pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)
 
 /// Whether agent `i` called other agents.
 pub(crate) fn has_sub_agents(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
-    Relations::cached(trace, memo).starts_beneath.get(i).is_some_and(|starts| !starts.is_empty())
+    Relations::cached(trace, memo).child_starts.get(i).is_some_and(|starts| !starts.is_empty())
 }
 
 /// The spans of agent `i`, in order.
@@ -119,7 +120,7 @@ pub(crate) fn spans_of(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<Idx> {
 
 /// The agents directly beneath agent `i`.
 pub(crate) fn agents_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
-    Relations::cached(trace, memo).beneath.get(i).cloned().unwrap_or_default()
+    Relations::cached(trace, memo).children.get(i).cloned().unwrap_or_default()
 }
 
 /// The plans that a span wrote, each with its agent.
@@ -132,32 +133,32 @@ pub(crate) fn plans_at<'t>(trace: &'t AgentTrace, memo: &Memo, at: Idx) -> Vec<(
 
 /// Whether an agent has this name.
 pub(crate) fn is_agent_name(trace: &AgentTrace, memo: &Memo, name: &str) -> bool {
-    Relations::cached(trace, memo).with_name.contains_key(&Text::from(name))
+    Relations::cached(trace, memo).agents_per_name.contains_key(&Text::from(name))
 }
 
 /// Whether an agent directly beneath agent `i` started within this time.
 pub(crate) fn starts_agent_within(trace: &AgentTrace, memo: &Memo, i: usize, time: Range<u64>) -> bool {
     let relations = Relations::cached(trace, memo);
-    let starts = relations.starts_beneath.get(i).map(Vec::as_slice).unwrap_or_default();
+    let starts = relations.child_starts.get(i).map(Vec::as_slice).unwrap_or_default();
     starts.get(starts.partition_point(|start| *start < time.start)).is_some_and(|start| time.contains(start))
 }
 
 /// Whether an agent other than `agent` has this name.
 pub(crate) fn other_agent_is_named(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own_count = usize::from(agent.name.as_deref() == Some(name));
-    Relations::cached(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own_count)
+    Relations::cached(trace, memo).agents_per_name.get(&Text::from(name)).is_some_and(|&all| all > own_count)
 }
 
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
 /// The calls of an agent count for the `MAX_DEPTH` agents above it.
-pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
-    Relations::cached(trace, memo).calls_beneath.get(i).cloned().unwrap_or_default()
+pub(crate) fn subtree_calls(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
+    Relations::cached(trace, memo).subtree_calls.get(i).cloned().unwrap_or_default()
 }
 
 /// Deeper nesting of agents does not occur in practice.
 const MAX_DEPTH: usize = 16;
-/// So many agents are searched for that of a span; those of a trace with more are looked up.
+/// Up to this number of agents, the agent of a span is found by a scan.
 const FEW_AGENTS: usize = 8;
 
 /// Why the agent has no task that can be read.
@@ -182,12 +183,12 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     Some((users.into_iter().find_map(first_text)?, at))
 }
 
-/// Whether the agent is one turn of a group: the agent above it calls no model, and frames agents of which one
-/// comes again. Such a turn is a message to the others, and no answer to a user.
-pub(crate) fn is_turn_of_a_group(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
-    agent
-        .parent
-        .is_some_and(|parent| Relations::cached(trace, memo).groups.get(parent).copied().unwrap_or(false))
+/// Whether the agent is one turn of a group chat: its parent calls no model, and contains several runs of one agent.
+/// A turn of a group chat is a message to the other agents, and no answer to a user.
+pub(crate) fn is_group_chat_turn(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
+    agent.parent.is_some_and(|parent| {
+        Relations::cached(trace, memo).is_group_chat.get(parent).copied().unwrap_or(false)
+    })
 }
 
 /// The system prompt of agent `i`.

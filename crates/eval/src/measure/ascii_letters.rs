@@ -35,7 +35,7 @@ pub(crate) fn letters_of(block: u64) -> usize {
     let lower = (block | (0x20 * ONES)) & !HIGH;
     let from_a = lower + u64::from(0x80 - b'a') * ONES;
     let after_z = lower + u64::from(0x7f - b'z') * ONES;
-    // What is after `z` is after `a` as well.
+    // Bytes above `z` are above `a` too.
     let others = (!(from_a ^ after_z) | block) & HIGH;
     others.trailing_zeros() as usize / 8
 }

@@ -28,7 +28,7 @@ struct Implementation {
     asks: Option<&'static dyn Metric>,
 }
 
-const NONE: Implementation = Implementation { rules: None, timed: None, asks: None };
+const NO_IMPLEMENTATION: Implementation = Implementation { rules: None, timed: None, asks: None };
 
 macro_rules! implementations {
     ($(
@@ -40,7 +40,7 @@ macro_rules! implementations {
     )*) => {
         /// In the order of the table.
         static IMPLEMENTATIONS: &[Implementation] = &[$($(
-            Implementation { $($($field: Some($value),)*)? ..NONE },
+            Implementation { $($($field: Some($value),)*)? ..NO_IMPLEMENTATION },
         )*)*];
     };
 }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn rows_with_questions_of_their_own_are_those_that_ask_by_other_prompts_than_a_rubric() {
         for (row, implementation) in implementations() {
-            assert_eq!(implementation.asks.is_some(), !row.own_rubrics.is_empty(), "{}", row.name);
+            assert_eq!(implementation.asks.is_some(), !row.named_prompts.is_empty(), "{}", row.name);
         }
     }
 

@@ -29,7 +29,7 @@ impl Replies {
         })
     }
 
-    /// What the user replied to the text of the model call at `at`.
+    /// The user's reply to the text of the model call at `at`.
     pub(crate) fn to(&self, at: Idx) -> Option<&Text> {
         self.0.get(&at)
     }
@@ -40,7 +40,7 @@ impl Replies {
     }
 }
 
-/// What the user said to an agent, in order: the request, and the replies to the agent's texts.
+/// The user's messages to an agent, in order: the request, and the replies to the agent's texts.
 pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec<Text> {
     let replies = Replies::cached(trace, memo);
     let llms = trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);
@@ -101,7 +101,7 @@ pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Te
                 let text = message.parts.iter().rev().find_map(plain_text);
                 answers_question =
                     text.is_some_and(|text| ReadText::new(text, None, memo).ends_with_question());
-                // What was answered is closed.
+                // A request that was answered is closed.
                 if request.is_some() && !answers_question {
                     return request;
                 }

@@ -15,7 +15,7 @@ pub(crate) struct EvaluatedSpans(Vec<bool>);
 impl EvaluatedSpans {
     /// The evaluated spans of the trace, computed once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<EvaluatedSpans> {
-        memo.send_value(|| EvaluatedSpans(evaluated_spans(trace)))
+        memo.shared_value(|| EvaluatedSpans(evaluated_spans(trace)))
     }
 }
 

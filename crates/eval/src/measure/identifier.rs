@@ -32,7 +32,7 @@ pub(crate) fn identifier_words(name: &str) -> Vec<String> {
 pub(crate) struct NameWords(Vec<String>);
 
 impl NameWords {
-    /// Those of a tool, read once per trace.
+    /// The words of a tool's name, read once per trace.
     pub(crate) fn cached(tool: &Text, memo: &Memo) -> Rc<NameWords> {
         memo.for_text(tool, |name| NameWords(identifier_words(name)))
     }

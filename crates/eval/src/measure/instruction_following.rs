@@ -25,6 +25,7 @@ pub(crate) mod check;
 pub(crate) mod prompt;
 mod reading_limit;
 
+use answer_language::AnswerLanguage;
 use check::Violation;
 use prompt::{OutputInstruction, OutputRule, OutputScope, SystemMessage};
 
@@ -55,11 +56,15 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         findings.examine(1);
         violation.into_iter().for_each(|finding| findings.push(finding));
     }
-    if output.is_answer
-        && let Some(violation) = answer_language::check_answer_language(context, view, &output.text)
-    {
-        findings.examine(1);
-        violation.into_iter().for_each(|finding| findings.push(finding));
+    if output.is_answer {
+        match answer_language::check_answer_language(context, view, &output.text) {
+            AnswerLanguage::NotApplicable => {}
+            AnswerLanguage::Follows => findings.examine(1),
+            AnswerLanguage::Violates(finding) => {
+                findings.examine(1);
+                findings.push(finding);
+            }
+        }
     }
     let is_english = systems.iter().all(|s| s.is_english) && user.iter().all(|u| u.is_english);
     let otherwise = match is_english {

@@ -45,17 +45,17 @@ impl Hasher for KeyHasher {
 type OfContent = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
 
 /// Values of a trace that has more than a few: a map that grows by steps inserts them several times.
-const MANY: usize = 64;
+const USUAL_VALUES: usize = 64;
 
 /// Makes room for many values before the first growth of a map that has some.
 fn grow<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if map.len() == map.capacity() && (1..MANY).contains(&map.len()) {
-        map.reserve(MANY);
+    if map.len() == map.capacity() && (1..USUAL_VALUES).contains(&map.len()) {
+        map.reserve(USUAL_VALUES);
     }
 }
 
-/// Those that were asked for last, by [`slot`]: most texts are asked for several times, and to compare two costs less
-/// than to hash one.
+/// The values that were requested last, by [`slot`]: most texts are requested several times, and comparing two texts
+/// costs less than hashing one.
 type RecentContent = Vec<Option<(TypeId, Rc<str>, Rc<dyn Any>)>>;
 const SLOTS: usize = 16;
 
@@ -69,8 +69,8 @@ const MAX_CONTENT: usize = 2 << 20;
 /// Values by their type, with whether the work on them exceeded the budget.
 type TypedValues = HashMap<TypeId, (Rc<dyn Any>, bool), BuildHasherDefault<KeyHasher>>;
 
-/// Values of the trace by their type, which are `Send`.
-pub(crate) type SendValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+/// Values of the trace by their type, which the memos of the trace's questions share.
+pub(crate) type SharedValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub(crate) struct Memo {
     trace_values: RefCell<TypedValues>,
     /// The complete value that was asked for last: rules ask for the same one span after span.
     recent_of_trace: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
-    send_values: RefCell<SendValues>,
+    shared_values: RefCell<SharedValues>,
     pub(crate) budget: WorkBudget,
     /// Values of texts that other traces have as well.
     recurring: Option<Arc<RecurringValues>>,
@@ -98,8 +98,8 @@ impl Memo {
     }
 
     /// With the values of an earlier memo of the same trace.
-    pub(crate) fn with_send_values(self, send_values: SendValues) -> Memo {
-        Memo { send_values: RefCell::new(send_values), ..self }
+    pub(crate) fn with_shared_values(self, shared_values: SharedValues) -> Memo {
+        Memo { shared_values: RefCell::new(shared_values), ..self }
     }
 
     /// With the cache of the evaluator.
@@ -115,19 +115,19 @@ impl Memo {
         }
     }
 
-    pub(crate) fn into_send_values(self) -> SendValues {
-        self.send_values.into_inner()
+    pub(crate) fn into_shared_values(self) -> SharedValues {
+        self.shared_values.into_inner()
     }
 
     /// The value of type `T` for the trace and its settings, computed once, also if the trace has several memos
     /// one after the other: each question to a judge has its own. Each use has its own type.
-    pub(crate) fn send_value<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
-        let cached = self.send_values.borrow().get(&TypeId::of::<T>()).cloned();
+    pub(crate) fn shared_value<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
+        let cached = self.shared_values.borrow().get(&TypeId::of::<T>()).cloned();
         if let Some(value) = cached.and_then(|any| any.downcast::<T>().ok()) {
             return value;
         }
         let computed = Arc::new(work());
-        self.send_values.borrow_mut().insert(TypeId::of::<T>(), computed.clone());
+        self.shared_values.borrow_mut().insert(TypeId::of::<T>(), computed.clone());
         computed
     }
 
@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(memo.for_content(&long, || WordCount(2)).0, 2, "more is not kept");
         assert_eq!(memo.trace(|| WordCount(7)).0, 7);
         assert_eq!(memo.trace(|| WordCount(8)).0, 7);
-        assert_eq!(memo.send_value(|| WordCount(9)).0, 9);
-        let next = Memo::new().with_send_values(memo.into_send_values());
-        assert_eq!((next.send_value(|| WordCount(10)).0, next.trace(|| WordCount(10)).0), (9, 10));
+        assert_eq!(memo.shared_value(|| WordCount(9)).0, 9);
+        let next = Memo::new().with_shared_values(memo.into_shared_values());
+        assert_eq!((next.shared_value(|| WordCount(10)).0, next.trace(|| WordCount(10)).0), (9, 10));
     }
 }

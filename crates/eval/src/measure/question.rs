@@ -2,7 +2,7 @@
 //!
 //! A metric renders a [`Question`]: two texts and the [`Form`] of the answer. The judge client
 //! sends it, validates the answer against the form, repairs, retries, caches and accounts for it.
-//! It returns [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
+//! The client returns [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

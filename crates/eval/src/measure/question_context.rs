@@ -31,7 +31,7 @@ pub enum PassCriterion {
     Label { key: &'static str, pass: Vec<&'static str>, fail: Vec<&'static str> },
 }
 
-/// What is known of a question before it is asked.
+/// The facts about a question that are known before it is asked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QuestionContext {
     pub subject: QuestionSubject,

@@ -15,7 +15,7 @@ use super::catalog::{self, JudgedRow};
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::JudgeInputs;
-use super::memo::SendValues;
+use super::memo::SharedValues;
 use super::question::{Answer, Question, Usage, services};
 use super::question_context::QuestionContext;
 use super::table::MetricSpec;
@@ -41,7 +41,7 @@ pub struct Ask {
     pub judges: Vec<String>,
     /// The services whose content the prompt shows.
     pub services: Arc<[Text]>,
-    /// What is known of it before it is asked.
+    /// The facts that are known before the question is asked.
     pub context: QuestionContext,
 }
 
@@ -74,11 +74,11 @@ pub struct Questions<'a> {
     done: Vec<Measurement>,
     /// Every service of the trace.
     services: Arc<[Text]>,
-    /// What is left of the trace's work budget, and what ends the work by the clock.
+    /// The remaining steps of the trace's work budget, and the check that ends the work by the clock.
     steps: u64,
     stop: Option<fn() -> Stop>,
     /// The parts that questions about this trace have in common.
-    send_values: SendValues,
+    shared_values: SharedValues,
 }
 
 impl<'a> Questions<'a> {
@@ -158,7 +158,7 @@ impl<'a> Questions<'a> {
             inputs,
             steps: DEFAULT_STEPS,
             stop: None,
-            send_values: memo.into_send_values(),
+            shared_values: memo.into_shared_values(),
         }
     }
 
@@ -169,17 +169,17 @@ impl<'a> Questions<'a> {
     }
 
     /// Prepares questions within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
-    /// other threads; its [`SendValues`] are stored.
+    /// other threads; its [`SharedValues`] are stored.
     fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
         let memo = self.memo();
         work(self, &memo);
         self.steps = memo.budget.left();
-        self.send_values = memo.into_send_values();
+        self.shared_values = memo.into_shared_values();
     }
 
     fn memo(&mut self) -> Memo {
         let budget = WorkBudget::new(self.steps, self.stop.map(|stop| stop()));
-        Memo::within(budget).with_send_values(std::mem::take(&mut self.send_values))
+        Memo::within(budget).with_shared_values(std::mem::take(&mut self.shared_values))
     }
 
     /// The next question; `None` if there is none, or none until an answer arrives.

@@ -40,7 +40,7 @@ macro_rules! settings {
             /// the median.
             pub judges: Vec<String>,
             $( $(#[doc = $doc])* pub $section: $settings, )*
-            /// What the failures of a trace meant for its outcome.
+            /// The effect of a trace's failures on its outcome.
             pub outcome: OutcomeSettings,
         }
 
@@ -208,7 +208,7 @@ impl MetricsConfig {
     /// Invalid values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let section_problems = |(section, settings): (&'static str, &dyn Section)| {
-            settings.problems().into_iter().map(move |problem| problem.below(section))
+            settings.problems().into_iter().map(move |problem| problem.in_section(section))
         };
         self.sections().into_iter().flat_map(section_problems).collect()
     }
@@ -237,8 +237,8 @@ impl MetricSpec {
 
     /// Why a metric of this row cannot be added with these settings.
     pub(crate) fn problem(&self, settings: &Scored) -> Option<String> {
-        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let is_word = |word: &str| !word.is_empty() && word.chars().all(legal);
+        let is_name_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let is_word = |word: &str| !word.is_empty() && word.chars().all(is_name_char);
         if !self.name.split('.').all(is_word) || self.name.split('.').next() == Some("trace") {
             return Some(
                 "a name is lower-case words separated by dots, and does not begin with 'trace'".into(),

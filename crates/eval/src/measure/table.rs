@@ -107,7 +107,7 @@ macro_rules! metric_table {
             PlanPart::ToolUsageCompleteness.as_str() => PLAN {},
             PLAN_SCORE => PLAN {
                 scale: Scale::Scores(0, 100), threshold: Some(75.0),
-                own_rubrics: &[PlanPart::ToolPromptAlignment.as_str(), PlanPart::StepExecutability.as_str(),
+                named_prompts: &[PlanPart::ToolPromptAlignment.as_str(), PlanPart::StepExecutability.as_str(),
                     PlanPart::QueryAdherence.as_str(), PLAN_RATING] }
                 by { rules: &plan::metric::PlanRules, asks: &plan::metric::PlanJudged },
             PLAN_RATING => PLAN {
@@ -127,7 +127,7 @@ macro_rules! metric_table {
         /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
         checklist: ChecklistSettings = CHECKLIST => BLANK {
             about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"],
-            own_rubrics: &[CHECKLIST_CRITERIA, CHECKLIST_FILTER, CHECKLIST_SUMMARY, CHECKLIST_PERCEIVE,
+            named_prompts: &[CHECKLIST_CRITERIA, CHECKLIST_FILTER, CHECKLIST_SUMMARY, CHECKLIST_PERCEIVE,
                 CHECKLIST_ANSWER, CHECKLIST_SOURCE, CHECKLIST_SEARCH] }
                 by { rules: &checklist::Checklist { asks: false }, asks: &checklist::Checklist { asks: true } };
         /// Goal, plan and action (0-3), by LLM judges only.
@@ -280,7 +280,7 @@ pub struct MetricSpec {
     /// The rubric, if judges are asked by one.
     pub(crate) rubric: Option<Rubric>,
     /// The questions that judges are asked instead of by a rubric, each with a text that `verdict.rubrics` can replace.
-    pub(crate) own_rubrics: &'static [&'static str],
+    pub(crate) named_prompts: &'static [&'static str],
     /// The section of `verdict.metrics` that configures it; none for a metric added from outside.
     pub(crate) section: Option<SectionKey>,
 }
@@ -379,7 +379,7 @@ const BLANK: MetricSpec = MetricSpec {
     judges_calls: false,
     categories: &[],
     rubric: None,
-    own_rubrics: &[],
+    named_prompts: &[],
     section: None,
 };
 

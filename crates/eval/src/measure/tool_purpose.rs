@@ -262,8 +262,7 @@ impl ToolPurpose {
     }
 }
 
-/// What a tool applies to: the stems of the words of its name and of its description's first sentence, without its
-/// verb.
+/// The objects of a tool: the stems of the words of its name and of its description's first sentence, without its verb.
 pub(crate) struct ToolObjects(pub HashSet<String>);
 
 impl ToolObjects {
@@ -285,7 +284,7 @@ impl ToolObjects {
         ToolObjects(objects)
     }
 
-    /// Those of the tool of a call, computed once per name.
+    /// The objects of a call's tool, computed once per name.
     pub(crate) fn for_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolObjects> {
         memo.for_text(&call.name, |name| ToolObjects::new(name, description(trace, memo, call)))
     }

@@ -16,7 +16,7 @@ use verdict_otlp::work;
 const VOCABULARY: &str = include_str!("language/data/vocabulary.txt");
 
 verdict_otlp::labelled_enum! {
-    /// What words of all languages mean.
+    /// A meaning of words of all languages.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum WordMeaning {
         /// An amount becomes larger.
@@ -40,9 +40,9 @@ verdict_otlp::labelled_enum! {
         Addressee = "addressee",
         /// Verbs between a thing and what it is.
         Copula = "copula",
-        /// What asks for a number of things.
+        /// A question for a number of things.
         HowMany = "how_many",
-        /// What says that something is a part, or asks for one.
+        /// A statement that something is a part, or a question for a part.
         Part = "part",
         /// A key of one of several states or versions of a thing, which follow each other.
         Succession = "succession",
@@ -54,8 +54,8 @@ verdict_otlp::labelled_enum! {
         Language = "language",
         /// The word for a language.
         TheLanguage = "the_language",
-        /// The user, or what is the same as theirs.
-        OfUser = "of_user",
+        /// The user, or a word for "the same as the user's".
+        UserReference = "of_user",
         /// To answer or to write.
         Reply = "reply",
         /// A time limit was exceeded.
@@ -74,7 +74,7 @@ struct VocabularyEntry {
     word: &'static str,
     /// Letters may follow.
     open: bool,
-    /// It stands between signs or spaces.
+    /// The word is between signs or spaces.
     spaced: bool,
 }
 

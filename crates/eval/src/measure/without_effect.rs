@@ -35,7 +35,7 @@ regex!(
 // In a text, another count of what was done: "0 rows updated, 1 row inserted".
 regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
 
-// What programs return is English in any language of their users: these are words of protocols.
+// Results of programs are English in any language of their users: these are words of protocols.
 
 /// Words of keys that count failures or attempts, or measure something else.
 const COUNT_NO_EFFECT: [&str; 25] = [
@@ -161,7 +161,7 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
         keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)
     };
     let top_level_records = || parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
-    // What was done is not denied by a flag of a part, unless that is named for the action itself.
+    // A flag of a part does not deny an action that was done, unless the flag is named for the action itself.
     let says_done = |record: &Record| {
         record.fields.iter().any(|field| {
             field.value == FieldValue::Bool(true)
@@ -172,7 +172,7 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     let is_reason = |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
     // A result of flags and reasons describes no thing: a participle is what was not done, `posted`.
     let mut fields = parsed.records.iter().flat_map(|record| &record.fields);
-    // What ends something leaves it so: `subscribed: false`.
+    // The result of an action that ends something is a false flag: `subscribed: false`.
     let makes = action.is_some_and(|call_action| {
         use Action::{Add, Book, Create, Notify, Order, Pay, Refund, Schedule, Send, Submit, Transfer};
         matches!(
@@ -237,7 +237,7 @@ pub(crate) fn awaited(call: &Call, memo: &Memo) -> Option<String> {
 /// The states of the thing that a result is about.
 fn states(parsed: &Records) -> impl Iterator<Item = (&[String], &str)> {
     let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
-    // What contains it comes first.
+    // The outermost records come first.
     let top_level_records = parsed.records.iter().take(2).filter(|record| record.list.is_none());
     let fields = top_level_records.flat_map(|record| &record.fields);
     let states = fields.filter(move |field| field.name.last().is_some_and(is_state));

@@ -17,7 +17,7 @@ pub(crate) use verdict_otlp::work::BYTES_PER_STEP;
 /// Steps of one trace: one to two seconds. A recorded run takes less than a thousand, a trace of 100,000
 /// spans some millions.
 pub(crate) const DEFAULT_STEPS: u64 = 1 << 26;
-/// `stop` is called once in so many steps, that is, in about a millisecond.
+/// Steps between two calls of `stop`, about a millisecond.
 const POLL_STEPS: u64 = 1 << 16;
 /// As what the beginning of a metric on a span counts towards the next call of `stop`: metrics that count no
 /// steps take time as well.
@@ -26,7 +26,7 @@ const BEGIN_STEPS: u64 = 1 << 6;
 /// Returns true when the work on a trace shall end.
 pub type Stop = Box<dyn Fn() -> bool>;
 
-/// Whether so many more steps of work are allowed.
+/// Whether this number of further steps of work is allowed.
 pub(crate) type Allows<'a> = &'a dyn Fn(usize) -> bool;
 
 /// The steps that are left.

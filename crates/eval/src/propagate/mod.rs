@@ -95,7 +95,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
             failure = passed.map(|_| FailureProbability { probability, contributions });
             Some(probability <= model.limit)
         }
-        (RootPolicy::Judged, Some(outcome)) => Some(outcome.decisive.is_empty()),
+        (RootPolicy::Judged, Some(outcome)) => Some(outcome.touched_outcome.is_empty()),
         (RootPolicy::Inherit | RootPolicy::Judged, _) => None,
     };
     let by_run = by_run.filter(|_| passed.is_some());
@@ -295,7 +295,7 @@ fn own_results<'m>(
     OwnResults { span_results, failures, repeats }
 }
 
-/// What the terms of the expected outcome of a trace are computed from, for fitting.
+/// The inputs of the terms of a trace's expected outcome, for fitting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutcomeEvidence {
     /// The terms with the shipped confidences.

@@ -251,7 +251,9 @@ impl Policies {
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if let RootPolicy::ExpectedOutcome(model) = &self.root {
-            out.extend(model.problems().into_iter().map(|problem| problem.below("root.expected_outcome")));
+            out.extend(
+                model.problems().into_iter().map(|problem| problem.in_section("root.expected_outcome")),
+            );
         }
         if !(0.0..=1.0).contains(&self.min_confidence) {
             let message = format!("expected a confidence from 0 to 1, found {}", self.min_confidence);

@@ -47,7 +47,7 @@ struct CommonAncestor {
     repeat: Idx,
     /// The child of that span, or of a transparent one, that has the repeat below.
     voter: Idx,
-    /// Such children that have the repeated failure below.
+    /// Children with the repeated failure below them, of the same parents.
     counted_voters: Vec<Idx>,
 }
 
@@ -75,7 +75,7 @@ impl Repeats {
         }
         let mut repeats =
             Repeats { by_span: repeated(trace, failing, span_results), common_ancestors: HashMap::default() };
-        repeats.meet(trace, span_results);
+        repeats.find_common_ancestors(trace, span_results);
         repeats
     }
 
@@ -115,8 +115,8 @@ impl Repeats {
         }
     }
 
-    /// Finds where each repeat meets what it repeats.
-    fn meet(&mut self, trace: &AgentTrace, span_results: &mut [OwnResult]) {
+    /// Finds the lowest common ancestor of each repeat and of the failures that it repeats.
+    fn find_common_ancestors(&mut self, trace: &AgentTrace, span_results: &mut [OwnResult]) {
         if self.by_span.is_empty() {
             return;
         }
@@ -124,17 +124,17 @@ impl Repeats {
         let subtrees = SubtreePositions::new(tree);
         let mut steps = 0usize;
         for (&at, repeat) in &self.by_span {
-            let meets = tree.ancestors(at).find(|&ancestor| {
+            let lowest = tree.ancestors(at).find(|&ancestor| {
                 steps += 1;
                 steps > MAX_STEPS || repeat.counted.iter().all(|&i| subtrees.contains(ancestor, i))
             });
-            // Spans of several roots meet above all of them.
-            let meets = meets.unwrap_or(ABOVE_ALL);
+            // Spans of several roots have no common ancestor in the tree.
+            let ancestor = lowest.unwrap_or(ABOVE_ALL);
             let mut voter = |from: Idx| {
-                let path = tree.ancestors(from).take_while(|&i| i != meets).inspect(|_| steps += 1);
+                let path = tree.ancestors(from).take_while(|&i| i != ancestor).inspect(|_| steps += 1);
                 path.filter(|&i| !span_results[i].transparent).last()
             };
-            if at == meets {
+            if at == ancestor {
                 span_results[at].repeats = true;
                 continue;
             }
@@ -144,7 +144,7 @@ impl Repeats {
                 return;
             }
             let common_ancestor = CommonAncestor { repeat: at, voter: own_voter, counted_voters };
-            self.common_ancestors.entry(meets).or_default().push(common_ancestor);
+            self.common_ancestors.entry(ancestor).or_default().push(common_ancestor);
         }
     }
 }
@@ -160,7 +160,7 @@ fn repeated(
 ) -> BTreeMap<Idx, RepeatedFailure> {
     let sources = SubjectFinder::new(trace, failing);
     let mut repeats = BTreeMap::new();
-    // What counts for a defect of a span: the span itself, or what counts in its place.
+    // By span: the spans that count for its defect, which are the span itself or others in its place.
     let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
     let mut rest: Vec<(Idx, Vec<FindingSpan>)> = Vec::new();
     for (&at, findings) in failing {
@@ -170,7 +170,7 @@ fn repeated(
         }
     }
     let place: HashMap<Idx, usize> = trace.tree.order().iter().enumerate().map(|(n, &i)| (i, n)).collect();
-    // What is below comes first.
+    // Lower spans come first.
     rest.sort_by_key(|(at, _)| std::cmp::Reverse(place.get(at).copied()));
     for (at, found) in rest {
         let all_counted = found.iter().all(|source| counted.contains_key(&source.at));

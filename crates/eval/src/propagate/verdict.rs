@@ -63,7 +63,7 @@ impl TraceVerdict {
         let outcome = self.outcome.as_ref()?;
         let is_this_finding =
             |finding: &FindingRef| finding.at == at && finding.index == index && finding.metric == metric;
-        outcome.asked.iter().any(is_this_finding).then(|| outcome.decisive.iter().any(is_this_finding))
+        outcome.asked.iter().any(is_this_finding).then(|| outcome.touched_outcome.iter().any(is_this_finding))
     }
 }
 

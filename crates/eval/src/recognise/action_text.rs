@@ -40,7 +40,7 @@ const LEADS: [&str; 6] =
 const STEP_MARKS: [&str; 3] = ["```", "<code>", "Action:"];
 /// First characters of a call or of markup in place of prose.
 const STEP_BEGINNINGS: [char; 3] = ['{', '[', '<'];
-/// What begins code in prose, or ends it.
+/// The marks that begin or end code in prose.
 const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
 /// The fence that only begins code.
 const OPENING_FENCE: &str = "<code>";

@@ -321,8 +321,8 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
         agent.answer_content = Content::Present;
         return;
     }
-    let silent = |at: &Idx| views[*at].requests().next().is_none();
-    for at in last.filter(silent).into_iter().chain([agent.at]) {
+    let requests_no_call = |at: &Idx| views[*at].requests().next().is_none();
+    for at in last.filter(requests_no_call).into_iter().chain([agent.at]) {
         let text = last_assistant_text(&views[at].output);
         if !text.is_empty() && !views[at].output_content.is_partial() {
             agent.answer = texts.non_empty(&text);

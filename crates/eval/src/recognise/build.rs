@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::attribute_values::MAX_RESOURCE_ATTRIBUTES;
-use verdict_otlp::trace::{Attached, ById, Envelope, EnvelopeFields, Idx, Kind, SpanId, Tree};
+use verdict_otlp::trace::{AttachedLog, ById, Envelope, EnvelopeFields, Idx, Kind, SpanId, Tree};
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::{Attributes, Fields, Payload, work};
 
@@ -22,13 +22,13 @@ use super::texts::TextInterner;
 use super::tool_lookup::ToolLookup;
 use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 
-/// Fewest values that are parsed of the arguments of a trace's calls; one more is parsed for each so many bytes of the
-/// trace. A value takes up to 150 bytes, so they take at most 30 MB and 2.4 times the trace's size. A tool
-/// span has one value in 100 bytes or more.
+/// Minimum number of values that are parsed of the arguments of a trace's calls; one more is parsed for each
+/// [`BYTES_PER_VALUE`] of the trace. A value takes up to 150 bytes, so that all take at most 30 MB and 2.4 times the
+/// trace's size. A tool span has one value in 100 bytes or more.
 const MIN_VALUES: usize = MAX_NODES;
 const BYTES_PER_VALUE: usize = 64;
 
-pub(super) fn trace(table: &ConventionTable, tree: Tree, logs: &[Attached], phase: Phase) -> AgentTrace {
+pub(super) fn trace(table: &ConventionTable, tree: Tree, logs: &[AttachedLog], phase: Phase) -> AgentTrace {
     let (mut trace, is_suspect) = read(table, tree, logs, phase, &LengthLimits::default());
     let mut limits = LengthLimits::default();
     if is_suspect {
@@ -45,8 +45,8 @@ pub(super) fn trace(table: &ConventionTable, tree: Tree, logs: &[Attached], phas
 }
 
 /// The log records of each span.
-fn logs_by_span(logs: &[Attached]) -> ById<SpanId, Vec<&Attached>> {
-    let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
+fn logs_by_span(logs: &[AttachedLog]) -> ById<SpanId, Vec<&AttachedLog>> {
+    let mut by_span: ById<SpanId, Vec<&AttachedLog>> = ById::default();
     for log in logs {
         by_span.entry(log.span).or_default().push(log);
     }
@@ -54,7 +54,7 @@ fn logs_by_span(logs: &[Attached]) -> ById<SpanId, Vec<&Attached>> {
 }
 
 /// The lengths at which the services of a trace cut their attributes.
-fn length_limits(table: &ConventionTable, tree: &Tree, logs: &[Attached]) -> LengthLimits {
+fn length_limits(table: &ConventionTable, tree: &Tree, logs: &[AttachedLog]) -> LengthLimits {
     let by_span = logs_by_span(logs);
     let mut longest = LongestTexts::default();
     for span in &tree.spans {
@@ -71,7 +71,7 @@ fn length_limits(table: &ConventionTable, tree: &Tree, logs: &[Attached]) -> Len
 fn read(
     table: &ConventionTable,
     tree: Tree,
-    logs: &[Attached],
+    logs: &[AttachedLog],
     phase: Phase,
     limits: &LengthLimits,
 ) -> (AgentTrace, bool) {

@@ -29,7 +29,7 @@ pub(super) struct KnownAttribute<'a> {
     pub(super) entry: &'a KeyMeaning,
     pub(super) key: &'a [u8],
     pub(super) value: Value<'a>,
-    /// What the value states about its span.
+    /// The statement of the value about its span.
     pub(super) statement: AttributeStatement,
 }
 
@@ -93,7 +93,7 @@ struct PresentRun<'a> {
     repeated_count: usize,
 }
 
-/// The place of a key, or of an encoded attribute, among so many.
+/// The place of a key, or of an encoded attribute, among `places`.
 #[inline]
 fn place(bytes: &[u8], places: usize) -> usize {
     let byte = |at: Option<&u8>| at.copied().map_or(0, usize::from);

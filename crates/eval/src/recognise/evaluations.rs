@@ -97,7 +97,7 @@ impl Interpreter<'_> {
             ]);
             let score = ["gen_ai.guardrail.risk.score", "gen_ai.security.risk.score"];
             view.evaluations.push(RecordedEvaluation {
-                // What was enforced or found is not whether the run is good.
+                // An enforced policy or a security finding does not say whether the run is good.
                 passed: None,
                 error: any(&["error.type"]),
                 evaluator: any(&[

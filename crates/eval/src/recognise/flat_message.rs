@@ -12,7 +12,7 @@ pub(super) struct FlatMessage {
     pub(super) is_cut: bool,
 }
 
-/// What a leaf means, and where in the trace its text is.
+/// The meaning of a leaf, and the address of its text in the trace.
 type LeafAddress = (LeafKind, u32, *const u8, usize);
 
 /// `None` for a value that is no text, and for a finish reason, which is no part of the message.

@@ -13,11 +13,11 @@ pub(crate) const CODE_REFUSED: [(&str, &str); 3] =
 
 /// Words before what is counted in a limit of a run.
 const LIMIT_WORDS: [&str; 5] = ["max", "maximum", "max number of", "maximum number of", "limit of"];
-/// What the limits of a run count.
+/// The units that limits of a run count.
 const LIMITED: [&str; 9] =
     ["iterations", "steps", "turns", "operations", "calls", "rounds", "loops", "tokens", "recursion"];
 
-/// What comes between the code that failed and the error that it raised.
+/// The text between the code that failed and the error that it raised.
 const CAUSE_LABEL: &str = " due to: ";
 
 /// Phrases that name a limit of a run.

@@ -87,7 +87,7 @@ pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanVi
 pub(crate) use table::TableError;
 pub(crate) use tool_lookup::ToolLookup;
 pub(crate) use truncated_text::is_broken_json;
-pub(crate) use verdict_otlp::trace::Attached;
+pub(crate) use verdict_otlp::trace::AttachedLog;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 
 /// The compiled conventions. Compilation is expensive: create one per configuration and share it.
@@ -113,13 +113,13 @@ impl Recogniser {
 
     /// Recognises a whole trace. Log records of unknown spans are left out. `incomplete` says that the
     /// root is missing or that the trace was closed early.
-    pub fn trace(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
+    pub fn trace(&self, tree: Tree, logs: &[AttachedLog], incomplete: bool) -> AgentTrace {
         build::trace(&self.table, tree, logs, Phase::Closed { incomplete })
     }
 
     /// Recognises a trace of which further spans are expected: agents are found from what their model and tool
     /// spans show, since SDKs send the span of an agent last.
-    pub fn open_trace(&self, tree: Tree, logs: &[Attached]) -> AgentTrace {
+    pub fn open_trace(&self, tree: Tree, logs: &[AttachedLog]) -> AgentTrace {
         build::trace(&self.table, tree, logs, Phase::Open)
     }
 }

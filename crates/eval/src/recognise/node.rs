@@ -45,14 +45,14 @@ impl<'a> ContentNode<'a> {
         Some(node)
     }
 
-    /// Parses the JSON value at the beginning of `text`, of at most so many levels, and returns its length.
+    /// Parses the JSON value at the beginning of `text`, of at most `depth` levels, and returns its length.
     pub(crate) fn first_json(text: &'a str, depth: usize) -> Option<(ContentNode<'a>, usize)> {
         let mut de = serde_json::Deserializer::from_str(text);
         let node = ContentNode::deserialize(&mut de, depth).ok()?;
         Some((node, de.into_iter::<IgnoredAny>().byte_offset()))
     }
 
-    /// Reads a value of at most so many levels.
+    /// Reads a value of at most `depth` levels.
     pub(crate) fn deserialize<D: Deserializer<'a>>(
         from: D,
         depth: usize,
@@ -232,8 +232,8 @@ struct NodeSeed<'p, 'a> {
     depth: usize,
 }
 
-/// Members or items for which a list or map has room at first.
-const FEW: usize = 4;
+/// The initial capacity of a list or map.
+const INITIAL_CAPACITY: usize = 4;
 
 fn too_deep<E: serde::de::Error>() -> E {
     E::custom("too deep")
@@ -298,7 +298,7 @@ impl<'de> Visitor<'de> for NodeSeed<'_, 'de> {
         let mut item = ContentNode::Null;
         while seq.next_element_seed(NodeSeed { out: &mut item, budget: self.budget, depth })?.is_some() {
             if list.is_empty() {
-                list = Vec::with_capacity(FEW);
+                list = Vec::with_capacity(INITIAL_CAPACITY);
             }
             list.push(std::mem::take(&mut item));
         }
@@ -312,7 +312,7 @@ impl<'de> Visitor<'de> for NodeSeed<'_, 'de> {
         while let Some(JsonStr(key)) = map.next_key()? {
             map.next_value_seed(NodeSeed { out: &mut value, budget: self.budget, depth })?;
             if entries.is_empty() {
-                entries = Vec::with_capacity(FEW);
+                entries = Vec::with_capacity(INITIAL_CAPACITY);
             }
             entries.push((key, std::mem::take(&mut value)));
         }

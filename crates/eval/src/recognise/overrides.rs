@@ -56,7 +56,7 @@ pub struct Overrides {
 }
 
 impl Field {
-    /// What a model or a tool was given or returned, in place of which a hash may be recorded.
+    /// Whether the field is input or output of a model or tool, in place of which a hash may be recorded.
     pub(crate) fn is_content(self) -> bool {
         use Field::{
             Arguments, Conversation, Input, Output, OutputCalls, OutputReasoning, PackedEvents, Result,
@@ -228,7 +228,7 @@ pub enum Field {
     EvaluationEvaluatorVersion,
     /// Whether the evaluator is a human, a model or code.
     EvaluationEvaluatorType,
-    /// What was evaluated: an agent, a service, or a span.
+    /// The subject of the evaluation: an agent, a service, or a span.
     EvaluationTarget,
     /// A flattened list of evaluations.
     Evaluations,
@@ -335,7 +335,7 @@ pub enum EventRule {
     Exception,
     /// An evaluation result.
     Evaluation,
-    /// What a guardrail or a security scanner found. It is read as an evaluation, and says nothing about the run.
+    /// A finding of a guardrail or a security scanner. It is read as an evaluation without a verdict on the run.
     Finding,
 }
 

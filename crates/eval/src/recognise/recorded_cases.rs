@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use serde_json::Value;
 use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::{Attached, Span, SpanId, TraceId, Tree};
+use verdict_otlp::trace::{AttachedLog, Span, SpanId, TraceId, Tree};
 use verdict_otlp::{Fields, Payload};
 
 use super::{AgentTrace, Overrides, Recogniser};
@@ -71,7 +71,7 @@ pub(crate) fn read_edited_case(
         let body = fs::read(&file).unwrap();
         if file.file_name().is_some_and(|n| n.to_string_lossy().starts_with("logs-")) {
             logs.extend(
-                records(&body).into_iter().map(|log| Attached { record: edit_record(log.record), ..log }),
+                records(&body).into_iter().map(|log| AttachedLog { record: edit_record(log.record), ..log }),
             );
         } else {
             for group in split(&edit(body), "verdict.", &envelopes).unwrap().groups {
@@ -93,7 +93,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The log records of an encoded logs request.
-pub(crate) fn records(body: &[u8]) -> Vec<Attached> {
+pub(crate) fn records(body: &[u8]) -> Vec<AttachedLog> {
     fn inner(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
         Fields::new(message).map_while(Result::ok).filter_map(move |f| match f.payload {
             Payload::Bytes(b) if f.number == number => Some(b),
@@ -105,7 +105,7 @@ pub(crate) fn records(body: &[u8]) -> Vec<Attached> {
         .flat_map(|scope| inner(scope, 2))
         .filter_map(|record| {
             let span = SpanId(inner(record, 10).next()?.try_into().ok()?);
-            Some(Attached { span, record: Bytes::copy_from_slice(record) })
+            Some(AttachedLog { span, record: Bytes::copy_from_slice(record) })
         })
         .collect()
 }

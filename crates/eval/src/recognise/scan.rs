@@ -22,7 +22,7 @@ pub(crate) const LONG: usize = 64;
 /// Maximum number of events of one span.
 const MAX_EVENTS: usize = 10_000;
 
-/// What a key was recognised as.
+/// The meaning of a recognised key.
 enum Recognised<'a> {
     /// The key has a meaning of its own.
     Field(&'a KeyMeaning),

@@ -1,4 +1,4 @@
-//! What the attributes of a span state about its kind.
+//! Statements of a span's attributes about its kind.
 
 use verdict_otlp::Value;
 
@@ -6,7 +6,7 @@ use super::kind_rules::KindStatement;
 use super::overrides::Rank;
 use super::table::KeyMeaning;
 
-/// What the value of an attribute states about its span, apart from flags.
+/// The statement of an attribute's value about its span, apart from flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AttributeStatement {
     pub(super) kind: Option<KindStatement>,

@@ -315,7 +315,7 @@ impl ConventionTable {
 
     fn is_word_for_absent(&self, order: FieldPrecedence, value: &str) -> bool {
         let convention = usize::from(order % EVENT_ORDER / PER_CONVENTION);
-        // Those of the configuration come first and apply to every convention.
+        // The words of the configuration come first and apply to every convention.
         let mut words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
         words.any(|word| word == value)
     }

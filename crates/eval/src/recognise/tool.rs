@@ -179,10 +179,10 @@ impl JsonString<'_> {
 /// Whether parsing and writing `json` returns it unchanged, if it is valid: it is compact, and no key of its few keys
 /// occurs twice.
 pub(crate) fn is_canonical(json: &str) -> bool {
-    const FEW: usize = 16;
+    const MAX_KEYS: usize = 16;
     let mut keys: Vec<&[u8]> = Vec::new();
     is_compact(json, |string| {
-        let is_again = string.is_key() && (keys.len() >= FEW || keys.contains(&string.content));
+        let is_again = string.is_key() && (keys.len() >= MAX_KEYS || keys.contains(&string.content));
         if string.is_key() {
             keys.push(string.content);
         }

@@ -1,4 +1,4 @@
-//! What the next start finds, also in damaged files.
+//! The markers that the next start finds, also in damaged files.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -17,7 +17,7 @@ fn open(folder: &Path) -> EvaluationMarkers {
     EvaluationMarkers::open(folder, |_| true)
 }
 
-/// What a future returns if it does not have to wait.
+/// The output of a future that does not have to wait.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(out) => Some(out),

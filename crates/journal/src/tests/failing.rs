@@ -228,7 +228,7 @@ pub(super) async fn until_calm(journal: &Journal) {
     }
 }
 
-/// What recovery would find if the process were killed now.
+/// The records that recovery would find if the process were killed now.
 fn killed_now(folder: &Path) -> Recovered {
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(folder).unwrap() {

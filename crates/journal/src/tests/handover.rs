@@ -18,7 +18,7 @@ use crate::record::RetainReason;
 #[allow(clippy::duplicate_mod, dead_code)]
 mod writer_handle;
 
-/// What `writer_handle` uses, from loom or with the guarantees that the standard library documents.
+/// The primitives of `writer_handle`, from loom or with the guarantees that the standard library documents.
 mod sync {
     pub(super) use loom::hint;
     pub(super) use loom::sync::{Mutex, atomic};

@@ -120,30 +120,30 @@ async fn one_fsync_serves_all_requests_that_wait_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_interval_it_syncs_without_a_waiting_sender_and_with_none_never() {
-    static INTERVAL: AtomicU64 = AtomicU64::new(0);
-    static NONE: AtomicU64 = AtomicU64::new(0);
+    static INTERVAL_SYNCS: AtomicU64 = AtomicU64::new(0);
+    static NONE_SYNCS: AtomicU64 = AtomicU64::new(0);
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let interval = syncing(folders[0].path(), Durability::Interval, || {
-        INTERVAL.fetch_add(1, Ordering::SeqCst);
+        INTERVAL_SYNCS.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
     let none = syncing(folders[1].path(), Durability::None, || {
-        NONE.fetch_add(1, Ordering::SeqCst);
+        NONE_SYNCS.fetch_add(1, Ordering::SeqCst);
         Ok(())
     });
     for round in 1..3 {
         assert!(admit(&interval, 1).await.is_some() && admit(&none, 1).await.is_some());
         for _ in 0..18_000 {
-            if INTERVAL.load(Ordering::SeqCst) >= round {
+            if INTERVAL_SYNCS.load(Ordering::SeqCst) >= round {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        assert!(INTERVAL.load(Ordering::SeqCst) >= round);
+        assert!(INTERVAL_SYNCS.load(Ordering::SeqCst) >= round);
     }
     interval.close().await;
     none.close().await;
-    assert_eq!(NONE.load(Ordering::SeqCst), 0);
+    assert_eq!(NONE_SYNCS.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

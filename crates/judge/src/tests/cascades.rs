@@ -72,7 +72,7 @@ async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
             opinion.value
         );
         assert_eq!((asked(&small).await == 1, asked(&strong).await == 1), (first, then), "{name}");
-        // What was spent on either counts for the trace.
+        // The costs of both judges count for the trace.
         let spent = f64::from(u8::from(first)) * 20e-6 + f64::from(u8::from(then)) * 20e-4;
         assert!((answer.usage.cost_usd - spent).abs() < 1e-12, "{name}: {:?}", answer.usage);
         let labels = format!("cascade=\"careful\",result=\"{result}\"}}");

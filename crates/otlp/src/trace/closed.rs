@@ -1,7 +1,7 @@
 //! A closed trace: its spans, the reason for closing, and its previous verdict.
 
 use super::id::TraceId;
-use super::span::{Attached, Span};
+use super::span::{AttachedLog, Span};
 
 crate::labelled_enum! {
     /// The reason why a trace closed; written on its root as `verdict.trace.close_reason`.
@@ -35,7 +35,7 @@ pub struct ClosedTrace {
     pub trace: TraceId,
     /// In order of arrival.
     pub spans: Vec<Span>,
-    pub logs: Vec<Attached>,
+    pub logs: Vec<AttachedLog>,
     /// Memory of the trace in bytes, as counted while it was open: the allocations that its spans share,
     /// their envelopes, and its logs.
     pub bytes: usize,

@@ -16,5 +16,5 @@ pub use envelope::{Envelope, EnvelopeFields};
 pub(crate) use id::hex;
 pub use id::{ById, InvalidId, SpanId, TraceId};
 pub use kind::Kind;
-pub use span::{Attached, Idx, Span, Status};
+pub use span::{AttachedLog, Idx, Span, Status};
 pub use tree::Tree;

@@ -47,20 +47,20 @@ pub struct Span {
 
 impl Span {
     /// `start` or `end` as the sender recorded it.
-    pub fn sent(&self, time: u64) -> u64 {
+    pub fn as_sent(&self, time: u64) -> u64 {
         if time == 0 { 0 } else { time.wrapping_add_signed(self.skew) }
     }
 
     /// Sets the skew of a span that has none.
     pub fn set_skew(&mut self, skew: i64) {
-        let set_right = |time: u64| if time == 0 { 0 } else { time.wrapping_sub_signed(skew) };
-        (self.start, self.end, self.skew) = (set_right(self.start), set_right(self.end), skew);
+        let corrected = |time: u64| if time == 0 { 0 } else { time.wrapping_sub_signed(skew) };
+        (self.start, self.end, self.skew) = (corrected(self.start), corrected(self.end), skew);
     }
 }
 
 /// A log record that belongs to a span of the trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attached {
+pub struct AttachedLog {
     pub span: SpanId,
     /// The encoded `LogRecord`.
     pub record: Bytes,

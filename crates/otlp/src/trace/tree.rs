@@ -100,7 +100,7 @@ impl Tree {
     /// The indexes of all spans in the order in which they are if no span has a skew.
     pub fn without_skew(&self) -> impl Iterator<Item = Idx> + use<> {
         let sorted = self.has_skew().then(|| {
-            let start = |span: &Span| span.sent(span.start);
+            let start = |span: &Span| span.as_sent(span.start);
             let mut all: Vec<Idx> = (0..self.len()).collect();
             all.sort_by(|&a, &b| {
                 let (a, b) = (&self.spans[a], &self.spans[b]);
@@ -150,8 +150,8 @@ impl Tree {
 
 /// The order of two spans that start at the same time.
 fn order_beside_start(a: &Span, b: &Span) -> Ordering {
-    (a.id, a.sent(a.end), a.parent)
-        .cmp(&(b.id, b.sent(b.end), b.parent))
+    (a.id, a.as_sent(a.end), a.parent)
+        .cmp(&(b.id, b.as_sent(b.end), b.parent))
         .then_with(|| a.bytes.cmp(&b.bytes))
         .then_with(|| a.envelope.cmp(&b.envelope))
 }
@@ -228,7 +228,7 @@ mod tests {
         let ids = |order: &[Idx]| order.iter().map(|&i| skewed.spans[i].id.0[0]).collect::<Vec<_>>();
         assert_eq!(ids(skewed.order()), [1, 4, 2, 3]);
         assert_eq!(ids(&skewed.without_skew().collect::<Vec<_>>()), [1, 2, 3, 4]);
-        let times = |s: &Span| (s.sent(s.start), s.sent(s.end));
+        let times = |s: &Span| (s.as_sent(s.start), s.as_sent(s.end));
         let times_at = |n: Idx| times(&skewed.spans[skewed.without_skew().nth(n).unwrap()]);
         assert_eq!([times_at(1), times_at(2), times_at(3)], [(20, 21), (30, 0), (30, 31)]);
         assert!(tree(&sent).without_skew().eq(0..4));

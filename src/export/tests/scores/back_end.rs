@@ -15,11 +15,11 @@ use uuid::Uuid;
 pub(super) struct BackEndState {
     /// Method and path of each request, with its body and the values of the headers with credentials.
     pub requests: Vec<(String, Value, String)>,
-    /// What the back end shows, by identity.
+    /// The scores that the back end shows, by identity.
     pub scores: BTreeMap<String, Value>,
     /// Statuses of the next requests, instead of an answer.
     pub failures: VecDeque<u16>,
-    /// After so many requests one is refused with 429; then it takes as many again.
+    /// The number of requests that are accepted before each one that is refused with 429.
     pub limit: Option<usize>,
     /// Requests since the last one that was refused.
     since: usize,
@@ -257,7 +257,7 @@ fn datadog(state: &mut BackEndState, method: &Method, path: &str, body: &Value) 
         }
     }
     for one in metrics {
-        // What makes two evaluations equal: the definition has no id.
+        // Two evaluations with these values are equal: the definition has no id.
         let id = [&one["join_on"], &one["label"], &one["timestamp_ms"], &one["eval_scope"]];
         state.scores.insert(id.map(Value::to_string).join(" "), one.clone());
     }

@@ -162,7 +162,7 @@ async fn a_trace_that_never_comes_does_not_keep_others_back() {
     let asked: Vec<String> =
         back_end.requests()[before..].iter().map(|(request, ..)| request.clone()).collect();
     assert_eq!(asked, [format!("GET /api/3.0/mlflow/traces/tr-{}", "01".repeat(16))]);
-    // It comes.
+    // The trace arrives.
     back_end.state.lock().unwrap().missing.clear();
     let response = client.export(&request).await;
     assert_eq!(response.result, crate::export::response::ExportResult::ACCEPTED);

@@ -343,7 +343,7 @@ async fn preview_is_charged_as_a_closed_trace_while_it_is_read_and_while_it_wait
         };
         reserved(&shared, || (1 + JUDGED_FACTOR) * weight + questions()).await;
         assert!(questions() > 0);
-        // It closes, and asks again.
+        // The trace closes, and its questions are asked again.
         let early = asked();
         drop(inbox);
         while asked() == early {

@@ -34,11 +34,11 @@ struct Owner {
     exports: Vec<Export>,
     /// Records whose forwarded part is not acknowledged.
     passing: Vec<Place>,
-    /// What it knows to be delivered: places of traces, and forwarded parts.
+    /// The deliveries that the owner knows of: places of traces, and forwarded parts.
     settled: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
 }
 
-/// What the broker and the destination have.
+/// The state of the broker and of the destination.
 struct World {
     topic: Topic,
     committed: Commit,
@@ -171,7 +171,7 @@ impl Owner {
                 }
                 for &trace in traces {
                     let is_delivered = self.settled.0.contains(&(trace, place));
-                    // What was exported after records that are not is late once more.
+                    // A record that was exported after records of the same trace that were not is late once more.
                     if !is_delivered {
                         missing.insert(trace);
                     } else if !missing.contains(&trace) && commit.reevaluated_traces == 0 {

@@ -57,7 +57,7 @@ regex!(
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let mut findings = Findings::new();
-    if agent_index::is_turn_of_a_group(context.trace, context.memo, agent) {
+    if agent_index::is_group_chat_turn(context.trace, context.memo, agent) {
         return context.unmeasured(Unmeasured::NotApplicable);
     }
     let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
@@ -217,7 +217,7 @@ fn may_give_number(context: &Context<'_>, i: usize) -> bool {
     let trace = context.trace;
     let mut call_count = 0;
     let mut has_number = false;
-    for call in agent_index::calls_beneath(trace, context.memo, i).into_iter().rev().take(MAX_CALLS) {
+    for call in agent_index::subtree_calls(trace, context.memo, i).into_iter().rev().take(MAX_CALLS) {
         let Some(call) = trace.calls.get(call) else { continue };
         call_count += usize::from(!trace.control_tools.is_control(&call.name));
         let Some(result) = &call.result else { continue };

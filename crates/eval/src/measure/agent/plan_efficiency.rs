@@ -75,7 +75,7 @@ fn execution_of_plan<'a>(
     let start_of = |at: Idx| context.trace.tree.spans.get(at).map_or(0, |s| s.start);
     let next = agent.plans.get(n + 1).map_or(u64::MAX, |(at, _)| start_of(*at));
     let in_force = start_of(*at)..next;
-    let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
+    let mut calls = agent_index::subtree_calls(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
     calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| in_force.contains(&call.start)));

@@ -170,7 +170,7 @@ impl<'a> CallSequence<'a> {
         is_similar: impl Fn(&Attempt, &Attempt) -> bool,
     ) -> impl Iterator<Item = Vec<usize>> {
         let has_failed = |i: &&usize| self.attempt(**i).is_some_and(Attempt::failed);
-        // Without so many failures there is no series of them.
+        // Fewer failures than `min_calls` are no series.
         let is_possible = self.steps.iter().filter(has_failed).nth(min_calls.saturating_sub(1)).is_some();
         let mut by_tool = if is_possible { self.steps.to_vec() } else { Vec::new() };
         by_tool.sort_by_key(|&i| (self.name(i), i));

@@ -43,11 +43,11 @@ const MAX_CITED: usize = 8;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let attempts = CallAttempts::get(context.trace, context.memo);
-    let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
+    let mut calls = agent_index::subtree_calls(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let helpers = agent_index::has_sub_agents(context.trace, context.memo, i);
     // Calls are those of the group.
-    let is_turn = agent_index::is_turn_of_a_group(context.trace, context.memo, agent);
+    let is_turn = agent_index::is_group_chat_turn(context.trace, context.memo, agent);
     if is_turn || agent.tools.is_empty() && calls.is_empty() && !helpers {
         return context.unmeasured(Unmeasured::NotApplicable);
     }
@@ -253,7 +253,7 @@ fn words_of_name(name: &str) -> Vec<String> {
     words.map(str::to_ascii_lowercase).collect()
 }
 
-/// Whether neither a letter nor a digit is beside a part of a text.
+/// Whether a part of a text has neither a letter nor a digit before or after it.
 fn is_word(text: &str, part: Range<usize>) -> bool {
     let before = text.get(..part.start).and_then(|text| text.chars().next_back());
     let after = text.get(part.end..).and_then(|text| text.chars().next());

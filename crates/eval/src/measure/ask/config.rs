@@ -21,13 +21,13 @@ settings! {
         /// smaller limit causes more questions, and with a larger one judges overlook more.
         max_prompt_tokens: usize = 24_000,
         /// Default `always`. The condition on which judges are asked.
-        when: When = When::Always,
+        when: AskCondition = AskCondition::Always,
         /// Default none. The condition for single metrics, by name; `gpa` means all metrics of GPA.
-        when_by_metric: BTreeMap<String, When>,
+        when_by_metric: BTreeMap<String, AskCondition>,
         /// Which traces judges are asked about.
         sample: Sample,
         /// Which spans judges are asked about.
-        spans: Which,
+        spans: SpanFilter,
         /// Default true. Judges assign a category of the TRAIL taxonomy to each finding. With false they are not
         /// shown the taxonomy, and their findings have no category.
         categories: bool = true,
@@ -35,8 +35,8 @@ settings! {
         /// (000, section 4.1). A rubric of `verdict.rubrics` has none but those of `verdict.instructions`.
         examples: bool = true,
         /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
-        /// the end of a name matches any rest. A text that a span of another service repeats is withheld as well, and
-        /// so is one of which it cannot be told whose content it is, if the trace has such a service.
+        /// the end of a name matches any rest. In a trace with such a service, a text that a span of another service
+        /// repeats is withheld as well, and so is text whose service cannot be determined.
         withhold: Vec<String>,
     }
 
@@ -51,7 +51,8 @@ settings! {
 
     /// The spans about which judges are asked. All given keys must match; a list matches if one of its
     /// entries does.
-    pub struct Which {
+    #[schemars(rename = "Which")]
+    pub struct SpanFilter {
         /// Default all.
         kind: Vec<Kind>,
         /// Default all. Span names. A `*` at the end matches any rest.
@@ -93,7 +94,8 @@ settings! {
 /// On what condition a judge is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum When {
+#[schemars(rename = "When")]
+pub enum AskCondition {
     /// Always.
     #[default]
     Always,
@@ -103,14 +105,14 @@ pub enum When {
     Failing,
 }
 
-/// Metrics with questions of their own.
-pub(crate) fn own_metrics() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().filter(|row| !row.own_rubrics.is_empty()).map(|row| row.name)
+/// Metrics that ask several questions, each with a prompt that has a name.
+pub(crate) fn metrics_with_named_prompts() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(|row| !row.named_prompts.is_empty()).map(|row| row.name)
 }
 
-/// The questions of these metrics, each with a text that `verdict.rubrics` can replace.
-pub(crate) fn own_rubrics() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().flat_map(|row| row.own_rubrics).copied()
+/// The names of the prompts of these metrics, whose texts `verdict.rubrics` can replace.
+pub(crate) fn named_prompts() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().flat_map(|row| row.named_prompts).copied()
 }
 
 /// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.
@@ -132,11 +134,14 @@ impl AskConfig {
         let is_known = |metric: &String| {
             metric == SectionKey::gpa.as_str()
                 || row(metric).is_some()
-                || own_metrics().any(|name| name == metric)
+                || metrics_with_named_prompts().any(|name| name == metric)
                 || is_added(metric)
         };
         for metric in self.when_by_metric.keys().filter(|metric| !is_known(metric)) {
-            out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric, own_metrics())));
+            out.push(Problem::new(
+                format!("when_by_metric.{metric}"),
+                unknown(metric, metrics_with_named_prompts()),
+            ));
         }
         let services =
             self.sample.by_service.iter().map(|(s, rate)| (format!("sample.by_service.{s}"), rate));
@@ -153,9 +158,9 @@ impl AskConfig {
 pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
-        let is_known = row(metric).is_some() || own_rubrics().any(|name| name == metric);
+        let is_known = row(metric).is_some() || named_prompts().any(|name| name == metric);
         match (is_known, text.trim().len()) {
-            (false, _) => out.push(Problem::new(metric, unknown(metric, own_rubrics()))),
+            (false, _) => out.push(Problem::new(metric, unknown(metric, named_prompts()))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
             (_, n) if n > MAX_TEXT => out.push(Problem::new(metric, too_long(n))),
             _ => {}
@@ -176,9 +181,9 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            let own_names = own_rubrics().chain(own_metrics());
+            let own_names = named_prompts().chain(metrics_with_named_prompts());
             if !asked().map(|row| row.name).chain(own_names).any(|name| matches(pattern, name)) {
-                out.push(Problem::new(key("metrics"), unknown(pattern, own_rubrics())));
+                out.push(Problem::new(key("metrics"), unknown(pattern, named_prompts())));
             }
         }
         for example in &instruction.examples {

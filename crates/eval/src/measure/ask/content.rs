@@ -24,7 +24,7 @@ pub(crate) const WITHHELD: &str = "(withheld)";
 /// Maximum tools listed of one offer; the rest is counted.
 const MAX_TOOLS: usize = 200;
 /// Maximum bytes of the description of one tool, and of its schema.
-const MAX_OF_TOOL: usize = 4 * 1024;
+const MAX_TOOL_TEXT: usize = 4 * 1024;
 
 /// The kind and name of a span, for a heading.
 pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
@@ -59,11 +59,11 @@ pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
         out.push_str(&tool.name);
         if let Some(description) = &tool.description {
             out.push_str(": ");
-            out.push_str(clip(description, MAX_OF_TOOL));
+            out.push_str(clip(description, MAX_TOOL_TEXT));
         }
         if let Some(parameters) = &tool.parameters {
             out.push_str(" Parameters: ");
-            out.push_str(clip(&parameters.to_string(), MAX_OF_TOOL));
+            out.push_str(clip(&parameters.to_string(), MAX_TOOL_TEXT));
         }
         out.push('\n');
     }
@@ -73,15 +73,15 @@ pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     out
 }
 
-/// Bytes of the note about the gap.
-const NOTE: usize = 40;
+/// Maximum bytes of the note about the gap.
+const GAP_NOTE_BYTES: usize = 40;
 
 /// A text of at most about `max` bytes: its beginning, its end, and the size of the gap.
 pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
     }
-    let capacity = max.saturating_sub(NOTE);
+    let capacity = max.saturating_sub(GAP_NOTE_BYTES);
     let (head, tail) = (clip(text, capacity * 2 / 3), clip_end(text, capacity / 3));
     let omitted = text.len() - head.len() - tail.len();
     Cow::Owned(format!("{head}\n[{omitted} bytes left out]\n{tail}"))
@@ -97,15 +97,21 @@ pub(crate) struct TraceContent<'a> {
 
 impl TraceContent<'_> {
     fn origins(self) -> Arc<Origins> {
-        self.memo.send_value(|| Origins::new(&self.asker.ask.withhold, self.trace, &self.memo.budget))
+        self.memo.shared_value(|| Origins::new(&self.asker.ask.withhold, self.trace, &self.memo.budget))
     }
 
     pub(crate) fn title(self, at: Idx) -> String {
         title(self.asker, self.trace, at)
     }
 
-    /// A piece as a block whose label names the span, the kind and what the piece is there for.
-    pub(crate) fn titled(self, at: Idx, piece: &ContentPiece<'_>, purpose: &str, max: usize) -> PromptBlock {
+    /// A piece as a block whose label names the span, the kind of the piece and its purpose.
+    pub(crate) fn titled_block(
+        self,
+        at: Idx,
+        piece: &ContentPiece<'_>,
+        purpose: &str,
+        max: usize,
+    ) -> PromptBlock {
         self.block(at, piece, format!("{} | {}, {purpose}", self.title(at), piece.kind.as_str()), max)
     }
 
@@ -127,7 +133,7 @@ impl TraceContent<'_> {
     pub(crate) fn piece(self, at: Idx, piece: &ContentPiece<'_>, max: usize) -> String {
         match self.withholds_piece(at, piece) {
             true => WITHHELD.to_owned(),
-            false => self.asker.excerpt_numbering(&piece.text, max, self.trace.addresses()),
+            false => self.asker.excerpt_with_addresses(&piece.text, max, self.trace.addresses()),
         }
     }
 
@@ -140,8 +146,8 @@ impl TraceContent<'_> {
     /// model's span.
     pub(crate) fn answer(self, agent: &Agent, text: &str, max: usize) -> String {
         let at = agent.answer_at.unwrap_or(agent.at);
-        let is_handed = at != agent.at && !agent.llms.contains(&at);
-        match self.withholds(at) || is_handed && self.withholds_of(agent) {
+        let comes_from_tool_arguments = at != agent.at && !agent.llms.contains(&at);
+        match self.withholds(at) || comes_from_tool_arguments && self.withholds_agent(agent) {
             true => WITHHELD.to_owned(),
             false => self.piece(at, &ContentPiece::new(PieceKind::Output, text), max),
         }
@@ -168,7 +174,7 @@ impl TraceContent<'_> {
     }
 
     /// Whether content of an agent's own span or model calls is withheld, which includes its tools.
-    pub(crate) fn withholds_of(self, agent: &Agent) -> bool {
+    pub(crate) fn withholds_agent(self, agent: &Agent) -> bool {
         agent.llms.iter().chain([&agent.at]).any(|&at| self.withholds(at))
     }
 }
@@ -187,16 +193,16 @@ impl Asker {
     /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not
     /// shown.
     pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {
-        self.excerpt_numbering(text, max, &EmailAddresses::default())
+        self.excerpt_with_addresses(text, max, &EmailAddresses::default())
     }
 
-    fn excerpt_numbering(&self, text: &str, max: usize, addresses: &EmailAddresses) -> String {
-        /// No secret is longer, but a private key, whose pattern needs only its beginning.
+    fn excerpt_with_addresses(&self, text: &str, max: usize, addresses: &EmailAddresses) -> String {
+        /// Longer than any secret except a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;
         if text.len().saturating_sub(2 * MARGIN) <= max {
             return excerpt(&self.clean_with_addresses(text, addresses), max).into_owned();
         }
-        let capacity = max.saturating_sub(NOTE);
+        let capacity = max.saturating_sub(GAP_NOTE_BYTES);
         let (head, tail) = (
             self.clean_with_addresses(clip(text, capacity * 2 / 3 + MARGIN), addresses),
             self.clean_with_addresses(clip_end(text, capacity / 3 + MARGIN), addresses),

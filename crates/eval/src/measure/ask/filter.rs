@@ -8,7 +8,7 @@ use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
 use super::asker::Asker;
-use super::config::When;
+use super::config::AskCondition;
 use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
 use crate::measure::table::SectionKey;
@@ -68,11 +68,13 @@ impl Asker {
             return AskDecision::Unmeasured(reason);
         }
         let wanted = match self.when(row) {
-            When::Always => true,
+            AskCondition::Always => true,
             // Without a measurement by rules, or with findings that are no facts, the result is
             // unsure.
-            When::Unsure => !state.open && !rule_results().any(|measured| measured.findings.is_empty()),
-            When::Failing => state.failing,
+            AskCondition::Unsure => {
+                !state.open && !rule_results().any(|measured| measured.findings.is_empty())
+            }
+            AskCondition::Failing => state.failing,
         };
         if self.samples(trace, at) && wanted {
             AskDecision::Ask
@@ -107,7 +109,7 @@ impl Asker {
         named.copied().unwrap_or(sample.rate)
     }
 
-    fn when(&self, row: &MetricSpec) -> When {
+    fn when(&self, row: &MetricSpec) -> AskCondition {
         let special = &self.ask.when_by_metric;
         let gpa_when =
             || special.get(SectionKey::gpa.as_str()).filter(|_| row.section == Some(SectionKey::gpa));

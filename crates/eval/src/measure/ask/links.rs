@@ -26,7 +26,7 @@ pub(super) struct StepLinks {
 
 impl StepLinks {
     pub(super) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<StepLinks> {
-        memo.send_value(|| StepLinks::new(trace))
+        memo.shared_value(|| StepLinks::new(trace))
     }
 
     fn new(trace: &AgentTrace) -> StepLinks {

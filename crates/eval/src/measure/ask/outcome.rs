@@ -1,4 +1,5 @@
-//! The last question about a trace: what its failures meant for the outcome (001, section 5, aggregation that reasons).
+//! The last question about a trace: the effect of its failures on the outcome (001, section 5, aggregation that
+//! reasons).
 //!
 //! In: a trace and the measurements of rules and judges. Out: one question, if a metric failed; from its answers a
 //! [`RunOutcome`]: the findings that touched the outcome, the root cause, and how good the run was. Judges refer to
@@ -31,9 +32,9 @@ const MAX_RATIONALE: usize = 600;
 /// The best score of the scale in the rubric.
 const BEST: u8 = 5;
 /// The answer if no finding is the root cause.
-const NONE: &str = "none";
+const NO_ROOT_CAUSE: &str = "none";
 
-const DECISIVE: &str = "touched_outcome";
+const TOUCHED_OUTCOME: &str = "touched_outcome";
 const ROOT_CAUSE: &str = "root_cause";
 
 const RUBRIC: &str = include_str!("rubric/outcome.md");
@@ -56,7 +57,7 @@ pub struct RunOutcome {
     /// The span in which the failure began that the others follow from; `None` if none touched the outcome.
     pub root_cause: Option<Idx>,
     /// The findings that touched the outcome.
-    pub decisive: Vec<FindingRef>,
+    pub touched_outcome: Vec<FindingRef>,
     /// The findings that judges were asked about, the worst first.
     pub asked: Vec<FindingRef>,
     /// As in `verdict.<metric>.judge`.
@@ -127,18 +128,22 @@ impl OutcomeQuestion {
         Some(OutcomeQuestion { question, findings })
     }
 
-    /// What the opinions say together: the median of the scores, and what more than half of them name. `None` if none
-    /// can be read.
+    /// The merged opinions: the median of the scores, and the findings that more than half of the opinions name.
+    /// `None` if no opinion can be read.
     pub(crate) fn read(&self, opinions: &[Opinion]) -> Option<RunOutcome> {
         let read: Vec<(&Opinion, OutcomeOpinion)> =
             opinions.iter().filter_map(|opinion| Some((opinion, self.read_one(opinion)?))).collect();
         let score = median(read.iter().map(|(_, one)| one.score).collect())?;
         let is_majority = |votes: usize| 2 * votes > read.len();
-        let names = |number: usize| read.iter().filter(|(_, one)| one.decisive.contains(&number)).count();
-        let decisive: Vec<usize> = (0..self.findings.len()).filter(|&n| is_majority(names(n))).collect();
-        let causes = |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
+        let touched_votes =
+            |number: usize| read.iter().filter(|(_, one)| one.touched_outcome.contains(&number)).count();
+        let touched_outcome: Vec<usize> =
+            (0..self.findings.len()).filter(|&n| is_majority(touched_votes(n))).collect();
+        let root_cause_votes =
+            |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
         // Of several with the same number of votes, the worst finding.
-        let root_cause = decisive.iter().rev().copied().max_by_key(|&n| causes(n)).filter(|&n| causes(n) > 0);
+        let most_voted = touched_outcome.iter().rev().copied().max_by_key(|&n| root_cause_votes(n));
+        let root_cause = most_voted.filter(|&n| root_cause_votes(n) > 0);
         let nearest = read
             .iter()
             .min_by(|(_, a), (_, b)| (a.score - score).abs().total_cmp(&(b.score - score).abs()))?;
@@ -152,7 +157,7 @@ impl OutcomeQuestion {
         Some(RunOutcome {
             score: score / f64::from(BEST),
             root_cause: root_cause.and_then(|n| self.findings.get(n)).map(|(_, at)| *at),
-            decisive: decisive.iter().filter_map(reference).collect(),
+            touched_outcome: touched_outcome.iter().filter_map(reference).collect(),
             asked: self.findings.iter().map(|(reference, _)| *reference).collect(),
             judge: judges.join("+"),
             rationale: nearest.1.rationale.clone(),
@@ -168,11 +173,11 @@ impl OutcomeQuestion {
             let number = value.as_str()?.parse::<usize>().ok()?.checked_sub(1)?;
             (number < self.findings.len()).then_some(number)
         };
-        let decisive = value.get(DECISIVE)?.as_array()?.iter().filter_map(number).collect();
+        let touched_outcome = value.get(TOUCHED_OUTCOME)?.as_array()?.iter().filter_map(number).collect();
         let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
         Some(OutcomeOpinion {
             score: weighted.unwrap_or(f64::from(score)),
-            decisive,
+            touched_outcome,
             root_cause: value.get(ROOT_CAUSE).and_then(number),
             rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),
         })
@@ -182,7 +187,7 @@ impl OutcomeQuestion {
 /// One opinion, with findings by their index.
 struct OutcomeOpinion {
     score: f64,
-    decisive: Vec<usize>,
+    touched_outcome: Vec<usize>,
     root_cause: Option<usize>,
     rationale: String,
 }
@@ -205,7 +210,7 @@ fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
     findings
 }
 
-/// What the run was asked, how its agents are built, and how it ended.
+/// The task, agents and final answer of the run.
 fn head(content: TraceContent<'_>, max_bytes: usize) -> Vec<PromptBlock> {
     let TraceContent { asker, trace, .. } = content;
     let mut blocks = Vec::new();
@@ -262,11 +267,11 @@ fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -
 
 fn form(findings: usize) -> Arc<Form> {
     let numbers: Vec<String> = (1..=findings).map(|n| n.to_string()).collect();
-    let causes: Vec<&str> = numbers.iter().map(String::as_str).chain([NONE]).collect();
+    let causes: Vec<&str> = numbers.iter().map(String::as_str).chain([NO_ROOT_CAUSE]).collect();
     let values: Vec<u8> = (0..=BEST).collect();
     let fields = json!({
         RATIONALE: { "type": "string" },
-        DECISIVE: { "type": "array", "items": { "type": "string", "enum": numbers } },
+        TOUCHED_OUTCOME: { "type": "array", "items": { "type": "string", "enum": numbers } },
         ROOT_CAUSE: { "type": "string", "enum": causes },
         SCORE: { "type": "integer", "enum": values },
     });

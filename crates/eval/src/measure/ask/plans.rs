@@ -41,7 +41,7 @@ fn agents_of(trace: &AgentTrace, scope: RunScope) -> &[Agent] {
     agents.unwrap_or_default()
 }
 
-/// What an agent thought or said first, which may state a plan.
+/// The first reasoning or text of an agent, which may state a plan.
 pub(crate) struct FirstWords<'a> {
     agent: &'a Agent,
     at: Idx,
@@ -85,7 +85,7 @@ impl FirstWords<'_> {
     pub(crate) fn block(&self, content: TraceContent<'_>, max_bytes: usize) -> PromptBlock {
         let piece = ContentPiece::new(self.kind, self.text);
         let purpose = "its first words, not marked as a plan";
-        PromptBlock { plan: true, binds: true, ..content.titled(self.at, &piece, purpose, max_bytes) }
+        PromptBlock { plan: true, binds: true, ..content.titled_block(self.at, &piece, purpose, max_bytes) }
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn with_triggers(
     out
 }
 
-/// What an agent was asked, and the tools that it has.
+/// The task of an agent, and its tools.
 fn conditions(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec<PromptBlock> {
     let mut out = Vec::new();
     let who = content.asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
@@ -125,7 +125,7 @@ fn conditions(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec
         out.push(PromptBlock::without_span(format!("what {who} was asked"), text, true));
     }
     if !agent.tools.is_empty() {
-        let text = match content.withholds_of(agent) {
+        let text = match content.withholds_agent(agent) {
             true => WITHHELD.to_owned(),
             false => content.text(agent.at, &render_tools(&agent.tools), max_bytes),
         };
@@ -134,7 +134,7 @@ fn conditions(content: TraceContent<'_>, agent: &Agent, max_bytes: usize) -> Vec
     out
 }
 
-/// What the model thought and wrote around a plan: its reason, and the facts that it starts from.
+/// The reasoning and text of the model around a plan: its reason, and the facts that it starts from.
 fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: usize) -> Vec<PromptBlock> {
     let wrote = |i: &Idx| {
         let view = content.trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
@@ -147,7 +147,12 @@ fn reasons(content: TraceContent<'_>, at: Idx, plan: &RecordedPlan, max_bytes: u
     let mut out = Vec::new();
     let mut show = |kind: PieceKind, text: &str| {
         if text.chars().any(char::is_alphanumeric) {
-            out.push(content.titled(writer, &ContentPiece::new(kind, text), "with the plan", max_bytes));
+            out.push(content.titled_block(
+                writer,
+                &ContentPiece::new(kind, text),
+                "with the plan",
+                max_bytes,
+            ));
         }
     };
     let is_shown = |piece: &ContentPiece<'_>| !content.withholds_piece(writer, piece);
@@ -187,7 +192,7 @@ fn planning_input(content: TraceContent<'_>, at: Idx, max_bytes: usize) -> Vec<P
     let Some(view) = content.trace.views.get(at) else { return Vec::new() };
     let pieces = input_pieces(view);
     let pieces = pieces.iter().filter(|piece| !piece.text.trim().is_empty());
-    pieces.map(|piece| content.titled(at, piece, "before the plan", max_bytes)).collect()
+    pieces.map(|piece| content.titled_block(at, piece, "before the plan", max_bytes)).collect()
 }
 
 /// Results and errors between two plans of an agent.
@@ -213,7 +218,7 @@ fn triggers(
             if out.len() == MAX_TRIGGERS {
                 left_out += 1;
             } else {
-                out.push(content.titled(at, piece, "before the replan", max_bytes));
+                out.push(content.titled_block(at, piece, "before the replan", max_bytes));
             }
         }
     }

@@ -186,7 +186,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| PromptBlock::without_span("the agent's name", name, false)));
-        let observed = memo.send_value(|| Topology(topology::describe(asker, trace)));
+        let observed = memo.shared_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.max_bytes / 8);
             out.push(PromptBlock::without_span(topology::CONTROL_FLOW_TITLE, text, false));

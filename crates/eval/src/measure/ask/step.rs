@@ -25,7 +25,7 @@ const MAX_EVIDENCE: usize = 12;
 pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
     let Some(view) = context.trace.views.get(context.at) else { return MetricProgress::Done(Vec::new()) };
     let asker = &context.settings.asker;
-    // Its pieces are rendered, compared with those around it, and cleaned.
+    // The input and output parts are rendered, compared with those of surrounding spans, and cleaned.
     let parts = view.input.iter().chain(&view.output).map(|message| message.parts.len());
     if !context.memo.budget.spend(parts.sum()) {
         return MetricProgress::Done(vec![context.unmeasured(Unmeasured::Limit)]);
@@ -108,20 +108,22 @@ fn is_readable(context: &Context<'_>, view: &SpanView) -> bool {
 fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
     // A metric that needs the span alone is asked about before the spans around it have arrived.
-    let around = (context.row.need >= Need::Agent).then(|| Surroundings::new(context, view));
+    let surroundings = (context.row.need >= Need::Agent).then(|| Surroundings::new(context, view));
     let mut blocks = Vec::new();
-    if let Some(around) = &around {
-        blocks.extend(around.task(max_bytes / 12));
-        blocks.extend(around.container(max_bytes / 12));
-        blocks.extend(around.earlier(max_bytes / 6));
-        blocks.extend(around.request(max_bytes / 8));
+    if let Some(surroundings) = &surroundings {
+        blocks.extend(surroundings.task(max_bytes / 12));
+        blocks.extend(surroundings.container(max_bytes / 12));
+        blocks.extend(surroundings.earlier(max_bytes / 6));
+        blocks.extend(surroundings.request(max_bytes / 8));
     }
-    blocks.extend(tools(context, view, around.as_ref(), max_bytes / 8));
+    blocks.extend(tools(context, view, surroundings.as_ref(), max_bytes / 8));
     // Rules may quote withheld content.
     let evidence = rule_findings(context, max_bytes / 12).filter(|_| !context.content().withholds_any());
     let output_blocks = output(context, view, max_bytes / 4);
-    let later = around.filter(|_| context.row.shows_later).map(|around| around.later(max_bytes / 12));
-    let later = later.unwrap_or_default();
+    let later = surroundings
+        .filter(|_| context.row.shows_later)
+        .map(|surroundings| surroundings.later(max_bytes / 12))
+        .unwrap_or_default();
     let used: usize = blocks.iter().chain(&output_blocks).chain(&later).chain(&evidence).map(size).sum();
     let heading = step_title(asker, context.trace, context.at);
     let heading =
@@ -150,13 +152,13 @@ fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage 
 fn tools(
     context: &Context<'_>,
     view: &SpanView,
-    around: Option<&Surroundings<'_, '_>>,
+    surroundings: Option<&Surroundings<'_, '_>>,
     max: usize,
 ) -> Option<PromptBlock> {
     if view.kind != Kind::Llm {
         let span_definition =
             || own_definition(view).map(|tool| definition_block(context, context.at, tool, max));
-        return around.map_or_else(span_definition, |around| around.definition(max));
+        return surroundings.map_or_else(span_definition, |surroundings| surroundings.definition(max));
     }
     let text = || context.content().text(context.at, &render_tools(&view.tools), max);
     let shows = || Shows::span(context.trace, context.at);
@@ -193,20 +195,21 @@ fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec
     let first_user = pieces.iter().position(|piece| piece.kind == PieceKind::User);
     let mut shares: Vec<usize> = vec![0; pieces.len()];
     let mut remaining = max_bytes;
-    let mut give = |i: usize, limit: usize| {
-        let wanted = pieces.get(i).map_or(0, |piece| piece.text.len());
-        let share = wanted.min(limit).min(remaining.saturating_sub(HEADING));
+    let mut allocate = |i: usize, limit: usize| {
+        let length = pieces.get(i).map_or(0, |piece| piece.text.len());
+        let share = length.min(limit).min(remaining.saturating_sub(HEADING));
         remaining = remaining.saturating_sub(share + HEADING);
         if let Some(slot) = shares.get_mut(i) {
             *slot = share;
         }
     };
-    let systems: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
-    systems.iter().for_each(|&i| give(i, max_bytes / 3 / systems.len()));
-    first_user.into_iter().for_each(|i| give(i, max_bytes / 4));
+    let system_pieces: Vec<usize> =
+        (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
+    system_pieces.iter().for_each(|&i| allocate(i, max_bytes / 3 / system_pieces.len()));
+    first_user.into_iter().for_each(|i| allocate(i, max_bytes / 4));
     let is_rest = |i: &usize| pieces[*i].kind != PieceKind::System && Some(*i) != first_user;
     let rest = (0..pieces.len()).rev().filter(is_rest);
-    rest.for_each(|i| give(i, max_bytes / 2));
+    rest.for_each(|i| allocate(i, max_bytes / 2));
     let mut out = Vec::new();
     let mut skipped = 0;
     for (piece, share) in pieces.iter().zip(shares) {
@@ -238,8 +241,8 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<PromptB
             Value::Number(number) => number.to_string(),
         };
         for finding in measured.findings.iter().take(MAX_EVIDENCE) {
-            let sure = if finding.fact { ", certain" } else { "" };
-            text.push_str(&format!("{} ({value}{sure}): {}", m.metric, finding.rationale));
+            let certainty_suffix = if finding.fact { ", certain" } else { "" };
+            text.push_str(&format!("{} ({value}{certainty_suffix}): {}", m.metric, finding.rationale));
             if !finding.quote.is_empty() {
                 text.push_str(&format!(" Seen: {}", finding.quote));
             }

@@ -73,7 +73,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         Some(PromptBlock { span: None, shows, ..block })
     }
 
-    /// What the span around it was asked, if that is neither the task nor in its own input.
+    /// The request to the parent span, if it is neither the task nor in the input of the judged span.
     pub(super) fn container(&self, max: usize) -> Option<PromptBlock> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let parent = trace.tree.parent(self.context.at)?;
@@ -126,7 +126,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         groups.into_iter().rev().flatten().collect()
     }
 
-    /// What the model said with which it asked for this tool call, and the request itself.
+    /// The text with which the model requested this tool call, and the request.
     pub(super) fn request(&self, max: usize) -> Vec<PromptBlock> {
         let Some(llm) = self.requester() else { return Vec::new() };
         let trace = self.context.trace;
@@ -278,8 +278,8 @@ pub(super) fn definition_block(
         .showing(Shows::span(context.trace, at))
 }
 
-/// What a step was asked: the arguments of a call, the request to an agent. The input of a model call is not shown:
-/// it repeats the steps before it.
+/// The request to a step: the arguments of a call, the request to an agent. The input of a model call is not shown: it
+/// repeats the steps before it.
 fn asked_of(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
     let pieces = if view.kind == Kind::Agent { input_pieces(view) } else { arguments_of(view).collect() };
     pieces.into_iter().filter(|piece| matches!(piece.kind, PieceKind::Arguments | PieceKind::User))

@@ -64,7 +64,7 @@ pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String
     out
 }
 
-/// What the operator says about an agent, with examples.
+/// The operator's instructions about an agent, with examples.
 pub(super) fn render_instructions(instructions: &[&Instruction]) -> String {
     let mut out = String::from("# What to know about this agent\n\n");
     for instruction in instructions {

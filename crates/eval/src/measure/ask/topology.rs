@@ -79,7 +79,7 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
     out
 }
 
-/// What one agent did until it planned anew or another agent took over.
+/// The steps of one agent until it made another plan or another agent took over.
 struct Turn {
     agent: usize,
     /// The turn begins with a plan: the first, or a later one.

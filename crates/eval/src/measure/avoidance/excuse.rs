@@ -71,7 +71,7 @@ fn agent<'a>(context: &'a Context<'_>) -> Option<&'a Agent> {
     context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)
 }
 
-/// What excuses the statement of inability in `sentence`.
+/// The excuse for the statement of inability in `sentence`.
 pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
     let agent = agent(context)?;
     let attempts = CallAttempts::get(context.trace, context.memo);

@@ -60,14 +60,14 @@ impl Declined {
         language.classes(sentence).has(WordClass::Negation).then_some(Declined { action, objects, language })
     }
 
-    /// What the speaker says that they cannot do themselves.
+    /// The action that the speakers say they cannot do themselves.
     pub(super) fn by_speaker(sentence: &str) -> Option<Declined> {
         Declined::after(sentence, |before| {
             SPEAKERS.iter().any(|speaker| before.trim_end().ends_with(speaker))
         })
     }
 
-    /// What follows the first negation, if `accepts` what precedes it.
+    /// The action after the first negation, if `accepts` returns true for the text before it.
     fn after(sentence: &str, accepts: impl Fn(&str) -> bool) -> Option<Declined> {
         if !NEGATED.is_match(sentence) {
             return None;

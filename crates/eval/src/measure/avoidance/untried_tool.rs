@@ -7,7 +7,7 @@
 //! In: a sentence of a model that states an inability. Out: the tool, if one was offered whose name or
 //! description shares the action and the object, no call of it is in the run, no instruction limits it, and what it is
 //! about was not looked up with a result that may say why; or a tool that opens what a lookup pointed to.
-//! What the speaker calls the user's own ("your balance"), and the instructions know of, is looked for in the
+//! A thing that the speaker calls the user's own ("your balance"), and that the instructions name, is searched in the
 //! user's record.
 
 use foldhash::HashSet;

@@ -237,7 +237,7 @@ fn failing_repeats(
         let CallOutcome::Failed { error_text, .. } = &attempt.outcome else {
             if attempt.outcome == CallOutcome::Succeeded {
                 rows.remove(key);
-                // What reads changes nothing: the failed call would fail again.
+                // A lookup changes nothing: the failed call would fail again.
                 changes += usize::from(!rows.is_empty() && purpose(trace, memo, call) == Purpose::Action);
             }
             continue;

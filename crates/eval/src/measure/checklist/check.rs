@@ -392,8 +392,8 @@ mod tests {
         assert_eq!(check(with_arguments, &hidden), None, "its arguments may be these");
         assert_eq!(check("called: { tool: get_order }", &hidden), Some(true));
         assert_eq!(check("called: { tool: refund }", &hidden), Some(false), "calls are recorded");
-        let silent = Script::new("What?").says("").build_without_content();
-        assert_eq!(check("called: { tool: refund }", &silent), None, "no calls are recorded");
+        let without_content = Script::new("What?").says("").build_without_content();
+        assert_eq!(check("called: { tool: refund }", &without_content), None, "no calls are recorded");
         let without_calls = Script::new("What?").answers("Nothing.").build();
         assert_eq!(check("called: { tool: refund }", &without_calls), Some(false));
     }

@@ -375,7 +375,7 @@ impl<'a> ChecklistRun<'a> {
             let (answer, split) = majority(opinions, |opinion| !needs_source || !cited(opinion).is_empty());
             let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
             let sources = match answer {
-                // Those of the opinions with the answer that counts.
+                // The sources of the opinions with the majority's answer.
                 Ok(is_yes) => opinions
                     .iter()
                     .filter(|o| word(o) == Some(if is_yes { "yes" } else { "no" }))
@@ -392,7 +392,7 @@ impl<'a> ChecklistRun<'a> {
         Err(unmeasured(item, Unmeasured::JudgeError, "the judge exceeded its tool calls"))
     }
 
-    /// What a program prints that the judge has written. An error is the question for it.
+    /// The output of a program that the judge has written; as an error, the question that runs it.
     fn output_of(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
         let Some(answer) = self.answers.get(key.as_str()) else {
             let id = |at: Idx| self.content.trace.tree.spans.get(at).map(|span| span.id.to_string());

@@ -167,7 +167,7 @@ struct CallsBySpan(HashMap<Idx, Vec<usize>>);
 
 /// The calls on a span and beneath it, in order; up to the end of the work budget.
 pub(super) fn calls_within(trace: &AgentTrace, memo: &Memo, top: Idx) -> Vec<usize> {
-    let by_span = memo.send_value(|| {
+    let by_span = memo.shared_value(|| {
         let mut by_span: HashMap<Idx, Vec<usize>> = HashMap::default();
         for (i, call) in trace.calls.iter().enumerate() {
             by_span.entry(call.at).or_default().push(i);

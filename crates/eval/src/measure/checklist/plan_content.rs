@@ -30,7 +30,7 @@ pub(crate) struct PlanContent {
 impl PlanContent {
     /// The plans of the trace, found once.
     pub(crate) fn cached(trace: &AgentTrace, memo: &Memo) -> Arc<PlanContent> {
-        memo.send_value(|| PlanContent::from_trace(trace))
+        memo.shared_value(|| PlanContent::from_trace(trace))
     }
 
     fn from_trace(trace: &AgentTrace) -> PlanContent {

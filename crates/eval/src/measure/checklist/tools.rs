@@ -59,7 +59,7 @@ fn joined<'a>(id: &str, trace: &AgentTrace, log: impl Iterator<Item = &'a Chunk>
 fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let (id, pointer) =
         input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
-    // What a tool was called with is not what it returned.
+    // The arguments of a call are not its result.
     let text = joined(id, trace, log.iter().filter(|chunk| chunk.source != LogSource::Call))?;
     let value = json_keys::parse(&text).ok_or("the span's result is not JSON, or too large")?;
     value

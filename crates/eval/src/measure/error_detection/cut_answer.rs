@@ -48,7 +48,7 @@ fn breaks_off<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
     let last = lines.next()?;
     let mark = last.chars().next().filter(|mark| matches!(mark, '-' | '*' | '•'))?;
     let word = last.rsplit(|c: char| !c.is_alphanumeric()).next().filter(|word| word.len() > 1)?;
-    // What is said of a thing after its name is a figure, or begins with a colon or a dash.
+    // The statement after the name of a thing is a figure, or begins with a colon or a dash.
     let says_more = |item: &str| item.contains(|c: char| c.is_ascii_digit() || matches!(c, ':' | '–' | '—'));
     let items: Vec<&str> = lines.filter(|line| line.starts_with(mark)).take(MIN_ITEMS).collect();
     let is_broken = items.len() == MIN_ITEMS && items.iter().all(|item| says_more(item)) && !says_more(last);

@@ -213,7 +213,7 @@ fn error_in_a_document_that_a_tool_reads_is_its_content() {
     assert_eq!(label_for("fetch", r#"{"url":"https://ci.example/run/8"}"#, log), Some((VALID, true)));
     assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, raised), Some((TOOL, false)));
     assert_eq!(label_for("read_file", r#"{"path":"run.txt"}"#, "Error: bad sector"), Some((TOOL, false)));
-    // What a tool runs has failed, and so has one that reads no document.
+    // The program that a tool runs has failed, and so has a tool that reads no document.
     assert_eq!(label_for("run_file", r#"{"path":"run.py"}"#, log), Some((TOOL, false)));
     assert_eq!(label_for("get_depots", r#"{"city":"Ulm"}"#, log), Some((TOOL, false)));
 }

@@ -1,8 +1,8 @@
 //! The statement of an executor on how a run of code or a command ended.
 //!
 //! In: the text of a result. Out: the exit status that the executor wrote around the output of the program.
-//! It is on a line of its own, before or after the output, and decides over the output: a program that
-//! prints the word "error" and ends with status 0 did not fail.
+//! The exit status is on a separate line before or after the output, and takes precedence over the output: a program
+//! that prints the word "error" and ends with status 0 did not fail.
 
 use crate::pattern::WordSearcher;
 

@@ -247,7 +247,7 @@ fn flagged(map: &Map<String, Value>) -> bool {
     let has_payload = ["data", "results", "result", "items", "output", "content", "records"]
         .iter()
         .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
-    // What a check found is its result.
+    // The problems that a check found are its result.
     let is_verdict = VERDICTS.iter().any(|key| map.get(*key).is_some_and(Value::is_boolean));
     for &key in ERROR_KEYS.iter().filter(|_| !is_verdict) {
         match map.get(key) {

@@ -301,7 +301,7 @@ fn document_that_begins_like_an_error_is_content() {
     }
     let page = article("Error handling in Rust", "the result");
     assert_eq!(reported(&page), None);
-    // What happened is a report, however long it is.
+    // A text about an event is a report, however long it is.
     let trace = "    at Depot.load (depot.js:12:9)\n".repeat(40);
     let steps = "Use one of the depots that are listed below and call it again. ".repeat(20);
     for text in [

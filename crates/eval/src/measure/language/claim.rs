@@ -105,7 +105,7 @@ pub(super) struct ClaimsFile {
     /// In the clause of a promised or offered action that is no question: negation that the patterns let through.
     #[serde(default)]
     unless_stated: Vec<String>,
-    /// What work was done with, as the group `noun`.
+    /// The instrument of work, as the group `noun`.
     instrument: Vec<String>,
     /// Sources outside the conversation.
     source: Vec<String>,

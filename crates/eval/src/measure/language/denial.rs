@@ -14,7 +14,7 @@ pub(super) const MARKS: [char; 14] =
     [',', ';', ':', '(', ')', '–', '—', '\n', '，', '；', '：', '、', '（', '）'];
 /// Negations that are a part of something else: an offer ("don't hesitate"), a prohibition, a limit, "without delay".
 const NO_STATEMENT: WordClasses = classes!(Offer Obligation Bound AtOnce Condition Confirmation);
-/// What follows such a word in its clause is not stated.
+/// The rest of a clause after one of these words is not stated.
 const NOT_STATED: WordClasses = classes!(Condition Offer);
 
 impl Language {

@@ -21,7 +21,7 @@ const MIN_SCORE: f32 = 1.3;
 const MIN_SHARE: f32 = 0.58;
 /// The least score of another language that is too low to recognise it, but excludes English.
 const MIN_HINT: f32 = 1.0;
-/// Prose of so many words in lower case has function words of its language.
+/// Prose of at least this number of words in lower case has function words of its language.
 const MIN_PROSE: usize = 20;
 /// The longest function word in bytes.
 const MAX_WORD: usize = 24;
@@ -81,7 +81,7 @@ impl LanguageTable {
         self.may_have_head(head(text.as_bytes(), word), len)
     }
 
-    /// The same of a word of so many bytes with this [`head`].
+    /// As [`Self::may_have`], of a word of `len` bytes with this [`head`].
     fn may_have_head(&self, head: u64, len: usize) -> bool {
         let (at, bit) = place(head, len);
         self.filter.get(at).is_some_and(|bits| bits >> bit & 1 == 1)
@@ -91,7 +91,7 @@ impl LanguageTable {
 /// The first bytes of a word of `text`, those of a shorter word highest, above zeros.
 fn head(text: &[u8], word: Range<usize>) -> u64 {
     match block_at(text, word.start) {
-        // Those behind the word are shifted out.
+        // Bytes after the word are shifted out.
         Some(block) => block << (8 * HEAD.saturating_sub(word.len())),
         None => text
             .get(word)
@@ -102,7 +102,7 @@ fn head(text: &[u8], word: Range<usize>) -> u64 {
     }
 }
 
-/// The place of a word of so many bytes in the filter, in any case of ASCII letters.
+/// The place of a word of `len` bytes in the filter, in any case of ASCII letters.
 fn place(head: u64, len: usize) -> (usize, u64) {
     let hash = ((head | 0x2020_2020_2020_2020) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let bit = hash >> (u64::BITS - FILTER_BITS.trailing_zeros());
@@ -258,7 +258,7 @@ fn is_clear(scores: &[f32]) -> bool {
     best >= CLEAR_SCORE && others <= best / 4.0
 }
 
-/// What a byte is for a word: a set of these.
+/// The role of a byte in a word: a set of these bits.
 const LETTER: u8 = 0;
 /// Part of an identifier, a path or code.
 const JOINT: u8 = 1;
@@ -301,7 +301,7 @@ impl WordReader<'_> {
                 return None;
             }
             let is_label = letters == 1 && next == b'-';
-            // What follows the word is shifted out.
+            // Bytes after the word are shifted out.
             let head = || block << (8 * HEAD.saturating_sub(letters));
             if letters > 0 && !is_label && table.may_have_head(head(), letters) {
                 self.at = end;

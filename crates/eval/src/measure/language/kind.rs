@@ -3,7 +3,7 @@
 use super::lists::Lists;
 use super::sentence::Sentence;
 
-/// What a sentence may be in a text that answers nothing.
+/// The kind of a sentence in a text that gives no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SentenceKind {
     Refusal,

@@ -101,7 +101,7 @@ pub(super) struct Lists {
     pub padding: PatternList,
     pub hedge: PatternList,
     pub invention: PatternList,
-    /// What a sentence of `invention` only assumes.
+    /// An assumption in a sentence of `invention`.
     pub assumed: Pattern,
     pub error: PatternList,
     /// The reply of a user who agrees. `unless` adds something or makes an exception, at any position.
@@ -189,7 +189,7 @@ impl PatternList {
         self.unless.as_ref().is_some_and(|unless| unless.is_match(sentence.words()))
     }
 
-    /// What a sentence has to match to be one of the list.
+    /// The pattern that a sentence of the list matches.
     pub(super) fn any(&self) -> &Pattern {
         &self.any
     }

@@ -53,8 +53,8 @@ use super::Memo;
 use super::excerpt::clip_end;
 use crate::recognise::Text;
 
-/// A text of at most so many bytes may consist of words that all languages could share. It is compared with
-/// the patterns of every language.
+/// Maximum bytes of a text that may consist of words that all languages could share. A text up to this length is
+/// compared with the patterns of every language.
 const SHORT_BYTES: usize = 120;
 
 impl Language {

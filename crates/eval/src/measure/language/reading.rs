@@ -1,5 +1,5 @@
-//! What is read of a text before anything is searched in it: its language, its sentences, its words of closed classes,
-//! and which kinds its sentences are; once for each trace, whatever reads the text.
+//! The analysis of a text that every search needs: its language, its sentences, its words of closed classes, and the
+//! kinds of its sentences. A text is analysed once per trace, whatever rules read it.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::measure::excerpt::{clip, clip_end};
 const HEAD_BYTES: usize = 12 * 1024;
 pub(super) const TAIL_BYTES: usize = 4 * 1024;
 
-/// What is read of a text before anything is searched in it.
+/// The analysis of a text that every search needs.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     language: OnceCell<detect::Detected>,

@@ -13,7 +13,7 @@ use crate::measure::ascii_letters::end_of_letters;
 use crate::measure::excerpt::clip;
 use crate::measure::occurrences::Beginnings;
 
-/// A quotation is searched for its end within so many bytes.
+/// Maximum bytes that are searched for the end of a quotation.
 const MAX_QUOTATION: usize = 600;
 
 /// A sentence, or the part of one before or after a contrast.

@@ -33,7 +33,7 @@ fn read(text: &str, language: Language) -> ReadText<'_> {
     ReadText { text, languages: only(language), is_known: true, reading: Rc::default() }
 }
 
-/// What the lists find in a sentence of the section, as far as it concerns the section.
+/// The matches of the lists in a sentence of the section, as far as they concern the section.
 fn found(language: Language, list: &str, sentence: &str) -> String {
     let read_text = read(sentence, language);
     let list_if = |found: bool| if found { list } else { "" }.to_owned();
@@ -305,7 +305,7 @@ fn annotated(words: &RequestWords, sentence: &str) -> String {
     format!("{}: {marked}", found.join(" "))
 }
 
-/// What instructions have is in at least 20 sentences of each language with spaces, and 20 do not have it.
+/// In each language with spaces, at least 20 sentences have a word of instructions, and 20 have none.
 #[test]
 fn words_of_instructions_are_those_of_their_sentences() {
     let mut wrong = Vec::new();
@@ -394,7 +394,7 @@ fn language_of_other_texts_is_not_told() {
     for text in ["", "42", "OK", "{\"id\": 17}", "Paris"] {
         assert_eq!(Language::from_text(text), None, "{text}");
     }
-    // What hints at another language is not read as English, nor is prose of unknown words.
+    // A text that hints at another language is not read as English, nor is prose of unknown words.
     let swahili = "Ninaomba msaada wenu kuhusu safari yangu kwa sababu sikupata tiketi ambayo nililipia jana asubuhi \
                    kupitia simu yangu ya mkononi wala sijui nifanye nini sasa hivi.";
     for text in ["Bestellung storniert und erstattet.", "Commande annulée et remboursée.", swahili] {

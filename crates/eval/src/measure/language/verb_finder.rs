@@ -34,7 +34,7 @@ pub(super) struct VerbFinder {
     beginnings: Occurrences,
     /// By beginning.
     groups: Vec<VerbGroups>,
-    /// Those whose verbs have no known beginnings.
+    /// The groups whose verbs have no known beginnings.
     always: VerbGroups,
     all: VerbGroups,
     /// Spaces separate words: a verb is a word.

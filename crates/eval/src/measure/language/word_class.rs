@@ -25,9 +25,9 @@ verdict_otlp::labelled_enum! {
     pub(crate) enum WordClass {
         Negation = "negation",
         Condition = "condition",
-        /// What may or will be.
+        /// A possibility or the future: "may", "will".
         Modal = "modal",
-        /// What has to be, or must not.
+        /// A duty or a prohibition: "must", "must not".
         Obligation = "obligation",
         Probability = "probability",
         Approximation = "approximation",
@@ -98,11 +98,11 @@ verdict_otlp::labelled_enum! {
         Amount = "amount",
         /// "Percent", "discount".
         Share = "share",
-        /// What is simulated, assumed or imagined.
+        /// A simulated, assumed or imagined thing.
         Unreal = "unreal",
-        /// What is forbidden or refused, or needs somebody's approval.
+        /// A prohibition, a refusal, or a required approval.
         Barrier = "barrier",
-        /// What has a telephone number.
+        /// A thing with a telephone number.
         Phone = "phone",
         /// The title before the name of a person, or in place of their first name.
         Title = "title",

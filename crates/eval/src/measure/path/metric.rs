@@ -155,10 +155,10 @@ impl TaskScorer<'_> {
     /// Why the scores of agent `i` are unmeasured, if they are.
     fn unmeasured(&self, i: usize, run_walk: &RunWalk) -> Option<Unmeasured> {
         let agent = self.trace.agents.get(i)?;
-        let silent =
+        let has_no_output =
             |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
         // A trace without calls and without model outputs was recorded without content.
-        let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(silent);
+        let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(has_no_output);
         run_walk.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
     }
 
@@ -189,7 +189,7 @@ impl TaskScorer<'_> {
         };
         let mut out = vec![
             score(FailCondition::Correctness, scores.correctness, unfinished.or(beyond(scores.correctness))),
-            // It is absent only where there are more golden paths than are compared.
+            // The score is absent only where there are more golden paths than are compared.
             score(
                 FailCondition::PcKtc,
                 scores.pc_ktc,

@@ -84,7 +84,7 @@ impl ProposedCall {
     }
 }
 
-/// What the caller says about the run. It takes the place of spans that have not arrived.
+/// The caller's statements about the run, in place of spans that have not arrived.
 #[derive(Clone, Debug, Default)]
 pub struct RunHints {
     pub agent: Option<String>,
@@ -151,8 +151,8 @@ pub struct NextCall {
     pub symbol: String,
     pub function: String,
     /// The rest of the amounts that a rule limits, by argument.
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    pub left: serde_json::Map<String, Value>,
+    #[serde(rename = "left", skip_serializing_if = "serde_json::Map::is_empty")]
+    pub remaining_amounts: serde_json::Map<String, Value>,
 }
 
 /// The answer for all tasks that apply.
@@ -391,12 +391,12 @@ fn next_calls(task: &Task, run_walk: &RunWalk) -> Vec<NextCall> {
         if task.automaton.step(state, symbol) == Transition::Harmful {
             return None;
         }
-        let left = run_walk.registers.remaining_amounts(&task.limits, symbol);
-        let left = left.into_iter().map(|(argument, amount)| (argument, amount.into()));
+        let remaining = run_walk.registers.remaining_amounts(&task.limits, symbol);
+        let remaining = remaining.into_iter().map(|(argument, amount)| (argument, amount.into()));
         Some(NextCall {
             symbol: definition.symbol.clone(),
             function: definition.function.clone(),
-            left: left.collect(),
+            remaining_amounts: remaining.collect(),
         })
     });
     next.take(MOST_NEXT).collect()

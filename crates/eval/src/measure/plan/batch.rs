@@ -17,7 +17,7 @@ use crate::measure::metric_names::PlanPart;
 /// One plan of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct BatchPlan {
-    /// What the query is like: "simple", "objective".
+    /// The kinds of the query: "simple", "objective".
     pub kinds: Vec<String>,
     pub planner: Option<String>,
     /// The shape of the reference; none without one.

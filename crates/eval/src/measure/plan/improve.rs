@@ -143,8 +143,8 @@ impl ImprovementLoop {
     }
 
     pub fn plan(&self) -> &Plan {
-        static NONE: Plan = Plan { steps: Vec::new(), structured: false, issues: Vec::new() };
-        self.plans.last().unwrap_or(&NONE)
+        static EMPTY_PLAN: Plan = Plan { steps: Vec::new(), structured: false, issues: Vec::new() };
+        self.plans.last().unwrap_or(&EMPTY_PLAN)
     }
 
     /// The next question; `None` when the loop has ended.

@@ -99,7 +99,7 @@ impl Metric for PlanJudged {
         if content.withholds(context.at)
             || content.withholds_output(context.at)
             || task.is_some_and(|(at, task)| content.withholds_piece(at, &task))
-            || agent.is_some_and(|agent| content.withholds_of(agent))
+            || agent.is_some_and(|agent| content.withholds_agent(agent))
         {
             return MetricProgress::Done(Vec::new());
         }
@@ -132,7 +132,7 @@ impl Metric for PlanJudged {
             decided_by = Some(opinion.judge.to_string());
         }
         if matching.embeddings.is_some() && !answers.iter().any(|a| a.key == pair_questions::JUDGED_KEY) {
-            // What remains between the cuts.
+            // The pairs whose similarity is between the two thresholds.
             let question = pair_questions::pair_question(&assessment, &shown, &system);
             if let Some(question) = question.filter(|question| !answers.is_empty() && fits(question)) {
                 return MetricProgress::Ask(vec![question]);

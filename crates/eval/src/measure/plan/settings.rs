@@ -87,9 +87,9 @@ impl Section for PlanSettings {
                 out.push(Problem::new(key, format!("expected a value from 0 to {top}, found {value}")));
             }
         }
-        out.extend(self.matching.problems().into_iter().map(|p| p.below("matching")));
-        out.extend(self.weights.problems().into_iter().map(|p| p.below("weights")));
-        out.extend(tools::problems(&self.tools).into_iter().map(|p| p.below("tools")));
+        out.extend(self.matching.problems().into_iter().map(|p| p.in_section("matching")));
+        out.extend(self.weights.problems().into_iter().map(|p| p.in_section("weights")));
+        out.extend(tools::problems(&self.tools).into_iter().map(|p| p.in_section("tools")));
         for (i, reference) in self.references.iter().enumerate() {
             if reference.query.trim().is_empty() {
                 out.push(Problem::new(

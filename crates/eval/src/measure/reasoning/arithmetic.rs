@@ -155,7 +155,7 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
     is_product || is_share || is_quotient || is_percentage
 }
 
-/// What sums of binary numbers are away from decimal ones.
+/// The largest difference between a sum of binary numbers and the same decimal sum.
 const EXACT: f64 = 1e-9;
 
 /// Whether three of `pool` give `value` by adding and subtracting. What is shown with two digits is near some

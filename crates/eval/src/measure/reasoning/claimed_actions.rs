@@ -381,7 +381,7 @@ impl Claimed<'_, '_> {
         is_clear.then_some(tool)
     }
 
-    /// What the user said, which is read for each claim; `None` beyond the work budget.
+    /// The messages of the user, which are read for each claim; `None` beyond the work budget.
     fn user_messages(&self) -> Option<Vec<Text>> {
         let agent = self.trace.owner.get(self.at).copied().flatten();
         let messages = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();

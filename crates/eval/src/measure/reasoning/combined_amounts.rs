@@ -12,7 +12,7 @@ const MAX_COMBINED: usize = 6;
 /// Half of a cent, and what a sum in binary numbers is away from it.
 const CENT: f64 = 0.0051;
 
-/// The numbers of texts that may be combined, at most so many of each.
+/// The numbers of texts that may be combined, at most `max` of each text.
 pub(super) fn combinable<'t>(texts: impl IntoIterator<Item = &'t Text>, max: usize) -> Vec<f64> {
     let positive_numbers = |text: &Text| {
         let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
@@ -32,8 +32,8 @@ pub(super) fn is_share(number: f64, total: f64) -> bool {
     parts.any(|n| is_rounded(total / n, number) || is_rounded(total - total / n, number))
 }
 
-/// What follows from up to three numbers of a request, of which one may be a rate of the instructions, or a half.
-/// Nothing if the request has many numbers.
+/// The values that follow from up to three numbers of a request, of which one may be a rate of the instructions, or a
+/// half. Empty if the request has many numbers.
 pub(super) fn combined(amounts: &[f64], rules: &[f64]) -> Vec<f64> {
     let mut out = Vec::new();
     if amounts.len() > MAX_COMBINED {

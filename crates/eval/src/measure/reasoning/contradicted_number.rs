@@ -138,7 +138,8 @@ fn numbers_of(texts: &[&Text]) -> Vec<f64> {
     numbers
 }
 
-/// What follows from several of these numbers, and from rates of the instructions; nothing beyond the work budget.
+/// The values that follow from several of these numbers and from rates of the instructions; none beyond the work
+/// budget.
 fn derived_from(memo: &Memo, given_numbers: &[f64], rules: &[&Text]) -> Vec<f64> {
     let bytes: usize = rules.iter().map(|text| text.len()).sum();
     let rates = if memo.budget.spend(1 + bytes / 16) { numbers_of(rules) } else { Vec::new() };

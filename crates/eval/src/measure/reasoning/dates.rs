@@ -129,7 +129,7 @@ pub(super) const MONTHS: [&str; 12] = [
     "december",
 ];
 
-/// The day so many months after a date.
+/// The day `months` months after a date.
 pub(super) fn months_later(date: &Date, months: i64) -> i64 {
     let month = date.months() + months;
     day_number(

@@ -43,8 +43,8 @@ const MAX_CODES: usize = 64;
 regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
 /// Texts for which there is room at first: collections that grow by steps are copied several times.
 const TEXTS: usize = 32;
-/// A byte that is in no UTF-8.
-const BETWEEN: u8 = 0xff;
+/// Separates texts: a byte that is in no UTF-8.
+const TEXT_SEPARATOR: u8 = 0xff;
 /// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
 
@@ -426,7 +426,7 @@ impl<'a> Evidence<'a> {
         self.lowered.reserve(new.iter().map(|text| text.len() + 1).sum());
         for text in new {
             self.lowered.extend_from_slice(text.as_bytes());
-            self.lowered.push(BETWEEN);
+            self.lowered.push(TEXT_SEPARATOR);
         }
         self.lowered_texts = self.texts.len();
         self.lowered.get_mut(from..).into_iter().for_each(<[u8]>::make_ascii_lowercase);

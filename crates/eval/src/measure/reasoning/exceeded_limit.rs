@@ -43,7 +43,7 @@ const ABOVE: u8 = 2;
 // Behind a percentage: it is a discount.
 regex!(OFF, r"(?i)^\s*(?:%|percent|per cent) off\b");
 
-/// What an amount above a limit is not allowed without, or that it is not allowed.
+/// Words for the condition of an amount above a limit, or for its prohibition.
 const DEMANDS: WordClasses = classes!(Restriction Barrier);
 /// By one of these a negation forbids something, and does not only deny it: "are not instant".
 const FORBIDS: WordClasses = classes!(Modal Obligation Confirmation Barrier);
@@ -189,7 +189,7 @@ fn check_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
     memo.budget.spend(instructions.len() / 16).then_some(())?;
     let limits = memo.for_text(instructions, |text| StatedLimits(limits(text, memo).unwrap_or_default()));
     (!limits.0.is_empty()).then_some(())?;
-    // What follows a request for approval may have been approved.
+    // A call after a request for approval may have been approved.
     let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
     let succeeded = conduct.succeeded(usize::MAX).map(|(_, call)| call);
     let unapproved_calls: Vec<&Call> = succeeded.take_while(|call| !asks(call)).collect();

@@ -118,7 +118,7 @@ fn guesses(
     if !confirm(task) || !results.into_iter().all(&mut confirm) {
         return None;
     }
-    // What models wrote: in a group, the prompts of the others repeat it.
+    // The texts that models wrote: in a group chat, the prompts of the other agents repeat them.
     let outputs = llms.iter().filter_map(|at| trace.views.get(*at)).flat_map(|view| &view.output);
     let written: HashSet<&str> =
         outputs.flat_map(|message| &message.parts).filter_map(plain_text).map(|text| &**text).collect();

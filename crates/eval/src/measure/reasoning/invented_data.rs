@@ -332,7 +332,7 @@ fn value(word: &str) -> Option<String> {
     (word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit())).then(|| word.to_lowercase())
 }
 
-/// What begins a comment.
+/// The beginnings of comments.
 const COMMENTS: [&str; 3] = ["# ", "// ", "-- "];
 
 /// The comments of the code in a text, one on each line.

@@ -1,10 +1,10 @@
-//! Things that an action chooses from a list although another one has what the request names.
+//! Things that an action chooses from a list although another thing of the list has the values that the request names.
 //!
 //! Principle: an action names one thing of a list that a result returned. If another thing of that list has every value
 //! that the request names of the chosen one, and one more, the request means the other: two customers with the same
-//! name, the request names the town of the second, and the first one is changed. It is no finding if actions name
-//! several things of the list, a word that excludes or compares stands before the value, the user answered a text that
-//! names the chosen thing, or the answer states the value that it has instead.
+//! name, the request names the town of the second, and the first one is changed. There is no finding if actions name
+//! several things of the list, a word that excludes or compares precedes the value, the user answered a text that names
+//! the chosen thing, or the answer states the value of the chosen thing.
 //!
 //! In: what the user said, the results of an agent's calls, and its successful actions. Out: one finding for each
 //! agent, on the model span that wrote the call.
@@ -41,7 +41,7 @@ const ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '�
 const EXCLUDE: WordClasses =
     classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
 
-/// What the user said.
+/// The messages of the user.
 struct RequestText {
     words: String,
     text: String,

@@ -188,7 +188,7 @@ impl Mentions<'_> {
 fn are_distinct(performed: Action, asked: Action) -> bool {
     use Action::{Book, Cancel, Notify, Order, Refund, Return, Schedule, Send, Update};
     match asked {
-        // What a change includes is in its arguments or its result.
+        // The actions that an update includes are in its arguments or its result.
         Send | Notify => performed == Update,
         Refund => matches!(performed, Cancel | Return | Update),
         Order => matches!(performed, Book | Schedule | Update),

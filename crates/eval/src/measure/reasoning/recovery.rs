@@ -414,7 +414,7 @@ mod tests {
         ] {
             assert_eq!(recoveries(DOWN, reported), [true], "{reported}");
         }
-        for silent in [
+        for unreported in [
             "I have moved delivery D-4471 to Friday. Please do not hesitate to ask.",
             "I have moved delivery D-4471 to Friday. If it does not suit you, I will change it.",
             "I have moved delivery D-4471 to Friday. Don't share the code of the parcel with anyone.",
@@ -431,7 +431,7 @@ mod tests {
             "我已经把快递改到星期五了。请不要回复这条消息。",
             "配達を金曜日に変更しました。このメールには返信しないでください。",
         ] {
-            assert_eq!(recoveries(DOWN, silent), [false], "{silent}");
+            assert_eq!(recoveries(DOWN, unreported), [false], "{unreported}");
         }
         // The model is at fault for what it wrote.
         const WRONG: &str = "TypeError: move_delivery() got an unexpected keyword argument 'delivery'";

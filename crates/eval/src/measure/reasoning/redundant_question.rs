@@ -129,7 +129,7 @@ fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: 
     })
 }
 
-/// What a question asks for by "which" or "what", each with its unit if it is one of time.
+/// The nouns for which a question asks by "which" or "what", each with its unit if it is one of time.
 fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
     let words = language.table().places(question);
     let asks = words.iter().filter(|place| place.classes.has(WordClass::Which));

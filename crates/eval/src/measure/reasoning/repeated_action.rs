@@ -163,7 +163,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     None
 }
 
-/// What the user states about several calls.
+/// The user's statements about several calls.
 struct AskedRepetition {
     /// A word asks for several calls.
     by_word: bool,
@@ -369,7 +369,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
     None
 }
 
-/// What a record in the result of a call states about an action.
+/// A record in the result of a call, with its statements about an action.
 struct FlaggedRecord<'t> {
     call: &'t Call,
     flags: Vec<PermissionFlag>,
@@ -385,7 +385,7 @@ struct PermissionFlag {
     object_words: Vec<String>,
 }
 
-/// What the records in the results of an agent's calls state about an action, in order; `None` beyond the work budget.
+/// The records about an action in the results of an agent's calls, in order; `None` beyond the work budget.
 fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord<'t>>> {
     let (mut all, memo) = (Vec::new(), conduct.memo);
     for (_, call) in conduct.calls(MAX_CALLS) {

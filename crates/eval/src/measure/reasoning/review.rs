@@ -190,7 +190,7 @@ impl Review {
 #[derive(Clone, Copy, Default)]
 struct ExaminedFacts {
     all: usize,
-    /// Those that the request does not state.
+    /// The examined facts that the request does not state.
     beyond_request: usize,
 }
 
@@ -247,7 +247,7 @@ impl<'a> Reviewer<'a> {
             else {
                 continue;
             };
-            if agent_index::is_turn_of_a_group(self.trace, self.memo, agent) {
+            if agent_index::is_group_chat_turn(self.trace, self.memo, agent) {
                 continue;
             }
             let Some(view) = self.trace.views.get(last) else { continue };
@@ -366,7 +366,7 @@ impl<'a> Reviewer<'a> {
         // An executor's answer is the result of what it executed.
         let returned = |i: &usize| self.trace.calls.get(*i).and_then(|call| call.result.as_deref());
         let is_own = |result: &str| result.contains(answer.trim()) || answer.contains(result.trim());
-        let beneath = agent_index::calls_beneath(self.trace, self.memo, i);
+        let beneath = agent_index::subtree_calls(self.trace, self.memo, i);
         if beneath
             .iter()
             .rev()

@@ -99,7 +99,7 @@ struct AnswerContext<'a> {
 
 impl AnswerContext<'_> {
     fn finding(&self) -> Option<Finding> {
-        let calls: Vec<usize> = agent_index::calls_beneath(self.trace, self.memo, self.i)
+        let calls: Vec<usize> = agent_index::subtree_calls(self.trace, self.memo, self.i)
             .into_iter()
             .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.is_control))
             .collect();

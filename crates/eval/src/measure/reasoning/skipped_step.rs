@@ -50,8 +50,8 @@ const STEM: usize = 5;
 
 /// Signs that end a clause.
 const ENDS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
-/// Most words between "only" and "after".
-const BETWEEN: usize = 3;
+/// Maximum number of words between "only" and "after".
+const MAX_GAP_WORDS: usize = 3;
 /// Words by which a sentence may demand an order.
 const ORDERS: WordClasses = classes!(Before Restriction);
 /// Words by which a step is not always needed, besides figures.
@@ -421,7 +421,7 @@ impl<'t> Instructions<'t> {
         };
         let is_near = |(_, step): &(&str, &str)| {
             let between = behind.get(..behind.len() - step.len());
-            between.is_some_and(|text| text.split_whitespace().count() <= 1 + BETWEEN)
+            between.is_some_and(|text| text.split_whitespace().count() <= 1 + MAX_GAP_WORDS)
         };
         let after = words.find(is_after).and_then(|after| self.around(sentence, after)).filter(is_near);
         let step = after.map_or(behind, |(_, step)| step);

@@ -21,7 +21,7 @@ const WORDING: usize = 4;
 
 /// A condition, an example or wording, an offer.
 const IDLE: WordClasses = classes!(Condition Example Offer);
-/// What may or will be, or holds in part.
+/// Words for possible, future or partial facts.
 const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Sequence Alternative);
 /// Words with which a clause begins.
 const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
@@ -162,7 +162,7 @@ fn may_have_wide_space(text: &str) -> bool {
         && (memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some())
 }
 
-/// What a byte is for the words of a text; each but the first one is a bit.
+/// The role of a byte in the words of a text; each but the first one is a bit.
 const SPACE: u8 = 0;
 /// Letters, digits and signs with which a word may begin and end.
 const PART: u8 = 1;

@@ -214,7 +214,7 @@ impl EvidenceMoments {
         !number.fractional && self.days.len() <= AGES_AMONG && pairs(&self.days).any(is_age)
     }
 
-    /// Whether so many times and durations give almost any time.
+    /// Whether the times and durations are so numerous that their combinations give almost any time.
     pub(super) fn are_too_many(&self) -> bool {
         self.times.len() * self.numbers.len() > TIMES_AMONG
     }

@@ -50,9 +50,9 @@ const ADMITS: [&str; 16] = [
     "however",
     "unfortunately",
 ];
-/// Words directly before the verb of a done action, between which and it may be [`BETWEEN`].
+/// Words before the verb of a done action, with only [`ADVERBS`] between this word and the verb.
 const BEFORE: [&str; 11] = ["i", "we", "i've", "we've", "have", "has", "been", "was", "were", "is", "are"];
-const BETWEEN: [&str; 7] = ["successfully", "now", "just", "also", "already", "been", "then"];
+const ADVERBS: [&str; 7] = ["successfully", "now", "just", "also", "already", "been", "then"];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -122,7 +122,7 @@ fn says_done(words: &str, verb: &str) -> bool {
         if before.is_some_and(|before| BEFORE.contains(&before)) && is_past_of(word, verb) {
             return true;
         }
-        if before.is_none() || !BETWEEN.contains(&word) || word == "been" {
+        if before.is_none() || !ADVERBS.contains(&word) || word == "been" {
             before = Some(word);
         }
     }

@@ -62,7 +62,7 @@ pub(crate) struct FactCheck {
     pub unsupported: Vec<f64>,
     /// The number of facts compared with the evidence.
     pub examined: usize,
-    /// Those of them that the request does not state.
+    /// The number of these facts that the request does not state.
     pub beyond_request: usize,
 }
 

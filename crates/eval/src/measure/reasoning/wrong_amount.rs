@@ -62,7 +62,7 @@ const CODES: [&str; 14] = [
     "lng",
     "longitude",
 ];
-/// Into so many parts an amount may have been divided.
+/// Maximum number of parts into which an amount may have been divided.
 const MAX_SHARES: u8 = 6;
 /// Words of names of parameters for counts.
 const COUNTING: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
@@ -208,8 +208,8 @@ impl<'a> AmountCheck<'a> {
         None
     }
 
-    /// What follows from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more, 17.5 hours
-    /// at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
+    /// The values that follow from several numbers of the request and of the instructions: 412 km at 0.30 and 24 more,
+    /// 17.5 hours at 85 with 19 %; `None` beyond the work budget or if there are too many numbers.
     fn derived(&self) -> Option<Vec<f64>> {
         let request_numbers = combinable(&self.user_texts, MAX_ARGUMENTS);
         let view = self.agent.llms.first().and_then(|at| self.trace.views.get(*at)).into_iter();

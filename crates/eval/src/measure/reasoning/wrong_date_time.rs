@@ -109,8 +109,8 @@ impl RequestedDay {
         }
     }
 
-    /// Whether a call with another day may do what is meant: it is far from it, or so many days after it as the thing
-    /// lasts.
+    /// Whether a call with another day may be correct: the day is far from the requested one, or it is the end of a
+    /// period of one of these lengths.
     fn allows(&self, passed: Day, lengths: &[i64]) -> bool {
         let RequestedDay::Day(day) = self else { return false };
         let distance = day.days_until(passed);
@@ -310,7 +310,7 @@ impl<'a> DateRequest<'a> {
         let mut words = keys.flatten();
         let has = |keywords: &[&str], word: &String| keywords.contains(&word.as_str());
         words.any(|word| match requested {
-            // What begins after the day does not contain it.
+            // A period that begins after the day does not contain it.
             RequestedDay::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
             _ => has(&BEGINS, &word) || has(&BOUNDS, &word),
         })

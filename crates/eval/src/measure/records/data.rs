@@ -144,7 +144,7 @@ pub(crate) struct Records {
     pub(super) fields: usize,
 }
 
-/// What follows from the rows of lists together.
+/// Values that follow from several rows of lists.
 #[derive(Debug, Default)]
 struct ColumnSummary {
     /// Sums and means.
@@ -201,20 +201,20 @@ impl Records {
         })
     }
 
-    /// Notes what is known of a list at its end.
+    /// Sets the length and the kind of a list at its end.
     pub(super) fn complete_list(&mut self, list: Option<usize>, len: usize, is_numeric: bool) {
         if let Some(list) = list.and_then(|list| self.lists.get_mut(list)) {
             (list.len, list.is_numeric) = (len, is_numeric);
         }
     }
 
-    /// How much there is of everything, with the fields of a record.
+    /// The lengths of all collections, and of the fields of a record.
     pub(super) fn len(&self, record: Option<usize>) -> [usize; 5] {
         let fields = record.and_then(|at| self.records.get(at)).map_or(0, |record| record.fields.len());
         [self.records.len(), self.lists.len(), self.list_aggregates.len(), self.fields, fields]
     }
 
-    /// Removes what was added since there was so much of everything.
+    /// Removes the additions since [`len`](Self::len) returned these lengths.
     pub(super) fn truncate(
         &mut self,
         [records, lists, list_aggregates, all, fields]: [usize; 5],
@@ -274,7 +274,7 @@ pub(super) fn aggregate(aggregates: &mut Vec<f64>, numbers: &[f64]) {
 
 /// The numbers of each column of a list, of all rows and of those that share a text, a flag, a month or a day.
 fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
-    // What occurs once is shared by no rows.
+    // A value that occurs once is shared by no rows.
     let mut occurring: HashMap<&str, usize> = HashMap::default();
     rows.iter()
         .flat_map(|row| shared_values(row))

@@ -25,7 +25,7 @@ pub(crate) struct KeyWords {
     facts: Cell<u32>,
 }
 
-/// What a rule asks of the words of a key.
+/// A fact about the words of a key that rules ask for.
 #[derive(Clone, Copy)]
 pub(crate) enum KeyFact {
     /// The values are states.

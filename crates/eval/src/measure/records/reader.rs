@@ -21,7 +21,7 @@ use crate::recognise::ContentNode;
 const MAX_NESTED: usize = 4;
 /// Longer texts are prose, which states nothing that could be compared.
 const MAX_VALUE: usize = 120;
-/// So many members of an object are compared with each other; keys of more are looked up.
+/// Up to this number of members of an object, keys are compared with each other; keys of larger objects are looked up.
 const FEW_MEMBERS: usize = 16;
 
 /// Most members of an object whose keys are compared with each other.
@@ -45,7 +45,8 @@ pub(super) struct RecordReader<'n> {
     from_tree: bool,
 }
 
-/// Where a value is in a structure: under a name, in a record, in a list, with so many levels of JSON in strings left.
+/// The position of a value in a structure: under a name, in a record, in a list, with the remaining levels of JSON in
+/// strings.
 #[derive(Clone, Copy)]
 struct ValuePlace<'v> {
     name: &'v KeyName,
@@ -144,7 +145,7 @@ impl<'n> RecordReader<'n> {
         items.iter().for_each(|item| self.read_tree(item, place));
     }
 
-    /// The record of an object that has about so many fields.
+    /// The record of an object with about `fields` fields.
     fn add_object(&mut self, place: ValuePlace<'_>, fields: usize) -> Option<usize> {
         let key = if place.list.is_none() { place.name } else { self.names.none() };
         self.records.add_record(key, place.parent, place.list, fields)
@@ -275,7 +276,7 @@ fn read_parsing(text: &str, reader: &mut RecordReader<'_>, place: ValuePlace<'_>
     RecordValueSeed { reader, place, first: None }.deserialize(&mut json).is_ok() && json.end().is_ok()
 }
 
-/// What a value is for the list that contains it.
+/// The kind of a value in the list that contains it.
 enum ListItem {
     Number(f64),
     Other,
@@ -334,7 +335,7 @@ impl<'de> Visitor<'de> for RecordValueSeed<'_, '_, '_, 'de> {
         Ok(self.add_number(n, || ContentNode::Float(n).to_json()))
     }
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<ListItem, E> {
-        // It has no escapes, and so no ends of lines.
+        // A borrowed text has no escapes, and so no line ends.
         self.add_text(text, false)
     }
     fn visit_str<E: Error>(self, text: &str) -> Result<ListItem, E> {

@@ -24,7 +24,7 @@ pub(super) fn measured(context: &Context<'_>, outline: &Outline, opinions: &[Opi
         .collect();
     if replies.is_empty() {
         let mut nothing = context.unmeasured(Unmeasured::NotApplicable);
-        // That it does not apply is what the evaluator answered.
+        // The evaluator answered that the metric does not apply.
         nothing.judge = opinions.first().map(|opinion| opinion.judge.to_string()).unwrap_or_default().into();
         return nothing;
     }
@@ -47,7 +47,7 @@ fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOp
     Some(shown.opinion(grade, value))
 }
 
-/// What may be quoted: every text and value of a span, and for any span tasks and instructions.
+/// The content that may be quoted: every text and value of a span, and for any span tasks and instructions.
 fn shown(outline: &Outline) -> ShownContent {
     let request = &outline.request;
     let spans = outline.spans.iter().zip(&request.spans);

@@ -154,9 +154,9 @@ impl EvaluatorConfig {
     }
 
     fn label_problems(&self, found: &mut impl FnMut(&str, String)) {
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_label_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let is_legal =
-            |label: &str| !label.is_empty() && label.len() <= MAX_LABEL && label.chars().all(legal);
+            |label: &str| !label.is_empty() && label.len() <= MAX_LABEL && label.chars().all(is_label_char);
         if self.labels.len() > MAX_LABELS || !self.labels.iter().all(|label| is_legal(label)) {
             found("labels", "expected up to 32 labels of up to 64 letters, digits, - and _".to_owned());
         }
@@ -175,7 +175,7 @@ impl EvaluatorConfig {
 /// Invalid values of `verdict.evaluators`.
 pub(crate) fn problems(evaluators: &Evaluators) -> Vec<Problem> {
     let evaluator_problems = |(name, config): (&String, &EvaluatorConfig)| {
-        config.problems(name).into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
+        config.problems(name).into_iter().map(|problem| problem.in_section(name)).collect::<Vec<_>>()
     };
     evaluators.iter().flat_map(evaluator_problems).collect()
 }

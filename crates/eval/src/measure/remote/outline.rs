@@ -174,7 +174,7 @@ impl<'a> OutlineBuilder<'a> {
             let Some(view) = self.context.trace.views.get(at) else { continue };
             let mut texts = texts(view);
             let all = texts.len();
-            // What a span produced is its own, even if another one produced the same.
+            // Content that a span produced is shown even if another span produced the same.
             texts.retain(|text| seen.insert(text_hash(&text.piece.text)) || text.r#type.is_new());
             let repeated = (all - texts.len()) as u64;
             raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });

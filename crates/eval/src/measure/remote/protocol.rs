@@ -29,7 +29,7 @@ pub struct EvaluationRequest {
     pub metric: String,
     /// The values that an answer may have.
     pub scale: RequestedScale,
-    /// What is evaluated.
+    /// The evaluated part of the trace.
     pub subject: EvaluatedSubject,
     /// 32 hexadecimal digits.
     pub trace_id: String,
@@ -59,7 +59,7 @@ pub enum RequestedScale {
     Label { labels: Vec<String> },
 }
 
-/// What is evaluated.
+/// The evaluated part of the trace.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct EvaluatedSubject {
     pub r#type: SubjectType,
@@ -89,7 +89,7 @@ pub struct AgentOutline {
     /// The span of the agent that called it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<String>,
-    /// What it was asked.
+    /// The request to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// Its final answer.
@@ -166,13 +166,13 @@ pub enum ContentType {
     ToolMessage,
     /// Arguments of a tool call.
     Arguments,
-    /// What a model wrote.
+    /// Text that a model wrote.
     Output,
     /// Recorded reasoning of a model.
     Thinking,
     /// A tool call that a model requested: `name(arguments)`.
     ToolCall,
-    /// What a tool or a search returned.
+    /// The return value of a tool or a search.
     Result,
     /// A recorded error.
     Error,
@@ -194,7 +194,7 @@ pub struct EvaluationAnswer {
     /// The problems. A value that fails needs at least one with a valid quotation.
     #[serde(default)]
     pub findings: Vec<EvaluationFinding>,
-    /// What the answer cost, for budgets; if absent, estimated at one token per three bytes of request and answer.
+    /// The cost of the answer, for budgets; if absent, estimated at one token per three bytes of request and answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<EvaluationUsage>,
 }
@@ -203,7 +203,7 @@ pub struct EvaluationAnswer {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationFinding {
-    /// What was expected and what was found; 400 bytes of it are used.
+    /// The expected and the actual content; 400 bytes of it are used.
     pub problem: String,
     /// The span where the problem began, one of those in the request.
     pub span_id: String,
@@ -217,7 +217,7 @@ pub struct EvaluationFinding {
     pub category: Option<String>,
 }
 
-/// What an answer cost.
+/// The cost of an answer.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationUsage {
@@ -322,7 +322,7 @@ pub fn run_code(key: impl Into<String>, code: &str, span_id: String, trace_id: S
     Question::new(key, Prompt::new("", json!(request).to_string()), form)
 }
 
-/// What a program printed, with `failed` if it ended with an error; an error if it was not run, with the reason if the
+/// The output of a program, with `failed` if it ended with an error; an error if it was not run, with the reason if the
 /// runner gave one.
 pub(crate) fn read_run(answer: &Value) -> Result<String, String> {
     let text = answer.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();

@@ -6,7 +6,7 @@ use verdict_otlp::trace::Idx;
 
 use crate::measure::ask::transcript::RunScope;
 
-/// What an evaluator is asked about.
+/// The part of a trace that an evaluator judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {

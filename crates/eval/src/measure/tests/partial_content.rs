@@ -51,8 +51,8 @@ fn edited(folder: &std::path::Path, edit: Edit<'_>) -> RecordedCase {
     read_edited_case(folder, &edit_request, &edit_record)
 }
 
-/// What each metric said of each span: passed, or the reason. A missing call that is only noted, since its agent claims
-/// to have made it, is a failure of the claim: where the claim is cut off, the call itself fails.
+/// The result of each metric on each span: passed, or the reason. A missing call that is only noted, since its agent
+/// claims to have made it, is a failure of the claim: where the claim is cut off, the call itself fails.
 fn results(run: &RecordedCase) -> BTreeMap<(String, &'static str), Result<bool, Unmeasured>> {
     let mut out = BTreeMap::new();
     for trace in &run.traces {

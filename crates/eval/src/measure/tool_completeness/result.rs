@@ -109,7 +109,7 @@ fn unclear_or_printed_nothing(context: &Context<'_>, call: &Call) -> ResultCheck
                 call.name.trim()
             );
             let quote = around(code, print.start(), print.end(), QUOTE_BYTES / 3);
-            // What prints may have had nothing to print, as a lookup may find nothing.
+            // A program that prints may have had nothing to print, as a lookup may find nothing.
             nothing_found(context, call, &rationale, quote)
         }
         None => ResultCheck::Unclear,

@@ -186,9 +186,11 @@ fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
 
 #[test]
 fn steps_and_comparisons_grow_linearly_with_the_spans() {
-    const FEW: u64 = 150;
+    const SMALL_TRACE_SPANS: u64 = 150;
     const TIMES: u64 = 10;
-    for ((shape, few), (_, many)) in shapes(FEW).into_iter().zip(shapes(FEW * TIMES)) {
+    for ((shape, few), (_, many)) in
+        shapes(SMALL_TRACE_SPANS).into_iter().zip(shapes(SMALL_TRACE_SPANS * TIMES))
+    {
         let [few, many] = [few, many].map(|spans| {
             let before = COMPARED.get();
             let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
@@ -198,8 +200,8 @@ fn steps_and_comparisons_grow_linearly_with_the_spans() {
         });
         println!("{shape}: {few}, {many}");
         assert!(
-            many <= 2 * TIMES * few.max(FEW),
-            "{shape}: {few} of {FEW}, {many} of {TIMES} times as many spans"
+            many <= 2 * TIMES * few.max(SMALL_TRACE_SPANS),
+            "{shape}: {few} of {SMALL_TRACE_SPANS}, {many} of {TIMES} times as many spans"
         );
     }
 }

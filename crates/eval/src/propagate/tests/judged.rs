@@ -3,12 +3,12 @@
 use super::*;
 use crate::measure::ask::outcome::{FindingRef, RunOutcome};
 
-fn outcome(decisive: &[usize], root_cause: Option<usize>) -> RunOutcome {
+fn outcome(touched_outcome: &[usize], root_cause: Option<usize>) -> RunOutcome {
     let reference = |&at: &usize| FindingRef { at, metric: "m", index: 0 };
     RunOutcome {
         score: 0.4,
         root_cause,
-        decisive: decisive.iter().map(reference).collect(),
+        touched_outcome: touched_outcome.iter().map(reference).collect(),
         asked: [1, 2].iter().map(reference).collect(),
         judge: "j/0".to_owned(),
         rationale: String::new(),

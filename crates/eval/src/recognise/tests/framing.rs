@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Messages of a prompt: `system`, `user`, then so many results.
+/// Messages of a prompt: `system`, `user`, then `results` results.
 fn prompt(system: &str, user: &str, results: usize) -> String {
     let mut messages =
         vec![json!({ "role": "system", "content": system }), json!({ "role": "user", "content": user })];

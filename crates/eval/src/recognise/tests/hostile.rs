@@ -26,7 +26,7 @@ proptest! {
     #[test]
     fn reading_any_bytes_does_not_panic(a in prop::collection::vec(any::<u8>(), 0..200), b in prop::collection::vec(any::<u8>(), 0..200)) {
         let tree = Tree::new(TraceId([1; 16]), vec![span_of(a, 1, 0), span_of(b.clone(), 2, 1)]);
-        let logs = [Attached { span: SpanId([2; 8]), record: Bytes::from(b) }];
+        let logs = [AttachedLog { span: SpanId([2; 8]), record: Bytes::from(b) }];
         let trace = recogniser().trace(tree, &logs, true);
         prop_assert_eq!(trace.views.len(), 2);
         let _ = trace.outline();
@@ -126,13 +126,13 @@ fn shape() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-const MANY: u64 = 20_000;
+const HOSTILE_SPANS: u64 = 20_000;
 
-/// `MANY` spans of one kind, all alike, each with an error and a tool call of its own.
+/// `HOSTILE_SPANS` spans of one kind, all alike, each with an error and a tool call of its own.
 fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
     use verdict_otlp::write::{Scalar, attribute, bytes, integer, open};
     let id = |i: u64| SpanId(i.to_be_bytes());
-    (1..=MANY)
+    (1..=HOSTILE_SPANS)
         .map(|i| {
             let mut span = Vec::new();
             let arguments = format!("{{\"q\": {i}}}");
@@ -162,9 +162,9 @@ fn deep_and_wide_trees_are_read_without_recursion_and_compared_in_linear_time() 
             let spans = many(kind, deep);
             let before = COMPARED.get();
             let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
-            assert_eq!(trace.views.len() as u64, MANY);
+            assert_eq!(trace.views.len() as u64, HOSTILE_SPANS);
             let compared = COMPARED.get() - before;
-            assert!(compared <= 20 * MANY, "{kind}, deep: {deep}: {compared} comparisons");
+            assert!(compared <= 20 * HOSTILE_SPANS, "{kind}, deep: {deep}: {compared} comparisons");
         }
     }
 }

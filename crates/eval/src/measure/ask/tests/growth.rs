@@ -8,7 +8,7 @@ use crate::recognise::{Content, Message, Part, Role, ToolRequest};
 
 /// How many times as much a larger trace has.
 const TIMES: u64 = 10;
-const FEW: usize = 60;
+const SMALL_SIZE: usize = 60;
 const METRICS: [&str; 5] =
     ["tool_completeness", "reasoning_integrity", "avoidance", "instruction_following", "error_detection"];
 
@@ -47,7 +47,7 @@ fn tools_after_one_call(n: usize) -> AgentTrace {
     trace
 }
 
-/// A trace with so many parts, calls or spans.
+/// A trace with a given number of parts, calls or spans.
 type Shape = fn(usize) -> AgentTrace;
 
 fn work_of(trace: &AgentTrace) -> u64 {
@@ -73,7 +73,7 @@ fn work_of_preparing_questions_grows_linearly() {
     let growing: Vec<String> = shapes
         .into_iter()
         .filter_map(|(shape, make)| {
-            let [less, more] = [FEW, FEW * TIMES as usize].map(|n| work_of(&make(n)));
+            let [less, more] = [SMALL_SIZE, SMALL_SIZE * TIMES as usize].map(|n| work_of(&make(n)));
             let growth = more as f64 / (TIMES * less) as f64;
             println!("{growth:.2} {shape}: {less}, {more}");
             (growth > 2.0).then(|| format!("{growth:.2} {shape}: {less}, {more}"))
@@ -84,13 +84,13 @@ fn work_of_preparing_questions_grows_linearly() {
 
 #[test]
 fn content_of_a_step_is_charged_before_it_is_rendered() {
-    let trace = instructions(FEW);
+    let trace = instructions(SMALL_SIZE);
     let settings = settings(&["instruction_following"]);
     let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
-    let mut rounds = Questions::new(inputs, &[]).within(FEW as u64, None);
+    let mut rounds = Questions::new(inputs, &[]).within(SMALL_SIZE as u64, None);
     let before = work::counted();
     assert!(rounds.next_question().is_none());
-    assert!(work::counted() - before < FEW as u64, "{}", work::counted() - before);
+    assert!(work::counted() - before < SMALL_SIZE as u64, "{}", work::counted() - before);
     let measured = rounds.finish(Unmeasured::Timeout);
     assert_eq!(measured[0].outcome, Err(Unmeasured::Limit));
     assert_eq!(trace.views[0].input_content, Content::Present);

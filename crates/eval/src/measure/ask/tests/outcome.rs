@@ -58,9 +58,9 @@ fn answer_names_the_findings_that_touched_the_outcome_and_where_the_root_cause_b
         reference(3, "reasoning_integrity"),
         reference(1, "instruction_following"),
     ];
-    assert_eq!((&outcome.asked[..], &outcome.decisive[..]), (&worst_first[..], &worst_first[..2]));
+    assert_eq!((&outcome.asked[..], &outcome.touched_outcome[..]), (&worst_first[..], &worst_first[..2]));
     let harmless = asked.read(&[opinion(5, &[], "none")]).unwrap();
-    assert_eq!((harmless.score, harmless.root_cause, harmless.decisive.len()), (1.0, None, 0));
+    assert_eq!((harmless.score, harmless.root_cause, harmless.touched_outcome.len()), (1.0, None, 0));
     // A root cause that touched nothing is none.
     assert_eq!(asked.read(&[opinion(4, &["2"], "1")]).unwrap().root_cause, None);
 }
@@ -71,7 +71,7 @@ fn several_opinions_give_the_median_and_what_most_name() {
     let all = [opinion(0, &["1", "2"], "2"), opinion(2, &["2", "3"], "2"), opinion(4, &["2"], "none")];
     let outcome = asked.read(&all).unwrap();
     assert_eq!((outcome.score, outcome.root_cause), (0.4, Some(3)));
-    assert_eq!(outcome.decisive, [FindingRef { at: 3, metric: "reasoning_integrity", index: 0 }]);
+    assert_eq!(outcome.touched_outcome, [FindingRef { at: 3, metric: "reasoning_integrity", index: 0 }]);
     assert_eq!(asked.read(&all[..2]).unwrap().score, 0.2, "of two the middle");
     let weighted = Opinion { weighted: Some(1.5), ..opinion(1, &[], "none") };
     assert_eq!(asked.read(&[weighted]).unwrap().score, 0.3);
@@ -88,7 +88,7 @@ fn unreadable_opinions_are_left_out_and_unknown_numbers_ignored() {
     }
     let odd = asked
         .read(&[value(json!({ "score": 1, "touched_outcome": ["0", "9", "x", 1, "2"], "root_cause": 7 }))]);
-    assert_eq!(odd.unwrap().decisive.len(), 1);
+    assert_eq!(odd.unwrap().touched_outcome.len(), 1);
     assert_eq!(asked.read(&[]), None);
 }
 

@@ -75,7 +75,7 @@ fn what_a_prompt_repeats_counts_as_content_of_the_service_that_produced_it() {
             assert!(shows || ask.metric != MODEL || ask.at != last, "{case}: the last prompt has the result");
         }
     }
-    // What is known to be of one service is content of that service.
+    // Content that is known to be of one service is content of that service.
     let mut trace = payroll();
     trace.views[2].service = Some("shop".into());
     let elsewhere = trace.views.len() - 2;

@@ -1,4 +1,4 @@
-//! What a judge of one step sees in addition to the step.
+//! The context that a judge of one step is shown in addition to the step.
 
 use std::sync::Arc as Shared;
 

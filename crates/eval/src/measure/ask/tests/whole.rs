@@ -1,7 +1,7 @@
 //! Questions about whole runs, in one part and in many.
 
 use super::*;
-use crate::measure::ask::config::When;
+use crate::measure::ask::config::AskCondition;
 
 const GOAL: &str = "gpa.goal_fulfillment";
 
@@ -123,12 +123,12 @@ fn plan_quality_shows_triggers_and_no_execution() {
 #[test]
 fn metrics_of_plans_are_not_applicable_where_nothing_is_said_before_the_work() {
     let answers = Script::new("When was it opened?").answers("In 1883.").build();
-    let silent = Script::new("When was it opened?")
+    let without_plan = Script::new("When was it opened?")
         .calls("", &[("search", "{}")])
         .returns("1883")
         .answers("First I looked it up; it was in 1883.")
         .build();
-    for (trace, metric) in [&answers, &silent]
+    for (trace, metric) in [&answers, &without_plan]
         .into_iter()
         .flat_map(|t| ["gpa.plan_quality", "gpa.plan_adherence"].map(|m| (t, m)))
     {
@@ -351,18 +351,18 @@ fn conditions_restrict_questions_to_unsure_metrics_and_failing_traces() {
         .answers("The bridge was opened in 1883.")
         .build();
     let bad = team();
-    let asked = |trace: &AgentTrace, metric: &'static str, when: When| {
+    let asked = |trace: &AgentTrace, metric: &'static str, when: AskCondition| {
         let settings = asked_with(settings(&[metric]), |ask| {
-            ask.when_by_metric.insert("gpa".to_owned(), When::Failing);
+            ask.when_by_metric.insert("gpa".to_owned(), AskCondition::Failing);
             ask.when = when;
         });
         !questions(trace, &settings).is_empty()
     };
-    assert!(!asked(&good, GOAL, When::Always) && asked(&bad, GOAL, When::Always));
-    assert!(asked(&good, "tool_completeness", When::Always));
+    assert!(!asked(&good, GOAL, AskCondition::Always) && asked(&bad, GOAL, AskCondition::Always));
+    assert!(asked(&good, "tool_completeness", AskCondition::Always));
     let clean = catalog::run(&good, &Settings::default());
     let sure = clean.iter().any(|m| m.metric == "tool_completeness" && m.outcome.is_ok());
-    assert_eq!(asked(&good, "tool_completeness", When::Unsure), !sure);
+    assert_eq!(asked(&good, "tool_completeness", AskCondition::Unsure), !sure);
 }
 
 #[test]

@@ -70,7 +70,7 @@ struct TaskFile {
     beta: Option<f64>,
     #[serde(default)]
     thresholds: Thresholds,
-    /// What fails a run. Default `[harmful_call]`.
+    /// The conditions that fail a run. Default `[harmful_call]`.
     fail_on: Option<Vec<FailCondition>>,
     weights: Option<PathWeights>,
 }

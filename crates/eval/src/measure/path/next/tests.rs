@@ -56,7 +56,10 @@ fn call_is_decided_where_the_recorded_run_is() {
     let decide = |call: ProposedCall| positions.decide(&tasks, &hints, &[], &call);
     let answer = decide(refund(50, ""));
     assert_eq!((answer.decision, answer.tasks[0].others), (PathDecision::Allowed, true));
-    assert_eq!(answer.tasks[0].next[1].left, json!({ "amount": 50.0 }).as_object().unwrap().clone());
+    assert_eq!(
+        answer.tasks[0].next[1].remaining_amounts,
+        json!({ "amount": 50.0 }).as_object().unwrap().clone()
+    );
     let answer = decide(refund(51, ""));
     assert_eq!(answer.tasks[0].reason, Some("over_limit"));
     assert_eq!(answer.tasks[0].rule.as_deref(), Some("sum of refund.amount <= 200 per run"));

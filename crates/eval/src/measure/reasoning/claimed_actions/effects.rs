@@ -121,7 +121,7 @@ impl Effects {
                 tool_purpose.actions.first().copied().filter(|_| !tool_purpose.is_query())
             });
             match action {
-                // What was run may have found nothing to change.
+                // An executed program may have found nothing to change.
                 Some(Action::Execute) => effects.add(trace, call, memo),
                 Some(action) => {
                     effects.denied.entry(action).or_default().push(i);

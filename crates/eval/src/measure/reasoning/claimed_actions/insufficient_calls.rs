@@ -36,7 +36,7 @@ const INFORMS: [&str; 5] = ["automatic", "sent", "notif", "inform", "mail"];
 const MIN_NOUN: usize = 5;
 const MAX_NAMES: usize = 16;
 /// Beginnings of values by which a field says that there is none: `not_requested`, `n/a`.
-const NONE: [&str; 4] = ["not", "none", "n/a", "null"];
+const ABSENT_VALUES: [&str; 4] = ["not", "none", "n/a", "null"];
 
 impl Claimed<'_, '_> {
     /// The call of a tool for the claimed action that reported that nothing was done, if no other call may have done
@@ -304,7 +304,7 @@ pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> O
             *number != 0.0 && field.name.iter().any(|word| is_form_of(word, action))
         }
         FieldValue::Text(text) => {
-            let is_none = text.is_empty() || NONE.iter().any(|none| text.starts_with(none));
+            let is_none = text.is_empty() || ABSENT_VALUES.iter().any(|none| text.starts_with(none));
             !is_none && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
         }
     };

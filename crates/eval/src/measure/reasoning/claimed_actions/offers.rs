@@ -1,4 +1,4 @@
-//! What the tools that an agent was offered do.
+//! The effects of the tools that an agent was offered.
 
 use foldhash::HashSet;
 use verdict_otlp::work;
@@ -8,7 +8,7 @@ use crate::measure::language::Action;
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::recognise::{AgentTrace, Text};
 
-/// What the tools that an agent was offered do.
+/// The effects of the tools that an agent was offered.
 pub(super) struct Offers {
     pub(super) actions: HashSet<Action>,
     /// A tool may change something.

@@ -14,7 +14,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
-/// Shorter words name nothing; and so many have to be lacking.
+/// Minimum bytes of a word that names something, and minimum number of such words that no call passes on.
 const MIN_WORD: usize = 4;
 const MIN_LACKING: usize = 2;
 /// Most words of a claim that are searched for.

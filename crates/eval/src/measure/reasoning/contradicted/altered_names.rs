@@ -36,7 +36,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             let first = word.bytes().find(u8::is_ascii_alphanumeric);
             ends_name(first.is_some_and(|first| first.is_ascii_uppercase()))
         }
-        // It may contain white space that is not ASCII.
+        // The word may contain white space that is not ASCII.
         false => word
             .split_whitespace()
             .any(|word| ends_name(word.trim_start_matches(is_sign).starts_with(char::is_uppercase))),

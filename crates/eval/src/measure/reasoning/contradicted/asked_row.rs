@@ -1,9 +1,10 @@
 //! Figures of another row than the one asked for: "does the tracker of van 8 need charging?", and the answer gives the
 //! battery and the voltage of van 18.
 //!
-//! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about
-//! it. It is about another one if it gives several figures that only that row has, and none that only the row asked for
-//! has. A request that asks for something next to, before or after the row that it names asks for no row by name.
+//! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about the
+//! same row. The answer is about another row if it gives several figures that only this other row has, and no figure
+//! that only the requested row has. A request for something next to, before or after the named row does not ask about
+//! the named row.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;

@@ -1,11 +1,11 @@
 //! Changes in percent of the wrong amount: "from 48,000 to 56,000, an increase of 14.3 %", which are 16.7 % of 48,000.
 //!
-//! Principle: a change in percent is one of the amount before it: of the smaller of two amounts if it is an
-//! increase, of the larger one if it is a decrease. It is one of the other amount if it agrees with that, and with
-//! no change of two amounts beside it, and no text has it. What is followed by "of" is a share of something else,
-//! and so may be any percentage beside a word for a share.
+//! Principle: a change in percent refers to the amount before the change: to the smaller of two amounts if it is an
+//! increase, to the larger one if it is a decrease. A percentage refers to the wrong amount if it agrees with the
+//! change in relation to the other amount, with no change of two amounts next to it, and no text has it. A percentage
+//! before "of" is a share of something else, and any percentage next to a word for a share may be a share.
 //!
-//! In: the sentences of an answer. Out: a contradiction for the first percentage that is one of the amount behind.
+//! In: the sentences of an answer. Out: a contradiction for the first percentage that refers to the wrong amount.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::totals::is_in_date;
@@ -129,7 +129,7 @@ fn is_near(value: f64, n: &Number) -> bool {
     (value - n.value).abs() <= n.tolerance * 1.01 && value > 0.0
 }
 
-/// Whether a percentage is an increase or a decrease, if words or a sign beside it say one of them.
+/// Whether a percentage is an increase or a decrease, if words or a sign next to it state one of them.
 fn direction(sentence: &str, stated: &Number) -> Option<bool> {
     let behind = sentence.get(stated.end..)?;
     let behind = behind.split_once('%').map_or("", |(_, behind)| behind);
@@ -151,7 +151,7 @@ fn direction(sentence: &str, stated: &Number) -> Option<bool> {
     };
     let end = behind.find([',', ';', '.', '\n', '，', '。']).unwrap_or(behind.len());
     let mut meanings = part(before);
-    // "20 % more" belongs to the amounts only if it stands next to them.
+    // "20 % more" belongs to the amounts only if it is next to them.
     let last = before.rfind(|c: char| c.is_ascii_digit()).and_then(|at| before.get(at + 1..));
     let is_next = last.is_some_and(|between| between.split_whitespace().count() <= NEXT);
     if !meanings.is_empty() || is_next {

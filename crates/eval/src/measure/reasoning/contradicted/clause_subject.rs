@@ -1,4 +1,4 @@
-//! What a clause about a state is about: the things of the results, or something else.
+//! The subject of a clause about a state: the things of the results, or something else.
 //!
 //! Principle: a result refutes only statements about its own things: about "it", or a thing that the request, the call
 //! or the result names. "Its description is available on the page" is not about the product, and "orders are shipped

@@ -27,7 +27,7 @@ const GENERIC: [&str; 12] = [
     "value",
 ];
 /// Keys by which a result states that there are more items than it lists.
-const MORE: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
+const MORE_ITEMS_KEYS: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
 const MAX_COUNT: usize = 1000;
 /// Most sums of which two are added.
 const MAX_SUMS: usize = 64;
@@ -214,7 +214,8 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         return;
     };
     let pages = exchange.sources.records().flat_map(|(_, _, record)| &record.fields).any(|field| {
-        field.name.iter().any(|word| MORE.contains(&word.as_str())) && field.value != FieldValue::Bool(false)
+        field.name.iter().any(|word| MORE_ITEMS_KEYS.contains(&word.as_str()))
+            && field.value != FieldValue::Bool(false)
     });
     if pages || !exchange.sources.prose.is_empty() {
         return;

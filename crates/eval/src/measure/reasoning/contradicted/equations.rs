@@ -40,8 +40,8 @@ regex!(
 // A time of day around a number: the hour before its minutes, and what follows the hour.
 regex!(CLOCK_BEFORE, r"(?i)\d ?h ?$");
 regex!(CLOCK_AFTER, r"(?i)^ ?(?:h ?\d|[ap]\.?m\b|uhr\b|o'clock\b)");
-/// Most bytes between these words and the amounts.
-const BETWEEN: usize = 40;
+/// Most bytes between the amounts and the percentage, among which are the words of [`STATES_CHANGE`].
+const MAX_GAP: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
@@ -74,8 +74,8 @@ enum Sign {
     Plus,
     Minus,
     Times,
-    Over,
-    Equals { nearly: bool },
+    Divide,
+    Equals { approximate: bool },
 }
 
 /// The sign between two numbers, if nothing but units is next to it.
@@ -94,10 +94,10 @@ fn sign(between: &str) -> Option<Sign> {
             '-' | '–' if between.get(..at).is_some_and(|s| s.ends_with(' ')) => Some(Sign::Minus),
             '×' | '·' | '⋅' => Some(Sign::Times),
             'x' | '*' if spaced() => Some(Sign::Times),
-            '÷' => Some(Sign::Over),
-            '/' if spaced() => Some(Sign::Over),
-            '=' => Some(Sign::Equals { nearly: false }),
-            '≈' => Some(Sign::Equals { nearly: true }),
+            '÷' => Some(Sign::Divide),
+            '/' if spaced() => Some(Sign::Divide),
+            '=' => Some(Sign::Equals { approximate: false }),
+            '≈' => Some(Sign::Equals { approximate: true }),
             _ if is_unit(c) => None,
             _ => return None,
         };
@@ -110,7 +110,7 @@ fn sign(between: &str) -> Option<Sign> {
     found.filter(|_| unit <= 24)
 }
 
-/// A number with its signs as a term: a percentage is a hundredth after "×".
+/// The first equation whose result does not follow from its operands: the stated result and the computed value.
 fn equation(
     sentence: &str,
     numbers: &[Number],
@@ -140,17 +140,17 @@ fn equation(
             .is_some_and(|s| s.trim_end().ends_with(['(', '+', '-', '×', '*', '/', '−', '^', '[']));
         let is_power = sentence.get(terms.first()?.start..terms.last()?.end).is_some_and(|s| s.contains('^'))
             || terms.iter().any(|n| has_exponent(sentence, n));
-        if let (Some(Sign::Equals { nearly }), [operands @ .., result]) = (signs.last(), terms)
+        if let (Some(Sign::Equals { approximate }), [operands @ .., result]) = (signs.last(), terms)
             && operands.len() > 1
             && !opens_before
             && !is_power
-            // The result goes on: "2 + 3 = 1 + 4".
+            // In "2 + 3 = 1 + 4" the result is the beginning of a longer expression.
             && between(last).is_none_or(|next| matches!(next, Sign::Equals { .. }))
             && terms.iter().all(|n| !n.in_identifier && !is_date_or_time(sentence, n))
         {
             outcome.examined = true;
             let signs = signs.get(..operands.len() - 1).unwrap_or_default();
-            let wrong = differs(sentence, operands, signs, result, *nearly, language);
+            let wrong = differs(sentence, operands, signs, result, *approximate, language);
             if let Some(computed) = wrong {
                 let stated = sentence.get(result.start..result.end).unwrap_or_default();
                 return Some((stated.to_owned(), computed));
@@ -167,8 +167,8 @@ fn has_exponent(sentence: &str, n: &Number) -> bool {
     behind.trim_start_matches(')').starts_with(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹', '⁻', 'ⁿ'])
 }
 
-/// Whether a number is a part of a date or of a time of day, which carry over at other numbers than ten: "22:15",
-/// "22 h 15", "10 pm", "Feb 20", "20/02".
+/// Whether a number is a part of a date or of a time of day, whose units are not decimal: "22:15", "22 h 15", "10 pm",
+/// "Feb 20", "20/02".
 fn is_date_or_time(sentence: &str, n: &Number) -> bool {
     let (before, after) =
         (sentence.get(..n.start).unwrap_or_default(), sentence.get(n.end..).unwrap_or_default());
@@ -191,7 +191,7 @@ fn differs(
     operands: &[Number],
     signs: &[Sign],
     result: &Number,
-    nearly: bool,
+    approximate: bool,
     language: Option<Language>,
 ) -> Option<f64> {
     let is_percent =
@@ -223,7 +223,7 @@ fn differs(
             .take(MAX_READINGS)
             .collect();
     }
-    let slack: f64 =
+    let relative_rounding: f64 =
         operands.iter().filter(|n| n.fractional).map(|n| n.tolerance / n.value.max(f64::MIN_POSITIVE)).sum();
     let mut first = None;
     for values in &readings {
@@ -234,10 +234,11 @@ fn differs(
         for stated in result.possible_values() {
             let scales = [1.0, PERCENT];
             let percent = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
-            let hedge = if nearly { 0.02 } else { 0.001 };
+            let relative_tolerance = if approximate { 0.02 } else { 0.001 };
             let units = named_units(sentence);
             let is_near = |computed: f64| {
-                let tolerance = result.tolerance + rounding + computed * (slack + hedge);
+                let tolerance =
+                    result.tolerance + rounding + computed * (relative_rounding + relative_tolerance);
                 (computed - stated).abs() <= tolerance
                     || converts(&[computed], stated, tolerance, Some(&units))
             };
@@ -261,7 +262,7 @@ fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
     for (sign, value) in signs.iter().zip(values.get(1..)?) {
         match sign {
             Sign::Times => product *= value,
-            Sign::Over => product /= value,
+            Sign::Divide => product /= value,
             Sign::Plus | Sign::Minus => {
                 sum += product;
                 product = if *sign == Sign::Plus { *value } else { -value };
@@ -293,11 +294,11 @@ fn percentage(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings
         numbers.iter().find(|n| n.start == at && !n.in_identifier && !is_percent(n))
     };
     let (a, b) = (number("a")?, number("b")?);
-    let is_behind = stated.start > b.end || !is_change;
+    let is_after_amounts = stated.start > b.end || !is_change;
     let between = sentence.get(b.end..stated.start).unwrap_or_default();
     // Years, times and ranks have no percentage.
-    if is_change && !(between.len() <= BETWEEN && STATES_CHANGE.is_match(between))
-        || !is_behind
+    if is_change && !(between.len() <= MAX_GAP && STATES_CHANGE.is_match(between))
+        || !is_after_amounts
         || a.possible_values().chain(b.possible_values()).all(|v| v < 10.0)
         || a.value == 0.0
         || b.value == 0.0

@@ -25,7 +25,7 @@ const MAX_IDENTIFIERS: usize = 64;
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let prose = &*exchange.prose;
     let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
-    // Every identifier has so many digits.
+    // Every identifier has at least `MIN_DIGITS - 1` digits.
     let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 2).is_some();
     let stated = stated.filter(has_digits);
     // An identifier rests on no words. Where the language cannot be told, those of English may still excuse it.

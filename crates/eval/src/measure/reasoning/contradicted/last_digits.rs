@@ -3,8 +3,8 @@
 //! Principle: a thing that is named by its last digits is named by those that a result gives; others name another
 //! thing. Where no result has a number that can be named in this way, nothing is compared.
 //!
-//! It is a contradiction if nothing that the model had seen has these digits, and a result has a number that is masked
-//! or long enough to be named by its last digits.
+//! The digits are a contradiction if no content that the model had seen has them, and a result has a number that is
+//! masked or long enough to be named by its last digits.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::WordClass;

@@ -229,10 +229,11 @@ fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool
 
 /// Whether a clause states a state of a row: "W-1001 is open", "the open order W-1001".
 fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
-    const BETWEEN: usize = 2;
+    /// Maximum number of words from the state to the name of the row.
+    const MAX_DISTANCE: usize = 2;
     let is_close = |name: &RowName| {
         let before = clause.words.split_once(name.words.as_str()).map_or("", |(before, _)| before);
-        before.split_whitespace().rev().take(BETWEEN).any(|word| word == state)
+        before.split_whitespace().rev().take(MAX_DISTANCE).any(|word| word == state)
     };
     clause.words.trim() == state || follows_verb(clause, state) || row.names.iter().any(is_close)
 }

@@ -106,7 +106,7 @@ struct Comparison {
     check: ExchangeCheck,
     /// Its words are English: it compares no answer in another language, or in one that cannot be told.
     is_english: bool,
-    /// It compares only what has a digit.
+    /// The comparison applies only to answers with a digit.
     needs_digit: bool,
 }
 
@@ -154,7 +154,7 @@ const COMPARISONS: [Comparison; 36] = [
     comparison("other_unit", other_unit::check).digits_only(),
     comparison("sums", sums::check).digits_only(),
     comparison("subset_counts", subset_counts::check).english(),
-    // What these find may be found above as well.
+    // The findings of these comparisons may be those of comparisons above.
     comparison("sentence_totals", totals::check_sentences).digits_only(),
     comparison("universal_claims", universal_claims::check).english(),
     comparison("misattributed_values", misattributed_values::check),
@@ -235,7 +235,7 @@ fn compare(
     turn: WrittenTurn,
 ) -> Option<ComparedAnswer> {
     let WrittenTurn { agent: i, at, text: answer, is_answer } = turn;
-    let calls = agent_index::calls_beneath(trace, memo, i);
+    let calls = agent_index::subtree_calls(trace, memo, i);
     if calls.is_empty() {
         return None;
     }

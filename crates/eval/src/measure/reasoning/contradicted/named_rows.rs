@@ -217,7 +217,7 @@ fn may_be_named(record: &Record, words: &WordSet<'_>) -> bool {
 /// The words of an answer or a request, in lower case.
 struct WordSet<'t> {
     text: &'t str,
-    /// Those that occur, for the few runs that may.
+    /// The runs of the text, computed for the few words that `has` does not exclude.
     runs: OnceCell<HashSet<&'t [u8], foldhash::fast::RandomState>>,
     /// Whether a run begins with a byte.
     begins: [bool; 256],
@@ -315,7 +315,7 @@ fn name_by_children(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
     for column in columns {
         let has_name =
             |row: &NamedRow<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
-        // What several rows contain names none of them.
+        // A value of several rows names none of them.
         let column_fields =
             rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
         let all: Vec<&str> = column_fields.map(RecordField::shown).collect();

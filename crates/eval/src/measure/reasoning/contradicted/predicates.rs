@@ -73,7 +73,7 @@ pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("encrypted", false, &["unencrypted"]),
 ];
 
-// What each of the words asserts.
+// By word: its assertion.
 regex!(ASSERTIONS: HashMap<&'static str, Assertion> = assertions());
 
 fn assertions() -> Result<HashMap<&'static str, Assertion>, Infallible> {

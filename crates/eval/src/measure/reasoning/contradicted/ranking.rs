@@ -202,7 +202,7 @@ fn chosen(
     };
     let part = clause.sentence.split(';').find(has_superlative).unwrap_or(clause.sentence);
     let words = words_of(part);
-    // It says which are the best ones, or no more than which they are.
+    // A superlative of this direction names the best rows; without a superlative, a short first clause does.
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(&words, form));
     let is_short = clause.first && words.split_whitespace().count() <= SHORT;
     let is_answer = match (superlatives.next(), superlatives.next()) {

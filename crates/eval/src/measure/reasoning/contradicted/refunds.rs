@@ -21,8 +21,8 @@ use crate::measure::records::{KeyFact, KeyName, Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
 const HUNDRED: f64 = 100.0;
-/// Most bytes from the word for the amount to it.
-const BETWEEN: usize = 14;
+/// Maximum bytes between the word for the amount and the amount.
+const MAX_GAP: usize = 14;
 /// Most things that are counted.
 const MAX_COUNT: usize = 12;
 /// Most numbers by which an amount may follow from another one.
@@ -165,7 +165,7 @@ fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
         // The rest of the word, and at most a preposition or a verb: "refunded", "of", "is".
         let between = rest.trim_start_matches(char::is_alphabetic);
         let is_link = vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
-        (between.len() <= BETWEEN && is_link).then_some(())?;
+        (between.len() <= MAX_GAP && is_link).then_some(())?;
         Some(end)
     };
     amount_words.into_iter().any(|(_, at)| is_of(at.end).is_some()).then_some(*amount)

@@ -60,7 +60,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 name.contains(char::is_alphabetic) && exchange.clauses.iter().any(|c| c.has(&name))
             })
         };
-        // What the request names was not chosen by the answer.
+        // A row that the request names was not chosen by the answer.
         let is_asked = |row: &Record| names_of(row).any(|name| contains_words(exchange.asked(), &name));
         let named: Vec<&(&Record, &RecordField)> =
             rows.iter().filter(|(row, _)| is_named(row) && !is_asked(row)).collect();

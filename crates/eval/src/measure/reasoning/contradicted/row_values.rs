@@ -53,7 +53,7 @@ impl<'w> RowStatement<'w> {
         RowStatement { words: Cow::Borrowed(words), numbers: numbers::all(words) }
     }
 
-    /// That of a text as it is written.
+    /// The statement of a text as it is written.
     pub(super) fn from_text(text: &str) -> RowStatement<'static> {
         let words = words_of(text);
         RowStatement { numbers: numbers::all(&words), words: Cow::Owned(words) }

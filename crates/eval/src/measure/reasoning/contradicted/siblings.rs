@@ -1,9 +1,10 @@
-//! Values of the object or column beside the one that is named: "the primary contact is Ben", who is the `secondary`.
+//! Values of a sibling object or column: the answer says "the primary contact is Ben", and Ben is in the object
+//! `secondary`.
 //!
-//! Principle: objects beside each other under different keys have the same fields, and so do columns that differ in a
-//! year (`yield_2024`, `yield_2025`). What is said to be the one under a key is not the value of another one: it is, if
-//! the answer names one key, links a value to it that only the object under another key has, and gives neither that key
-//! nor the right value.
+//! Principle: sibling objects, under different keys of one object, have the same fields, and so do columns whose names
+//! differ only in a year (`yield_2024`, `yield_2025`). An answer contradicts the result if it names the key of one
+//! object, links a value to this key that only a sibling object has, and contains neither the sibling's key nor the
+//! value of the named object.
 //!
 //! In: the sentences of an answer, and the objects and rows of results. Out: one contradiction.
 
@@ -22,12 +23,12 @@ use crate::measure::vocabulary::{self, WordMeaning};
 const MIN_KEY: usize = 4;
 const MIN_TEXT: usize = 3;
 const MIN_NUMBER: f64 = 21.0;
-/// Most objects beside each other, sentences of an answer, and fields that are compared.
+/// Maximum numbers of sibling objects, of sentences of an answer, and of fields that are compared.
 const MAX_SIBLINGS: usize = 6;
 const MAX_SENTENCES: usize = 40;
 const MAX_FIELDS: usize = 400;
-/// Most bytes between a key and the value that is linked to it.
-const BETWEEN: usize = 80;
+/// Maximum bytes between a key and the value that is linked to it.
+const MAX_GAP: usize = 80;
 /// Words of sentences that relate several things.
 const RELATES: WordClasses = classes!(Comparison Exception Alternative Condition Neighbour);
 
@@ -159,7 +160,7 @@ fn text_of(field: &RecordField) -> String {
     words_of(field.shown()).trim().to_owned()
 }
 
-/// Whether a value stands directly behind a key and a verb or a colon: "the primary contact of the team is Ben".
+/// Whether a value directly follows a key and a verb or a colon: "the primary contact of the team is Ben".
 fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
     let lower = sentence.to_lowercase().replace(['*', '_', '`'], "");
     let mut places = lower.match_indices(key).filter_map(|(at, _)| lower.get(at + key.len()..));
@@ -169,7 +170,7 @@ fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
         let between = between.trim();
         let copulas = vocabulary::find(between, &[WordMeaning::Copula]);
         let is_last = copulas.last().is_some_and(|(_, at)| at.end == between.len());
-        let is_plain = between.len() <= BETWEEN && !between.contains(['.', ';', '\n']);
+        let is_plain = between.len() <= MAX_GAP && !between.contains(['.', ';', '\n']);
         is_whole && is_plain && (is_last && copulas.len() == 1 || between == ":")
     })
 }

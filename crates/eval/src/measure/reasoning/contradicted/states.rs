@@ -262,7 +262,8 @@ fn flag_words(field: &RecordField) -> Vec<String> {
     field.name.iter().filter(|word| !verb(word)).cloned().collect()
 }
 
-/// What "yes" or "no" asserts if the request asks whether this predicate holds, and whether of all things.
+/// The assertion of "yes" or "no" if the request asks for this predicate: whether the predicate is true, whether of all
+/// things, and the sentence.
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (is_affirmative, sentence) = exchange.yes_or_no()?;
     // "No" states that not all have it.

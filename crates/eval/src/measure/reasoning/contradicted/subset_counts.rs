@@ -1,8 +1,10 @@
-//! Counts of a part of what was counted: "6 open tickets, 3 of them breached", where 2 open tickets are.
+//! Counts of a subset of rows: the answer says "6 open tickets, 3 of them breached", and 2 of the open tickets are
+//! breached.
 //!
-//! Principle: a count of "them" is a count among the things counted before. It is wrong if it is the number of all rows
-//! of that kind, whichever they are, and another number of those counted before is of it. In the same way, a statement
-//! that gives the number of all things and a total of theirs is refuted by the table of these things below it.
+//! Principle: "of them" refers to the rows that the clause before counts. The second count is wrong if it is the number
+//! of all rows with its value, and the rows that the first clause counts include another number of rows with this
+//! value. In the same way, a statement that gives a number of things and their total is wrong if the answer's table of
+//! these things, below the statement, adds up to another total.
 
 use std::convert::Infallible;
 
@@ -18,9 +20,9 @@ use crate::measure::records::{Record, RecordField};
 /// Most rows and columns of a list, and rows of a table of the answer.
 const MAX_ROWS: usize = 400;
 const MAX_COLUMNS: usize = 12;
-/// Words for those counted before.
-const THEM: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
-// What each of them begins with.
+/// Phrases that refer to the rows counted before.
+const PARTITIVES: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
+// The beginning of each of these phrases.
 regex!(OF: Finder<'static> = Ok::<_, Infallible>(Finder::new(" of ")));
 /// Letters at the beginning that words of one kind share: "breached" and "breaching".
 const STEM: usize = 5;
@@ -46,7 +48,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
 
 fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let is_of_them = |clause: &Clause<'_>| {
-        OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &THEM)
+        OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &PARTITIVES)
     };
     for pair in exchange.clauses.windows(2) {
         let [whole, part] = pair else { continue };
@@ -91,14 +93,14 @@ fn counted(
     };
     let columns = || rows.first().into_iter().flat_map(|row| &row.fields).take(MAX_COLUMNS);
     let texts = || columns().filter(|field| field.text().is_some());
-    // The value of a column that a clause names and so many rows have.
-    let named = |is_named: &dyn Fn(&str) -> bool, so_many: usize| {
+    // The value of a column that a clause names and that `count` rows have, and for each row whether it has the value.
+    let named = |is_named: &dyn Fn(&str) -> bool, count: usize| {
         texts().find_map(|column| {
             let named_value =
                 rows.iter().filter_map(|row| value(row, column)).find(|value| is_named(value))?;
             let has = |row: &&Record| value(row, column).as_deref() == Some(named_value.as_str());
             let row_matches: Vec<bool> = rows.iter().map(has).collect();
-            (row_matches.iter().filter(|is_match| **is_match).count() == so_many)
+            (row_matches.iter().filter(|is_match| **is_match).count() == count)
                 .then_some((named_value, row_matches))
         })
     };

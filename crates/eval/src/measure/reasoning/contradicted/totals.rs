@@ -55,7 +55,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let mut lines: Vec<&str> = Vec::new();
     let prose = exchange.grouped();
     for line in prose.lines().filter(|line| !line.trim().is_empty()) {
-        // What stands above the rule of a table are names.
+        // The line above the rule of a table has the names of columns.
         if is_rule(line) {
             lines.pop();
             continue;
@@ -407,7 +407,7 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     if known_values.iter().chain(&aggregates).any(|value| is_near(*value)) {
         return true;
     }
-    // What is left out of a whole column, or is on top of it, is no sum or mean of another one.
+    // An amount that is subtracted from a whole column or added to it is no sum or mean of another column.
     known_values.extend(aggregates.into_iter().filter(|_| !is_whole));
     let answer_values = amounts(exchange.answer).into_iter().map(|n| n.value);
     let is_part = |value: f64| is_whole && parts.iter().any(|part| (part.value - value).abs() < EXACT);
@@ -454,7 +454,7 @@ fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
     })
 }
 
-/// What the user and the results say, other than results of calls that were given the total, which repeat it.
+/// The texts of the user and of results, without results of calls whose arguments have the total: these repeat it.
 fn stated_texts<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
     let sources = &exchange.sources;
     let is_passed = |text: &Text| sources.passed.iter().any(|passed| ***passed == **text);

@@ -99,7 +99,7 @@ fn searches_and_arithmetic_count_as_work() {
     assert_eq!(spent, (t[0].len() + t[1].len()) as u64 / 16 + 2);
     assert_eq!(support(&mut e, "846"), Support::None);
     assert!(budget.left() < 10_000 - spent - 2 * STEPS_PER_OPERAND as u64);
-    // What cannot be compared is not called unsupported, and the metric is unmeasured.
+    // A value that cannot be compared is not called unsupported, and the metric is unmeasured.
     while !budget.is_exceeded() {
         e.mentions(&["almanac"]);
     }

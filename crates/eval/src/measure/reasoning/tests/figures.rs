@@ -1,4 +1,4 @@
-//! Answers with calculated figures: each wrong one beside right ones, in several languages and domains.
+//! Answers with calculated figures: each wrong one together with right ones, in several languages and domains.
 
 use super::values::check;
 

@@ -16,7 +16,7 @@ mod shapes;
 /// How many times as many spans, sentences or rows a larger trace has.
 const TIMES: u64 = 10;
 /// Spans of the smaller traces of shapes that are no rule's own.
-const FEW: u64 = 60;
+const SMALL_TRACE_SPANS: u64 = 60;
 
 /// The steps and the counted work of a trace.
 fn work_of(shape: &str, spans: Vec<Span>) -> u64 {
@@ -27,7 +27,7 @@ fn work_of(shape: &str, spans: Vec<Span>) -> u64 {
     steps + work::counted() + COMPARED.get() - before
 }
 
-/// What grows by more than a factor of two for each span, sentence or row.
+/// A line of the report for a shape whose work per span, sentence or row more than doubles.
 fn growing(shape: &str, few: u64, make: shapes::Shape) -> Option<String> {
     let [less, more] = [few, few * TIMES].map(|n| work_of(shape, make(n)));
     let growth = more as f64 / (TIMES * less) as f64;
@@ -46,6 +46,7 @@ fn work_of_each_rule_grows_linearly() {
 #[test]
 fn work_on_each_shape_grows_linearly() {
     let all = shapes::SHAPES.into_iter().filter(|(shape, _)| *shape != shapes::SCHEMA_FOR_EACH);
-    let growing: Vec<String> = all.filter_map(|(shape, make)| growing(shape, FEW, make)).collect();
+    let growing: Vec<String> =
+        all.filter_map(|(shape, make)| growing(shape, SMALL_TRACE_SPANS, make)).collect();
     assert_eq!(growing, Vec::<String>::new());
 }
