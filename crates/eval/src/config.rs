@@ -36,7 +36,7 @@ pub use verdict_config::{Invalid, Problem, Source};
 
 /// What [`AskConfig`] and [`Instruction`] consist of.
 pub mod ask {
-    pub use crate::measure::ask::config::{Example, Sample, When, Which};
+    pub use crate::measure::ask::config::{AskCondition, Example, Sample, SpanFilter};
 }
 
 /// What [`Labelled`] consists of.
