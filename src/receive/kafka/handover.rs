@@ -47,7 +47,7 @@ pub(super) struct ExportedTrace {
 pub(super) struct Handover {
     /// Whether spans were exported on arrival.
     pub forwards: bool,
-    /// Records from the committed offset to this one were read, and those that are not in `retained_ranges` are skipped.
+    /// Records from the committed offset to this one were read; those that are not in `retained_ranges` are skipped.
     pub next: Offsets,
     /// What is forwarded of the records before it was acknowledged.
     pub passed: Offsets,

@@ -4,7 +4,7 @@
 //! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] that names to it which
 //! records and traces it must not evaluate again.
 //!
-//! The watermark `w` of a stream is the lowest offset of a record that is retained: it contains spans or logs of an open
+//! The watermark `w` of a stream is the lowest offset of a retained record: it contains spans or logs of an open
 //! trace, or of one whose export is not acknowledged. Without any, it is the position after the last record. With it
 //! the retained records between `w` and a position `next` are committed: the next owner skips the others there. A
 //! committed state has these invariants, which a property test checks:
@@ -204,8 +204,8 @@ impl Watermark {
         *self.retain_counts[s].entry(offset).or_default() += 1;
     }
 
-    /// Releases a record for one of the reasons for which it is retained. `false` if it was not retained for it. `exported`:
-    /// the trace was, with this record.
+    /// Releases a record for one of the reasons for which it is retained. `false` if it was not retained for it.
+    /// `exported`: the trace was, with this record.
     pub(crate) fn release(
         &mut self,
         stream: PartitionStream,
