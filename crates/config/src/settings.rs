@@ -7,8 +7,8 @@ macro_rules! settings {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$doc:meta])* $field:ident: $type:ty $(= $default:expr)?,)*
     })*) => {$(
-        $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
+        $(#[$meta])*
         #[serde(deny_unknown_fields, default)]
         $vis struct $name {
             $($(#[$doc])* pub $field: $type,)*

@@ -65,7 +65,7 @@ pub mod trace {
 pub mod metrics {
     pub use crate::measure::catalog::{names, run};
     pub use crate::measure::custom_metric::CustomMetric;
-    pub use crate::measure::defects::{Defect, RULES};
+    pub use crate::measure::defects::{Defect, RULES_JUDGE};
     pub use crate::measure::measurement::{
         Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
     };
@@ -77,6 +77,7 @@ pub mod metrics {
     #[cfg(feature = "internals")]
     pub use crate::{
         measure::confidence::{estimate, estimate_from},
+        measure::defects::BEST_SCORE,
         measure::reach::covers,
         measure::table::{CHECKLIST, HARMFUL_CALL, PLAN_SCORE},
     };
@@ -85,7 +86,7 @@ pub mod metrics {
 /// Questions to judges and their answers, without I/O.
 pub mod questions {
     pub use crate::measure::ask::outcome::{FindingRef, RunOutcome};
-    pub use crate::measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+    pub use crate::measure::question::{Answer, AnswerForm, Opinion, Prompt, Question, ScoreField, Usage};
     pub use crate::measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
     pub use crate::measure::question_rounds::{Ask, Questions};
 }
@@ -105,7 +106,7 @@ pub mod propagation {
     #[cfg(feature = "internals")]
     pub use crate::propagate::{
         OutcomeEvidence,
-        outcome_model::{TERMS, Terms},
+        outcome_model::{Term, Terms},
     };
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use verdict_config::{Problem, settings};
 
 use super::task::{Task, Thresholds};
-use crate::measure::metric_names::FailCondition;
+use crate::measure::metric_names::PathMetric;
 use crate::measure::sections::{MetricSettings, Section};
+use crate::measure::table::MetricSpec;
 
 settings! {
     /// `path`: measures nothing until a task file is named.
@@ -20,9 +21,9 @@ settings! {
         tasks: Vec<PathBuf>,
         /// The threshold of each score, for tasks that do not set it.
         thresholds: Thresholds,
-        /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
-        /// the other scores are measured and pass.
-        fail_on: Vec<FailCondition> = vec![FailCondition::HarmfulCall],
+        /// Default `[harmful_call]`. The metrics that fail a span, for tasks that do not set them;
+        /// the others are measured and pass.
+        fail_on: Vec<PathMetric> = vec![PathMetric::HarmfulCall],
         /// The tasks, after their files have been read.
         #[serde(skip)]
         #[schemars(skip)]
@@ -38,11 +39,13 @@ impl PathSettings {
 }
 
 impl Section for PathSettings {
-    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
-        MetricSettings { enabled: self.is_on(), ..MetricSettings::OFF }
+    fn settings_for(&self, metric: &str) -> MetricSettings<'_> {
+        let metric = PathMetric::ALL.into_iter().find(|candidate| candidate.as_str() == metric);
+        let threshold = metric.and_then(|metric| self.thresholds.limit_for(metric, &Thresholds::default()));
+        MetricSettings { enabled: self.is_on(), threshold, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let limits = self.thresholds.problems();
         limits.map(|name| Problem::new(format!("thresholds.{name}"), "not between 0 and 1")).collect()
     }

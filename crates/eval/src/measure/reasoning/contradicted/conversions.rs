@@ -30,7 +30,7 @@ regex!(
     r"(?i)\b(?:tens?|hundreds?|thousands?|zehn|hundert|tausend|dix|cent|mille|diez|cien|ciento|mil|dez|cem|dieci|cento)\b"
 );
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -71,7 +71,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             })
             .collect();
         let Some((source, field, field_unit, _)) = conversions.first() else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         let is_right = conversions.iter().any(|(.., shift)| *shift == 0)
             || fields.iter().any(|(.., value)| is_stated_value(*value));
         if is_right || !exchange.spends_numbers() {
@@ -92,7 +92,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         if !unstructured(&exchange.sources).any(has) && !is_sum() && !by_tens() {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), field_unit.symbol);
-            outcome.contradicts(&returned, source.call, exchange.sentence_at(n.start));
+            findings.contradicts(&returned, source.call, exchange.sentence_at(n.start));
             return;
         }
     }
