@@ -51,7 +51,8 @@ fn labels_that_can_fail_are_those_of_the_row() {
         let mut expected = labels(spec(metric).unwrap()).to_vec();
         expected.retain(|label| *label != "valid");
         let mut names = failing.each_ref().map(|(name, _)| *name);
-        (expected.sort_unstable(), names.sort_unstable());
+        expected.sort_unstable();
+        names.sort_unstable();
         assert_eq!(names[..], expected, "{metric}");
         assert!(failing.iter().all(|(name, written)| written == name), "{metric}");
     }
