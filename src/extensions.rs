@@ -1,11 +1,11 @@
 //! The extensions of a program that embeds the product: metrics, judge dialects, judge providers and exporters.
 //!
 //! In: implementations of the traits of the crates. Out: one value for [`config::load_with`],
-//! [`Service::start_with`] and [`Evaluation::with_extensions`]; the service applies it again at every reload.
+//! [`Service::start_with`] and [`RecordingEvaluation::with_extensions`]; the service applies it again at every reload.
 //! `docs/embedding.md` has an example.
 //!
 //! [`config::load_with`]: crate::config::load_with
-//! [`Evaluation::with_extensions`]: crate::pipeline::offline::Evaluation::with_extensions
+//! [`RecordingEvaluation::with_extensions`]: crate::pipeline::offline::RecordingEvaluation::with_extensions
 //! [`Service::start_with`]: crate::pipeline::service::Service::start_with
 
 use verdict_eval::metrics::CustomMetric;

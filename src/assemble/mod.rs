@@ -361,9 +361,9 @@ impl Assembler {
             spans,
             logs: Vec::new(),
             bytes,
-            reason: CloseReason::Late,
+            close_reason: CloseReason::Late,
             incomplete: true,
-            before: Some(before),
+            prior_verdict: Some(before),
         });
         SpanTally { accepted, duplicates: 0, late: accepted }
     }
@@ -413,12 +413,28 @@ impl Assembler {
         self.remember(trace, PriorVerdict::default());
         let bytes = open.bytes;
         let (spans, logs) = open.into_parts();
-        self.ready.push(ClosedTrace { trace, spans, logs, bytes, reason, incomplete, before: None });
+        self.ready.push(ClosedTrace {
+            trace,
+            spans,
+            logs,
+            bytes,
+            close_reason: reason,
+            incomplete,
+            prior_verdict: None,
+        });
     }
 }
 
 fn snapshot_of(trace: TraceId, open: &BufferedTrace) -> ClosedTrace {
     let (spans, logs) = (open.read_spans(), open.logs.clone());
     let (_, reason) = open.deadline();
-    ClosedTrace { trace, spans, logs, bytes: open.bytes, reason, incomplete: open.incomplete(), before: None }
+    ClosedTrace {
+        trace,
+        spans,
+        logs,
+        bytes: open.bytes,
+        close_reason: reason,
+        incomplete: open.incomplete(),
+        prior_verdict: None,
+    }
 }

@@ -51,7 +51,7 @@ impl Bench {
 
     fn poll(&mut self, at: u64) -> Vec<(CloseReason, usize, bool)> {
         let closed = self.assembler.poll(self.start + secs(at));
-        closed.iter().map(|c| (c.reason, c.spans.len(), c.incomplete)).collect()
+        closed.iter().map(|c| (c.close_reason, c.spans.len(), c.incomplete)).collect()
     }
 }
 
@@ -153,7 +153,7 @@ fn late_spans_are_forwarded_with_the_previous_verdict() {
     bench.assembler.remember(T, verdict);
     assert_eq!(bench.add(11, [span(2, 1)]), SpanTally { accepted: 1, duplicates: 0, late: 1 });
     let closed = bench.assembler.poll(bench.start + secs(11));
-    assert_eq!((closed[0].reason, closed[0].before), (CloseReason::Late, Some(verdict)));
+    assert_eq!((closed[0].close_reason, closed[0].prior_verdict), (CloseReason::Late, Some(verdict)));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn memory_pressure_closes_the_largest_idle_traces_first() {
         assembler.add(TraceId([n; 16]), [span(2, 1)], size, |_| None, at);
     }
     let closed = assembler.close_early(500 + SPAN_OVERHEAD + 50, now + secs(60));
-    let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
+    let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.close_reason)).collect();
     // The fourth is the largest, but spans of it are still arriving.
     assert_eq!(ids, [(TraceId([2; 16]), CloseReason::Pressure), (TraceId([3; 16]), CloseReason::Pressure)]);
     assert_eq!((assembler.traces(), assembler.bytes()), (2, 9010));

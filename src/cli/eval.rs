@@ -14,7 +14,7 @@ use crate::cli::command::{CommandFailure, ConfigFiles, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::report;
-use crate::pipeline::offline::Evaluated;
+use crate::pipeline::offline::EvaluatedRecording;
 use crate::telemetry::ResultLabel;
 
 pub(super) const LONG: &str = "\
@@ -152,7 +152,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), CommandFailure> {
     let mut printer = Printer::new(args.output, only, &config)?;
     let run = JudgeRun::start(&args.judges, &config, false)?;
     let mut traces = 0usize;
-    let print = |evaluated: Evaluated| {
+    let print = |evaluated: EvaluatedRecording| {
         traces += 1;
         if !run.is_dry() {
             printer.print(&evaluated);

@@ -17,7 +17,7 @@ use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::pipeline::offline::{
-    AskedMetric, Closing, Evaluated, Evaluation, Parsed, Position, RequestParser, TraceEnds,
+    AskedMetric, Closing, EvaluatedRecording, Parsed, Position, RecordingEvaluation, RequestParser, TraceEnds,
 };
 
 /// Requests that were read and wait to be assembled: enough that the reader does not wait for one that is large.
@@ -38,7 +38,7 @@ pub(super) fn each(
     paths: &[PathBuf],
     other: OtherFiles,
     run: &JudgeRun,
-    mut each: impl FnMut(Evaluated),
+    mut each: impl FnMut(EvaluatedRecording),
 ) -> Result<(), CommandFailure> {
     let mut evaluation = read(config, paths, other, run)?;
     let progress = WorkProgress::new(evaluation.traces() as u64, "evaluating");
@@ -80,7 +80,7 @@ pub(super) fn follow(
     paths: &[PathBuf],
     annotate: bool,
     run: &JudgeRun,
-    mut each: impl FnMut(Evaluated),
+    mut each: impl FnMut(EvaluatedRecording),
 ) -> Result<(), CommandFailure> {
     let inputs = input::files(paths)?;
     let evaluation = start(config, run)?;
@@ -126,8 +126,8 @@ fn size(inputs: &[InputFile]) -> u64 {
     inputs.iter().map(InputFile::size).sum()
 }
 
-fn start(config: &Config, run: &JudgeRun) -> Result<Evaluation, CommandFailure> {
-    Evaluation::with_judges(config, &Extensions::default(), unix_nanos(), run.judges().cloned())
+fn start(config: &Config, run: &JudgeRun) -> Result<RecordingEvaluation, CommandFailure> {
+    RecordingEvaluation::with_judges(config, &Extensions::default(), unix_nanos(), run.judges().cloned())
         .map_err(|error| CommandFailure::Usage(error.to_string()))
 }
 
@@ -137,7 +137,7 @@ fn read(
     paths: &[PathBuf],
     other: OtherFiles,
     run: &JudgeRun,
-) -> Result<Evaluation, CommandFailure> {
+) -> Result<RecordingEvaluation, CommandFailure> {
     let inputs = input::files(paths)?;
     let mut evaluation = start(config, run)?;
     let progress = WorkProgress::new(size(&inputs), "reading");

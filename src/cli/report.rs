@@ -73,7 +73,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
     let mut out = json!({
         "trace_id": trace.tree.id.to_string(),
         "result": ResultLabel::from(note.passed).as_str(),
-        "close_reason": note.reason.as_str(),
+        "close_reason": note.close_reason.as_str(),
         "incomplete": note.incomplete,
         "failed_spans": ids(trace, &root.failed_spans),
         "failure_chain": ids(trace, &root.failure_chain),
@@ -82,7 +82,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
         "unmeasured": root.unmeasured,
         "spans": spans,
     });
-    if note.reason == CloseReason::Late {
+    if note.close_reason == CloseReason::Late {
         out["revision"] = note.revision.into();
     }
     header(&mut out, TraceHeader::new(trace, emission));

@@ -70,7 +70,7 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailur
     let (mut stop, mut hangup) = (StopSignals::new()?, listen(SignalKind::hangup())?);
     let certificates = config.exporters.0.values().flat_map(|exporter| exporter.files().cloned());
     let mut watch = Watch::new(files.files.clone(), certificates.collect());
-    watch.settle().await;
+    watch.mark_current().await;
     let service = tokio::select! {
         started = Service::start(config) => started.map_err(CommandFailure::run)?,
         // No request was acknowledged yet, and the journal keeps its records.
@@ -103,7 +103,7 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), CommandFailur
             continue;
         }
         let reloading = async {
-            watch.settle().await;
+            watch.mark_current().await;
             reload(&service, files, trigger).await;
         };
         // A blocking disk must not prevent the shutdown.

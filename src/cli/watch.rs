@@ -48,7 +48,7 @@ impl Watch {
     }
 
     /// Takes the current content as the content in use.
-    pub(super) async fn settle(&mut self) {
+    pub(super) async fn mark_current(&mut self) {
         self.loaded = self.read().await;
         self.last = self.loaded;
     }
@@ -108,7 +108,7 @@ mod tests {
         std::fs::write(&file, "one").unwrap();
         let mut watch = Watch::new(vec![file.clone()], Vec::new());
         watch.interval = Duration::from_millis(20);
-        watch.settle().await;
+        watch.mark_current().await;
         let quiet = Duration::from_millis(150);
         assert!(timeout(quiet, watch.changed()).await.is_err(), "nothing has changed");
         std::fs::write(&file, "two").unwrap();
@@ -130,7 +130,7 @@ mod tests {
         std::fs::write(&pem, "one").unwrap();
         let mut watch = Watch::new(vec![config], vec![pem.clone()]);
         watch.interval = Duration::from_millis(20);
-        watch.settle().await;
+        watch.mark_current().await;
         for file in [token, pem] {
             std::fs::write(&file, "two").unwrap();
             timeout(Duration::from_secs(180), watch.changed()).await.unwrap();
@@ -140,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn special_files_are_not_opened() {
         let mut watch = Watch::new(vec![PathBuf::from("/dev/zero")], Vec::new());
-        timeout(Duration::from_secs(180), watch.settle()).await.unwrap();
+        timeout(Duration::from_secs(180), watch.mark_current()).await.unwrap();
         assert!(watch.unreadable().is_some());
     }
 }

@@ -163,8 +163,15 @@ mod tests {
         let mut add = |file: &mut PageFile, trace: u8, passed| {
             let (spans, logs, reason) = (Vec::new(), Vec::new(), CloseReason::Idle);
             let trace = TraceId([trace; 16]);
-            let closed =
-                ClosedTrace { trace, spans, logs, bytes: 0, reason, incomplete: false, before: None };
+            let closed = ClosedTrace {
+                trace,
+                spans,
+                logs,
+                bytes: 0,
+                close_reason: reason,
+                incomplete: false,
+                prior_verdict: None,
+            };
             let mut evaluated = evaluator.unmeasured(closed, 0);
             evaluated.summary.passed = Some(passed);
             file.add(&evaluated, &mut out).unwrap();

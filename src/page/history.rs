@@ -121,7 +121,7 @@ impl HistoryFeed {
     /// added.
     pub(crate) fn offer(&self, trace: EvaluatedTrace, disclosure: &Disclosure, charged: Reservation) {
         let summary = &trace.summary;
-        if summary.reason != CloseReason::Late {
+        if summary.close_reason != CloseReason::Late {
             self.history.count(summary.now, summary.passed.into(), &trace);
         }
         let has_room = self.queued.reserved() + charged.bytes() as u64 <= QUEUE_BYTES;
@@ -192,7 +192,7 @@ impl History {
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
         let detail_limit = self.max_bytes / PART;
         let (mut row, detail, whole) = trace_view::trace_within(trace, disclosure, detail_limit);
-        let late = trace.summary.reason == CloseReason::Late;
+        let late = trace.summary.close_reason == CloseReason::Late;
         // Joining parses the whole trace: without the lock, which handlers of requests wait for. Only one task adds.
         let before = self.get(&row.trace_id);
         let detail = match &before {
@@ -373,9 +373,9 @@ mod tests {
             spans: Vec::new(),
             logs: Vec::new(),
             bytes: 0,
-            reason: CloseReason::Idle,
+            close_reason: CloseReason::Idle,
             incomplete: true,
-            before: None,
+            prior_verdict: None,
         };
         let metrics = PageMetrics::default();
         let history = Arc::new(History::new(&PageConfig::default(), metrics.clone()));

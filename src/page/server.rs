@@ -351,8 +351,8 @@ fn requested_host(parts: &Parts) -> Option<&str> {
     Some(without_port).filter(|host| !host.is_empty())
 }
 
-fn file(kind: &'static str, text: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+fn file(content_type: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }
 
 fn json_body(body: impl Into<Body>) -> Response {

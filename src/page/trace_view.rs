@@ -114,7 +114,7 @@ impl<'a> TraceView<'a> {
             seq: 0,
             trace_id: self.trace.tree.id.to_string(),
             result: ResultLabel::from(summary.passed).as_str(),
-            reason: summary.unmeasured.map(Unmeasured::as_str),
+            reason: summary.unmeasured_reason.map(Unmeasured::as_str),
             revision: summary.revision,
             judged_at: summary.now / 1_000_000,
             start: self.start / 1_000_000,
@@ -140,7 +140,7 @@ impl<'a> TraceView<'a> {
             tokens,
             cost_usd: costs,
             judge_cost_usd: summary.usage.map(|usage| usage.cost_usd),
-            close_reason: summary.reason.as_str(),
+            close_reason: summary.close_reason.as_str(),
             incomplete: summary.incomplete,
         }
     }
@@ -274,7 +274,7 @@ impl<'a> TraceView<'a> {
             tokens: view.tokens.sum(),
             cost_usd: view.cost,
             errors,
-            late: self.evaluated.summary.reason == CloseReason::Late,
+            late: self.evaluated.summary.close_reason == CloseReason::Late,
             input,
             output,
             metrics: metrics.map(|m| self.metric(m, texts)).collect(),
@@ -380,7 +380,7 @@ fn milliseconds(nanos: u64) -> f64 {
 }
 
 fn sign(error: &verdict_eval::trace::ErrorSign, texts: &mut ShownTexts<'_>) -> String {
-    let kind = texts.named(error.kind.as_deref()).unwrap_or_else(|| "error".to_owned());
+    let kind = texts.named(error.error_type.as_deref()).unwrap_or_else(|| "error".to_owned());
     match texts.content(error.message.as_deref(), MAX_PASSAGE) {
         Some(message) => format!("{kind}: {message}"),
         None => kind,

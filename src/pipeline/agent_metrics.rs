@@ -97,7 +97,7 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
             metrics.measured(cells, metric, counts);
         }
     }
-    if summary.reason != CloseReason::Late {
+    if summary.close_reason != CloseReason::Late {
         count_trace(metrics, evaluated);
     }
 }

@@ -127,7 +127,7 @@ fn evaluate_and_encode(
             evaluator.evaluate_within(INLINE_STEPS, closed.clone(), now, timer)?
         }
     };
-    let retracted = evaluator.settle_alarms(&mut evaluated, &alarms.raised, &alarms.retracted);
+    let retracted = evaluator.confirm_alarms(&mut evaluated, &alarms.raised, &alarms.retracted);
     let mut encoded = encode(shared, config, &evaluated, started);
     if !retracted.is_empty() {
         log_retractions(closed.trace, retracted.iter().copied(), &shared.meter);
@@ -161,20 +161,20 @@ fn encode_unmeasured(
     if quarantined {
         tracing::error!(trace = %closed.trace, "the process died twice while this trace was evaluated; its spans are exported without verdicts");
         shared.meter.telemetry.traces.quarantined.inc();
-        unmeasured.summary.unmeasured = Some(Unmeasured::Quarantined);
+        unmeasured.summary.unmeasured_reason = Some(Unmeasured::Quarantined);
     }
     encode(shared, config, &unmeasured, started)
 }
 
 /// A trace without any annotation, not even that it was not evaluated.
 fn unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> EncodedTrace {
-    shared.meter.telemetry.traces.closed(closed.reason);
+    shared.meter.telemetry.traces.closed(closed.close_reason);
     let spans = on_close(&closed.spans);
     let verdict = VerdictRecord {
         trace: closed.trace,
         requests: Vec::new(),
         passed: None,
-        revision: closed.before.map_or(1, |before| before.revision.saturating_add(1)),
+        revision: closed.prior_verdict.map_or(1, |before| before.revision.saturating_add(1)),
         with_spans: !spans.is_empty(),
         lengths: vec![0; if spans.is_empty() { 0 } else { closed.spans.len() }],
         appended: Bytes::new(),

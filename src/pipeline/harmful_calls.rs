@@ -104,7 +104,7 @@ impl HarmfulCalls {
     ) -> Vec<Piece> {
         let mut events = Vec::new();
         while let Some(done) = self.checks.try_join_next() {
-            // The verdict of a closed trace says more, and its limits are settled with it.
+            // The verdict of a closed trace says more, and its limits are checked with it.
             let Ok((trace, OpenCalls { alarms, limits, session })) = done else { continue };
             if !assembler.is_open(trace) {
                 shared.meter.telemetry.traces.alarm_checks_skipped.inc();
@@ -279,9 +279,9 @@ mod tests {
             spans,
             logs: Vec::new(),
             bytes: 0,
-            reason: CloseReason::Idle,
+            close_reason: CloseReason::Idle,
             incomplete: true,
-            before: None,
+            prior_verdict: None,
         };
         let alarms = config.evaluator.harmful(snapshot).alarms;
         assert!(alarms.len() == 1 && alarms[0].explanation.contains("SECRET"), "{alarms:?}");
@@ -310,7 +310,15 @@ mod tests {
             let mut groups = split(&body, "verdict.", &Interner::default()).unwrap().groups;
             let (trace, spans) = (groups[0].trace, std::mem::take(&mut groups[0].spans));
             let (logs, reason) = (Vec::new(), CloseReason::Idle);
-            ClosedTrace { trace, spans, logs, bytes: 0, reason, incomplete: true, before: None }
+            ClosedTrace {
+                trace,
+                spans,
+                logs,
+                bytes: 0,
+                close_reason: reason,
+                incomplete: true,
+                prior_verdict: None,
+            }
         };
         let meter = Meter::new(Telemetry::new(), std::iter::empty());
         let mut calls = HarmfulCalls::default();

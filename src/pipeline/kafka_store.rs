@@ -58,8 +58,8 @@ impl Store for KafkaStore {
         record: &dyn Fn() -> RequestRecord,
     ) -> StoreFuture<'_, Option<StoredRequest>> {
         if let Some(seq) = origin {
-            let is_held = self.log.hold(seq, &record().reasons);
-            return Box::pin(ready(is_held.then_some(StoredRequest::Received(seq))));
+            let is_retained = self.log.retain(seq, &record().reasons);
+            return Box::pin(ready(is_retained.then_some(StoredRequest::Received(seq))));
         }
         let stored = self.other.admit(signal, None, record);
         // Without a record, spans of another receiver could not be distinguished from those of Kafka alone.

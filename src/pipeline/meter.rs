@@ -123,10 +123,10 @@ impl Meter {
             tracing::warn!(%trace, metrics = ?limited, "a trace exceeds the work that one trace may take; these metrics are unmeasured on some of its spans");
         }
         let Telemetry { traces, verdicts, .. } = &*self.telemetry;
-        if evaluated.summary.reason != CloseReason::Late {
+        if evaluated.summary.close_reason != CloseReason::Late {
             verdicts.trace(evaluated.summary.passed.into());
         }
-        traces.closed(evaluated.summary.reason);
+        traces.closed(evaluated.summary.close_reason);
         traces.attributes_replaced.inc_by(replaced as u64);
     }
 
@@ -154,9 +154,9 @@ mod tests {
             spans: Vec::new(),
             logs: Vec::new(),
             bytes: 0,
-            reason: CloseReason::EndOfInput,
+            close_reason: CloseReason::EndOfInput,
             incomplete: false,
-            before: None,
+            prior_verdict: None,
         }
     }
 

@@ -1,14 +1,14 @@
 //! The stages of the pipeline for recorded requests: requests in, evaluated traces out. The caller provides the
 //! runtime.
 //!
-//! [`Evaluation::finish`] evaluates at the end of the input, [`Evaluation::follow`] while it is read.
+//! [`RecordingEvaluation::finish`] evaluates at the end of the input, [`RecordingEvaluation::follow`] while it is read.
 
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{self, StreamExt as _};
-use verdict_eval::metrics::RULES;
+use verdict_eval::metrics::RULES_JUDGE;
 use verdict_eval::metrics::Unmeasured;
 use verdict_eval::questions::Ask;
 use verdict_eval::{Annotated, EvaluatedTrace, Evaluator, JudgeResults, OUTCOME_QUESTION};
@@ -39,8 +39,8 @@ pub use closing::{Closing, Position, TraceEnds};
 /// recognised forms are in memory together.
 const CONCURRENT_TRACES: usize = 8;
 
-/// Collects recorded requests; [`Evaluation::finish`] evaluates the traces in them.
-pub struct Evaluation {
+/// Collects recorded requests; [`RecordingEvaluation::finish`] evaluates the traces in them.
+pub struct RecordingEvaluation {
     stages: Arc<Stages>,
     assembler: Assembler,
     parser: Arc<RequestParser>,
@@ -95,7 +95,7 @@ impl RequestParser {
 }
 
 /// One trace's result.
-pub struct Evaluated {
+pub struct EvaluatedRecording {
     /// The recognised trace, measurements and verdicts.
     pub trace: EvaluatedTrace,
     /// The annotated spans and the evaluation events.
@@ -103,7 +103,7 @@ pub struct Evaluated {
     /// Each metric of a span for which judges were asked.
     pub asked: Vec<AskedMetric>,
     /// The verdict on the trace before these spans, which are late.
-    pub before: Option<PriorVerdict>,
+    pub prior_verdict: Option<PriorVerdict>,
 }
 
 /// The outcome of a metric for which judges were asked about a span.
@@ -123,13 +123,13 @@ pub enum AskOutcome {
     Unmeasured(Unmeasured),
 }
 
-impl Evaluation {
-    /// As [`Evaluation::with_extensions`], with the built-in metrics and judges alone.
+impl RecordingEvaluation {
+    /// As [`RecordingEvaluation::with_extensions`], with the built-in metrics and judges alone.
     ///
     /// # Errors
-    /// As [`Evaluation::with_extensions`].
-    pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, Error> {
-        Evaluation::with_extensions(config, &Extensions::default(), unix_nanos)
+    /// As [`RecordingEvaluation::with_extensions`].
+    pub fn new(config: &Config, unix_nanos: u64) -> Result<RecordingEvaluation, Error> {
+        RecordingEvaluation::with_extensions(config, &Extensions::default(), unix_nanos)
     }
 
     /// With the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is the
@@ -142,27 +142,27 @@ impl Evaluation {
         config: &Config,
         extensions: &Extensions,
         unix_nanos: u64,
-    ) -> Result<Evaluation, Error> {
+    ) -> Result<RecordingEvaluation, Error> {
         let judges = judges(config, extensions, None, &JudgeMetrics::default())?;
-        Evaluation::with_judges(config, extensions, unix_nanos, judges)
+        RecordingEvaluation::with_judges(config, extensions, unix_nanos, judges)
     }
 
-    /// As [`Evaluation::with_extensions`], with these judges.
+    /// As [`RecordingEvaluation::with_extensions`], with these judges.
     ///
     /// # Errors
-    /// As [`Evaluation::with_extensions`].
+    /// As [`RecordingEvaluation::with_extensions`].
     pub fn with_judges(
         config: &Config,
         extensions: &Extensions,
         unix_nanos: u64,
         judges: Option<Judges>,
-    ) -> Result<Evaluation, Error> {
+    ) -> Result<RecordingEvaluation, Error> {
         // The end of the recording closes every trace: neither times nor late spans apply.
         let close = unlimited(Close { remember: 0, ..Close::default() });
         let verdict = &config.verdict;
         let evaluator = RuntimeConfig::new(verdict, extensions, None)?.evaluator.without_stop();
         let prefix = verdict.evaluation.prefix.clone();
-        Ok(Evaluation {
+        Ok(RecordingEvaluation {
             stages: Arc::new(Stages { evaluator, unix_nanos, judges, annotates: true }),
             assembler: Assembler::new(close),
             parser: Arc::new(RequestParser { envelopes: Interner::default(), prefix }),
@@ -171,16 +171,16 @@ impl Evaluation {
         })
     }
 
-    /// Without annotated spans: [`Evaluated::annotated`] is empty.
+    /// Without annotated spans: [`EvaluatedRecording::annotated`] is empty.
     #[must_use]
-    pub fn without_annotations(mut self) -> Evaluation {
+    pub fn without_annotations(mut self) -> RecordingEvaluation {
         if let Some(stages) = Arc::get_mut(&mut self.stages) {
             stages.annotates = false;
         }
         self
     }
 
-    /// Reads requests for [`Evaluation::follow`] and [`Evaluation::assemble`].
+    /// Reads requests for [`RecordingEvaluation::follow`] and [`RecordingEvaluation::assemble`].
     pub fn parser(&self) -> Arc<RequestParser> {
         Arc::clone(&self.parser)
     }
@@ -197,7 +197,7 @@ impl Evaluation {
         Ok(rejected)
     }
 
-    /// Adds a request that [`Evaluation::parser`] has read.
+    /// Adds a request that [`RecordingEvaluation::parser`] has read.
     pub fn assemble(&mut self, parsed: Parsed) {
         let now = self.clock.now();
         for group in parsed.groups {
@@ -217,7 +217,7 @@ impl Evaluation {
     /// Evaluates every trace. `each` is called in order of arrival and then id. A few traces are evaluated at the same
     /// time; without judges only one recognised trace is in memory. If metrics name judges, this must run on a
     /// Tokio runtime.
-    pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
+    pub async fn finish(&mut self, mut each: impl FnMut(EvaluatedRecording)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);
         let stages = &*self.stages;
         let concurrent = if stages.asks_judges() { CONCURRENT_TRACES } else { 1 };
@@ -257,29 +257,29 @@ impl Stages {
         self.judges.is_some() && self.evaluator.asks(CloseReason::EndOfInput)
     }
 
-    async fn evaluate(&self, closed: ClosedTrace) -> Evaluated {
+    async fn evaluate(&self, closed: ClosedTrace) -> EvaluatedRecording {
         if !self.asks_judges() {
             return self.by_rules(closed);
         }
-        let before = closed.before;
+        let prior_verdict = closed.prior_verdict;
         let (trace, asked) = Box::pin(self.judge(closed, 0)).await;
-        self.annotated(trace, asked, before)
+        self.annotated(trace, asked, prior_verdict)
     }
 
-    fn by_rules(&self, closed: ClosedTrace) -> Evaluated {
-        let before = closed.before;
+    fn by_rules(&self, closed: ClosedTrace) -> EvaluatedRecording {
+        let prior_verdict = closed.prior_verdict;
         let trace = self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ());
-        self.annotated(trace, Vec::new(), before)
+        self.annotated(trace, Vec::new(), prior_verdict)
     }
 
     fn annotated(
         &self,
         trace: EvaluatedTrace,
         asked: Vec<AskedMetric>,
-        before: Option<PriorVerdict>,
-    ) -> Evaluated {
+        prior_verdict: Option<PriorVerdict>,
+    ) -> EvaluatedRecording {
         let annotated = if self.annotates { self.evaluator.annotate(&trace) } else { Annotated::default() };
-        Evaluated { trace, annotated, asked, before }
+        EvaluatedRecording { trace, annotated, asked, prior_verdict }
     }
 
     /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply. Without
@@ -313,7 +313,7 @@ fn unlimited(close: Close) -> Close {
 fn asked_metric(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
     let measurement = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
     let is_judged_outcome = metric == OUTCOME_QUESTION && evaluated.verdicts.trace.outcome.is_some();
-    let outcome = match measurement.map(|m| (&m.outcome, &*m.judge == RULES)) {
+    let outcome = match measurement.map(|m| (&m.outcome, &*m.judge == RULES_JUDGE)) {
         _ if is_judged_outcome => AskOutcome::Judge,
         Some((Ok(_), false)) => AskOutcome::Judge,
         Some((Ok(_), true)) => AskOutcome::Rules,

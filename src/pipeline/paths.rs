@@ -47,7 +47,7 @@ impl Pipeline {
             TracePositions::Unreadable => return Ok(PathReply::unknown("trace_unreadable", trace)),
         };
         let PathQuestion { hints, call, .. } = question;
-        positions.settle(&hints, &mut run.pending);
+        positions.remove_arrived(&hints, &mut run.pending);
         let is_repeated = run.pending.iter().any(|other| other.repeats_call(&call));
         if !is_repeated && !run.has_room() {
             return Ok(PathReply::unknown("too_many_pending", trace));

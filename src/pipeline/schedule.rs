@@ -208,7 +208,7 @@ async fn judge_and_deliver(
     blocking: &Semaphore,
     trace: StoredTrace,
 ) -> Option<PriorVerdict> {
-    let (id, reason) = (trace.closed.trace, trace.closed.reason);
+    let (id, reason) = (trace.closed.trace, trace.closed.close_reason);
     let (assessment, blocks) = assess(shared, &config, blocking, &trace).await;
     let mut input = EvaluationInput::Full;
     if let Some(assessment) = assessment {

@@ -374,16 +374,16 @@ impl Shard {
 
     async fn evaluate(&mut self, mut trace: StoredTrace) {
         let id = trace.closed.trace;
-        if trace.closed.reason == CloseReason::Late {
+        if trace.closed.close_reason == CloseReason::Late {
             if self.schedule.is_in_flight(id) {
                 return self.schedule.defer(trace);
             }
             // Other late spans of the trace may have been evaluated since these were deferred.
-            trace.closed.before = self.assembler.remembered(id).or(trace.closed.before);
+            trace.closed.prior_verdict = self.assembler.remembered(id).or(trace.closed.prior_verdict);
         }
         let config = self.shared.config.load_full();
         let quarantined = self.shared.markers.is_quarantined(id);
-        match config.answerer_for(trace.closed.reason).filter(|_| !quarantined).map(Arc::clone) {
+        match config.answerer_for(trace.closed.close_reason).filter(|_| !quarantined).map(Arc::clone) {
             Some(answerer) => {
                 // Without this the trace, which is no longer open, would be charged twice.
                 self.gauge();

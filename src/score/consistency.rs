@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use verdict_eval::metrics::{self, RULES};
+use verdict_eval::metrics::{self, RULES_JUDGE};
 use verdict_eval::metrics::{Measurement, Value};
 use verdict_eval::trace::AgentTrace;
 use verdict_otlp::trace::{SpanId, TraceId};
@@ -88,7 +88,7 @@ impl Consistency {
 
 /// A judge's ratings of a trace, by metric and span.
 pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(String, SpanKey), SpanRating> {
-    let asked = measurements.iter().filter(|m| m.judge != RULES);
+    let asked = measurements.iter().filter(|m| m.judge != RULES_JUDGE);
     asked
         .filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;

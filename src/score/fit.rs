@@ -10,7 +10,7 @@
 //! count alike, regardless of their size.
 
 use serde::Serialize;
-use verdict_eval::propagation::{OutcomeModel, TERMS, Terms, probability};
+use verdict_eval::propagation::{OutcomeModel, Term, Terms, probability};
 
 /// Steps of the ascent. The function is concave and the terms are between 0 and 1, so this converges.
 const STEPS: usize = 4000;
@@ -151,7 +151,7 @@ fn fit(sets: &[&[LabelledRun]]) -> Option<OutcomeModel> {
     if sets.is_empty() {
         return None;
     }
-    let mut weights = [0.0; TERMS.len()];
+    let mut weights = [0.0; Term::ALL.len()];
     let mut intercepts = vec![0.0; sets.len()];
     for _ in 0..STEPS {
         let mut slope = weights.map(|weight: f64| -2.0 * PENALTY * weight);

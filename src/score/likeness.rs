@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value as Json, json};
-use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 
 use super::consistency::SpanRating;
 
@@ -33,14 +33,14 @@ pub fn questions(
     out
 }
 
-static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let schema = json!({
         "type": "object",
         "properties": { "cosines": { "type": "array", "items": { "type": "number" } } },
         "required": ["cosines"],
         "additionalProperties": false,
     });
-    Arc::new(Form { name: "embeddings", schema, score: None })
+    Arc::new(AnswerForm { name: "embeddings", schema, score: None })
 });
 
 /// The mean of each metric; a question without an answer is left out.

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use verdict_eval::metrics::{self, CHECKLIST};
+use verdict_eval::metrics::{self, BEST_SCORE, CHECKLIST};
 use verdict_eval::metrics::{About, Measurement, Settings, Value};
 use verdict_eval::trace::{Agent, AgentTrace, SpanView, Text};
 use verdict_otlp::trace::{Idx, Kind};
@@ -166,16 +166,13 @@ pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, 
     out
 }
 
-/// Score of a call without a finding: the best of a metric's scale.
-const FLAWLESS: f64 = 5.0;
-
 /// Every model and tool call as a point, with the findings of all metrics.
 pub fn call_points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<LabelledMeasurement> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         let wrong: BTreeSet<String> = labels.annotations().into_iter().map(|mark| mark.location).collect();
         for (span, score) in judged.calls.iter().filter(|_| !labels.partial) {
-            let (failed, score) = (score.is_some(), Some(score.unwrap_or(FLAWLESS)));
+            let (failed, score) = (score.is_some(), Some(score.unwrap_or(BEST_SCORE)));
             out.push(LabelledMeasurement { trace, failed, score, fails: wrong.contains(span) });
         }
     }

@@ -153,7 +153,7 @@ fn evaluate(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool)
     } else {
         evaluator.evaluate(trace, 0, &mut |_| ())
     };
-    let wrong = evaluator.settle_alarms(&mut evaluated, &alarms, &[]);
+    let wrong = evaluator.confirm_alarms(&mut evaluated, &alarms, &[]);
     assert!(wrong.is_empty(), "the closed trace confirms every alarm");
     let raised: Vec<_> = alarms.iter().map(|alarm| (alarm, AlarmState::Raised)).collect();
     black_box(evaluator.alarm_events(id, &raised, 0));

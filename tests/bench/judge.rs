@@ -26,7 +26,7 @@ use otel_verdict::telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use verdict_config::Source;
-use verdict_eval::questions::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
+use verdict_eval::questions::{AnswerForm, Ask, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
@@ -134,7 +134,7 @@ async fn ask(mock: &Mock) -> Duration {
         "additionalProperties": false,
     });
     let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
-    let form = Arc::new(Form { name: "verdict", schema, score });
+    let form = Arc::new(AnswerForm { name: "verdict", schema, score });
     let mut asked = JoinSet::new();
     let began = Instant::now();
     for n in 0..QUESTIONS {

@@ -201,13 +201,13 @@ const NOW: u64 = 1_800_000_000_000_000_000;
 
 fn note(closing: &ClosedTrace) -> TraceSummary {
     TraceSummary {
-        reason: closing.reason,
+        close_reason: closing.close_reason,
         revision: 1,
         passed: Some(true),
         changed: true,
         incomplete: closing.incomplete,
         now: NOW,
-        unmeasured: None,
+        unmeasured_reason: None,
         usage: None,
     }
 }

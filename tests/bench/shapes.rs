@@ -90,9 +90,9 @@ pub fn closed(spans: Vec<Span>) -> ClosedTrace {
         bytes: spans.iter().map(|span| span.bytes.len()).sum(),
         spans,
         logs: Vec::new(),
-        reason: CloseReason::Complete,
+        close_reason: CloseReason::Complete,
         incomplete: false,
-        before: None,
+        prior_verdict: None,
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use verdict_config::{Size, Source};
 use verdict_eval::alarms::{Alarm, AlarmState};
 use verdict_eval::metrics::{TaskSet, Unmeasured};
-use verdict_eval::questions::{Answer, Form, Opinion, ScoreField, Usage};
+use verdict_eval::questions::{Answer, AnswerForm, Opinion, ScoreField, Usage};
 use verdict_eval::{Evaluator, JudgeResults};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
@@ -88,7 +88,7 @@ pub fn config(data: &[u8]) {
 /// As a judge's answer: no panic; an accepted answer matches the form and is accepted again.
 pub fn judge_answer(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let form = Form {
+    let form = AnswerForm {
         name: "verdict",
         schema: serde_json::json!({
             "type": "object",
@@ -223,7 +223,7 @@ fn alarms(evaluator: &Evaluator, request: &[u8]) {
                 "an attempt that ends has the same result"
             );
         }
-        let retracted = evaluator.settle_alarms(&mut evaluated, &alarms, &[]);
+        let retracted = evaluator.confirm_alarms(&mut evaluated, &alarms, &[]);
         let is_retracted = |alarm: &Alarm| retracted.iter().any(|other| other.span == alarm.span);
         for alarm in alarms.iter().filter(|alarm| !is_retracted(alarm)) {
             let confirmed = evaluated.alarms.iter().any(|mark| mark.state == AlarmState::Raised);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use otel_verdict::config::Config;
-use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::pipeline::offline::{EvaluatedRecording, RecordingEvaluation};
 use otel_verdict::receive::Offer;
 use otel_verdict::score::trail::find::{self, Predicted};
 use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks};
@@ -57,8 +57,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The one trace of a file, judged by the rules.
-fn judged(file: &Path, config: &Config) -> Evaluated {
-    let mut evaluation = Evaluation::new(config, 0).unwrap();
+fn judged(file: &Path, config: &Config) -> EvaluatedRecording {
+    let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     let body = json::decode(Signal::Traces, &std::fs::read(file).unwrap()).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
     let mut out = Vec::new();

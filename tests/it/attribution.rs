@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use otel_verdict::config::Config;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::receive::Offer;
 use otel_verdict::score::fit::{LabelledRun, OutcomeFit, RunSet};
 use serde_json::Value as Json;
@@ -69,7 +69,7 @@ fn outcome_relevant() -> Policies {
 
 /// The traces of a file of OTLP/JSON lines, evaluated by rules.
 fn evaluated(lines: &str) -> Vec<(AgentTrace, Vec<Measurement>)> {
-    let mut evaluation = Evaluation::new(&Config::default(), 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&Config::default(), 0).unwrap();
     for line in lines.lines() {
         let body = json::decode(Signal::Traces, line.as_bytes()).unwrap();
         evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use otel_verdict::config::{Config, from_sources};
-use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::pipeline::offline::{EvaluatedRecording, RecordingEvaluation};
 use otel_verdict::receive::Offer;
 use verdict_config::Source;
 use verdict_eval::metrics::{Finding, Measurement};
@@ -42,7 +42,7 @@ fn texts(view: &SpanView) -> Vec<String> {
     view.call.iter().for_each(|call| request(&mut out, call));
     let words = [&view.result, &view.name, &view.agent].into_iter().flatten();
     let errors = view.errors.iter().chain(&view.inherited_errors);
-    let signs = errors.flat_map(|e| [&e.kind, &e.message]).flatten();
+    let signs = errors.flat_map(|e| [&e.error_type, &e.message]).flatten();
     out.extend(words.chain(signs).chain(&view.finish).map(ToString::to_string));
     out.extend(view.plans.iter().map(|p| p.text.to_string()));
     out
@@ -114,8 +114,8 @@ fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&
     (!whole).then_some("the quote tears a word")
 }
 
-fn judged(offers: &[Offer], config: &Config) -> Vec<Evaluated> {
-    let mut evaluation = Evaluation::new(config, 0).unwrap();
+fn judged(offers: &[Offer], config: &Config) -> Vec<EvaluatedRecording> {
+    let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     for offer in offers {
         evaluation.add(offer).unwrap();
     }
@@ -163,7 +163,7 @@ fn every_finding_names_an_expectation_and_quotes_its_span() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let (config, mut complaints) = (config(), Vec::new());
     for (name, offers) in recordings(&shipped) {
-        for Evaluated { trace: judged, .. } in &judged(&offers, &config) {
+        for EvaluatedRecording { trace: judged, .. } in &judged(&offers, &config) {
             for m in &judged.measurements {
                 let Ok(measured) = &m.outcome else { continue };
                 if !measured.passed && measured.findings.is_empty() {

@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{load, load_with};
 use otel_verdict::export::{ExportClient, ExportFuture, ExportRequest, ExportResult};
 use otel_verdict::extensions::Extensions;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::pipeline::service::Service;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
@@ -19,7 +19,7 @@ use serde_json::json;
 use verdict_eval::metrics::{
     Context, CustomMetric, Measured, Measurement, Metric, MetricProgress, MetricSpec, Scale, Scored, Value,
 };
-use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 use verdict_eval::trace::Kind;
 use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture};
 use verdict_otlp::Signal;
@@ -56,7 +56,7 @@ impl Metric for Politeness {
         let ask = |key: &str, text: String| {
             let properties = json!({ "polite": { "type": "boolean" } });
             let schema = json!({ "type": "object", "properties": properties, "required": ["polite"], "additionalProperties": false });
-            let form = Form { name: "politeness", schema, score: None };
+            let form = AnswerForm { name: "politeness", schema, score: None };
             let prompt = Prompt::new("Is the answer polite?", text);
             MetricProgress::Ask(vec![Question {
                 key: key.to_owned(),
@@ -157,7 +157,8 @@ async fn custom_metrics_and_their_judge_stay_registered_after_a_reload() {
 #[tokio::test(flavor = "multi_thread")]
 async fn recordings_are_evaluated_with_custom_metrics_and_their_judge_in_async_code() {
     let provider = Arc::new(InProcess::default());
-    let mut evaluation = Evaluation::with_extensions(&config(1, ""), &extensions(&provider), 0).unwrap();
+    let mut evaluation =
+        RecordingEvaluation::with_extensions(&config(1, ""), &extensions(&provider), 0).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: call(1).encode_to_vec().into() }).unwrap();
     let evaluating = async move {
         let mut results = Vec::new();

@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::Config;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::receive::Offer;
 use prost::Message;
 use serde_json::Value as Json;
@@ -120,7 +120,7 @@ pub fn read(requests: &[Bytes]) -> Spans {
 }
 
 fn evaluate(case: &Case) -> Spans {
-    let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&config(case), 0).unwrap();
     for offer in &case.requests {
         evaluation.add(offer).unwrap();
     }

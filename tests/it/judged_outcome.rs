@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use otel_verdict::config::{Config, load_with};
 use otel_verdict::extensions::Extensions;
-use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::pipeline::offline::{EvaluatedRecording, RecordingEvaluation};
 use otel_verdict::receive::Offer;
 use serde_json::{Value, json};
 use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture};
@@ -43,7 +43,7 @@ impl Provider for Judge {
     }
 }
 
-async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> Evaluated {
+async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> EvaluatedRecording {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.yaml");
     let exporter = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1', tls: { insecure: true } } }";
@@ -51,7 +51,7 @@ async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> Evaluated {
     let judges = JudgeExtensions::default().provider("own", Arc::clone(judge) as _);
     let extensions = Extensions { judges, ..Extensions::default() };
     let config: Config = load_with(&[file], &extensions).unwrap();
-    let mut evaluation = Evaluation::with_extensions(&config, &extensions, 0).unwrap();
+    let mut evaluation = RecordingEvaluation::with_extensions(&config, &extensions, 0).unwrap();
     let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/shop.json")).unwrap();
     let body: Bytes = otlp_json::decode(Signal::Traces, &recorded).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
@@ -61,7 +61,7 @@ async fn evaluated(judge: &Arc<Judge>, verdict: &str) -> Evaluated {
 }
 
 /// An attribute of the span with this index, as text.
-fn attribute(evaluated: &Evaluated, at: usize, key: &str) -> Option<String> {
+fn attribute(evaluated: &EvaluatedRecording, at: usize, key: &str) -> Option<String> {
     let id = evaluated.trace.trace.tree.spans[at].id;
     let envelopes = verdict_otlp::Interner::default();
     let split = verdict_otlp::split(&evaluated.annotated.spans[0].bytes, "verdict.", &envelopes).unwrap();

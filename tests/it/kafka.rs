@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use otel_verdict::config::Config;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -119,7 +119,7 @@ impl Captures {
             windows.filter_map(|(at, id)| Some((at, *traces.get(id)?))).collect()
         };
         let places = offers.iter().map(in_body).collect();
-        let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
+        let mut evaluation = RecordingEvaluation::new(&Config::default(), 1).unwrap();
         for offer in &offers {
             evaluation.add(offer).unwrap();
         }

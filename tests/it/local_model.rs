@@ -13,7 +13,7 @@ use otel_verdict::telemetry::{Telemetry, TextFormat};
 use serde_json::json;
 use verdict_config::Period;
 use verdict_eval::metrics::Unmeasured;
-use verdict_eval::questions::{Answer, Ask, Form, Prompt, Question, QuestionContext, ScoreField};
+use verdict_eval::questions::{Answer, AnswerForm, Ask, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::config::Format;
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
@@ -69,7 +69,7 @@ fn question(n: usize, user: &str) -> Question {
     let system = "You rate whether an answer follows its instruction, from 1 to 5. Give a rationale of \
                   one short sentence, then the score.";
     let prompt = Prompt::new(system, user);
-    let form = Arc::new(Form { name: "verdict", schema, score });
+    let form = Arc::new(AnswerForm { name: "verdict", schema, score });
     Question { key: n.to_string(), prompt, form, judges: Vec::new() }
 }
 

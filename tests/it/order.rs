@@ -6,7 +6,7 @@ use std::path::Path;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use otel_verdict::config::Config;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::receive::Offer;
 use proptest::prelude::*;
 use prost::Message as _;
@@ -61,7 +61,7 @@ pub fn one_by_one() -> Vec<Offer> {
 
 /// Every annotated span, encoded, in order of bytes.
 fn annotated<'a>(requests: impl IntoIterator<Item = &'a Offer>) -> Vec<Vec<u8>> {
-    let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&Config::default(), 1).unwrap();
     for offer in requests {
         evaluation.add(offer).unwrap();
     }

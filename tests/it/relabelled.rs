@@ -11,7 +11,7 @@ use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use otel_verdict::config::{Config, from_sources};
-use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::pipeline::offline::{EvaluatedRecording, RecordingEvaluation};
 use otel_verdict::receive::Offer;
 use prost::Message;
 use verdict_config::Source;
@@ -38,8 +38,8 @@ fn config() -> Config {
 /// The label of each span that has one, by its id.
 type Labels = BTreeMap<String, &'static str>;
 
-fn evaluate(config: &Config, run: &[Offer], labels: &Labels) -> Vec<Evaluated> {
-    let mut evaluation = Evaluation::new(config, 0).unwrap();
+fn evaluate(config: &Config, run: &[Offer], labels: &Labels) -> Vec<EvaluatedRecording> {
+    let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     for offer in run {
         let body =
             if offer.signal == Signal::Traces { labelled(&offer.body, labels) } else { offer.body.clone() };
@@ -96,7 +96,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn new(evaluated: &Evaluated) -> Outcome {
+    fn new(evaluated: &EvaluatedRecording) -> Outcome {
         let trace = &evaluated.trace.trace;
         let outermost: BTreeSet<Idx> =
             trace.agents.iter().filter(|agent| agent.parent.is_none()).map(|agent| agent.at).collect();

@@ -23,7 +23,7 @@ use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{Config, from_sources};
 use otel_verdict::extensions::Extensions;
-use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
+use otel_verdict::pipeline::offline::{EvaluatedRecording, RecordingEvaluation};
 use otel_verdict::pipeline::service::Service;
 use otel_verdict::receive::Offer;
 use prost::Message;
@@ -80,7 +80,7 @@ pub async fn until(description: &str, reached: impl Fn() -> bool) {
 }
 
 /// Evaluates what was gathered, without judges.
-pub fn finish(evaluation: &mut Evaluation, each: impl FnMut(Evaluated)) {
+pub fn finish(evaluation: &mut RecordingEvaluation, each: impl FnMut(EvaluatedRecording)) {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(evaluation.finish(each));
 }
 

@@ -8,8 +8,8 @@ macro_rules! settings {
         $($(#[$doc:meta])* $field:ident: $type:ty $(= $default:expr)?,)*
     })*) => {$(
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
-        #[serde(deny_unknown_fields, default)]
         $(#[$meta])*
+        #[serde(deny_unknown_fields, default)]
         $vis struct $name {
             $($(#[$doc])* pub $field: $type,)*
         }

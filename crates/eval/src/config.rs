@@ -36,7 +36,7 @@ pub use verdict_config::{Invalid, Problem, Source};
 
 /// What [`AskConfig`] and [`Instruction`] consist of.
 pub mod ask {
-    pub use crate::measure::ask::config::{AskCondition, Example, Sample, SpanFilter};
+    pub use crate::measure::ask::config::{AskCondition, Example, SpanFilter, TraceSampling};
 }
 
 /// What [`Labelled`] consists of.
@@ -46,13 +46,13 @@ pub mod labels {
 
 /// What [`Gpa`] consists of.
 pub mod gpa {
-    pub use crate::measure::gpa::{Per, Special};
+    pub use crate::measure::gpa::{MetricOverride, Per};
     pub use crate::measure::metric_names::GpaMetric;
 }
 
 /// What [`PathSettings`] consists of.
 pub mod path {
-    pub use crate::measure::metric_names::FailCondition;
+    pub use crate::measure::metric_names::PathMetric;
     pub use crate::measure::path::task::Thresholds;
 }
 
@@ -67,7 +67,7 @@ pub mod plan {
 
 /// What [`ChecklistSettings`] consists of.
 pub mod checklist {
-    pub use crate::measure::checklist::check::{Called, Check, Form, Lookup, SearchIn};
+    pub use crate::measure::checklist::check::{Called, Check, Lookup, SearchIn, TextForm};
     pub use crate::measure::checklist::compiled::CompiledPattern;
     pub use crate::measure::checklist::settings::{Asset, Class, Fixed, Item, Match, Of};
 }

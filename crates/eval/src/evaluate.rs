@@ -81,16 +81,22 @@ pub enum Progress {
 pub struct Assessment {
     pub trace: AgentTrace,
     /// The measurements of the rules.
-    pub rules: Vec<Measurement>,
-    prior: Option<PriorVerdict>,
-    reason: CloseReason,
+    pub rule_measurements: Vec<Measurement>,
+    prior_verdict: Option<PriorVerdict>,
+    close_reason: CloseReason,
     /// The steps of the work budget that the rules left.
     steps_left: u64,
 }
 
 impl Assessment {
-    pub(crate) fn without_rules(trace: AgentTrace, reason: CloseReason) -> Assessment {
-        Assessment { trace, rules: Vec::new(), prior: None, reason, steps_left: DEFAULT_STEPS }
+    pub(crate) fn without_rules(trace: AgentTrace, close_reason: CloseReason) -> Assessment {
+        Assessment {
+            trace,
+            rule_measurements: Vec::new(),
+            prior_verdict: None,
+            close_reason,
+            steps_left: DEFAULT_STEPS,
+        }
     }
 }
 
@@ -247,9 +253,9 @@ impl Evaluator {
                     spans: Vec::new(),
                     logs: Vec::new(),
                     bytes: 0,
-                    reason: CloseReason::EndOfInput,
+                    close_reason: CloseReason::EndOfInput,
                     incomplete: false,
-                    before: None,
+                    prior_verdict: None,
                 });
                 trace.bytes += group.size;
                 trace.spans.extend(group.spans);
@@ -336,9 +342,9 @@ impl Evaluator {
         let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
         progress(Progress::Begun);
         let ran = &mut |metric| progress(Progress::Ran(metric));
-        let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, memo, ran);
-        let (prior, reason, steps_left) = (closed.before, closed.reason, memo.budget.left());
-        Assessment { trace, rules, prior, reason, steps_left }
+        let rule_measurements = measure::catalog::run_each(&trace, &self.settings, &self.custom, memo, ran);
+        let ClosedTrace { prior_verdict, close_reason, .. } = closed;
+        Assessment { trace, rule_measurements, prior_verdict, close_reason, steps_left: memo.budget.left() }
     }
 
     /// The questions about a closed trace.
@@ -350,21 +356,21 @@ impl Evaluator {
         JudgeInputs {
             trace: &assessment.trace,
             settings: &self.settings,
-            rule_measurements: &assessment.rules,
+            rule_measurements: &assessment.rule_measurements,
         }
     }
 
     /// The last question about a trace, with the measurements of judges in it; `None` if no judge is asked, or no
     /// metric failed.
     pub fn outcome_question(&self, assessment: &Assessment, judged: &[Measurement]) -> Option<OutcomeAsk> {
-        let Assessment { trace, rules, .. } = assessment;
+        let Assessment { trace, rule_measurements, .. } = assessment;
         let judges = self.settings.outcome_judges();
         let at = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
         let asker = &self.settings.asker;
         if judges.is_empty() || !asker.samples(trace, at) {
             return None;
         }
-        let measurements = merge_judgements(rules.clone(), judged.to_vec());
+        let measurements = merge_judgements(rule_measurements.clone(), judged.to_vec());
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
         let asked = question.question.clone();
@@ -375,21 +381,22 @@ impl Evaluator {
 
     /// The verdicts of a trace. `now` is in nanoseconds since 1970.
     pub fn decide(&self, assessment: Assessment, judged: JudgeResults, now: u64) -> EvaluatedTrace {
-        let Assessment { trace, rules, prior, reason, .. } = assessment;
+        let Assessment { trace, rule_measurements, prior_verdict, close_reason, .. } = assessment;
         let JudgeResults { measurements, outcome, usage } = judged;
         let measurements = match measurements.is_empty() {
-            true => rules,
-            false => merge_judgements(rules, measurements),
+            true => rule_measurements,
+            false => merge_judgements(rule_measurements, measurements),
         };
         let basis = Basis { policies: &self.policies, custom: &self.emission.custom, outcome };
         let verdicts = propagate::propagate_with(&trace, &measurements, basis);
-        let trace_summary = summary(&prior, reason, trace.incomplete, verdicts.trace.passed, now);
-        let unmeasured = verdicts.trace.reason.filter(|_| trace_summary.passed.is_none());
+        let trace_summary =
+            summary(&prior_verdict, close_reason, trace.incomplete, verdicts.trace.passed, now);
+        let unmeasured_reason = verdicts.trace.unmeasured_reason.filter(|_| trace_summary.passed.is_none());
         EvaluatedTrace {
             trace,
             measurements,
             verdicts,
-            summary: TraceSummary { usage, unmeasured, ..trace_summary },
+            summary: TraceSummary { usage, unmeasured_reason, ..trace_summary },
             alarms: Vec::new(),
         }
     }
@@ -399,7 +406,7 @@ impl Evaluator {
     pub fn unmeasured(&self, closed: ClosedTrace, now: u64) -> EvaluatedTrace {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = AgentTrace { incomplete: closed.incomplete, ..tree.into() };
-        let summary = summary(&closed.before, closed.reason, closed.incomplete, None, now);
+        let summary = summary(&closed.prior_verdict, closed.close_reason, closed.incomplete, None, now);
         let (measurements, alarms) = (Vec::new(), Vec::new());
         EvaluatedTrace { trace, measurements, verdicts: Verdicts::default(), summary, alarms }
     }
@@ -448,7 +455,7 @@ pub(crate) fn in_order(mut logs: Vec<AttachedLog>) -> Vec<AttachedLog> {
 /// if either part fails. A recovery across the two parts is not recognised.
 fn summary(
     prior: &Option<PriorVerdict>,
-    reason: CloseReason,
+    close_reason: CloseReason,
     incomplete: bool,
     passed: Option<bool>,
     now: u64,
@@ -462,5 +469,14 @@ fn summary(
             (combined, changed, prior.revision.max(1) + u32::from(changed))
         }
     };
-    TraceSummary { reason, revision, passed, changed, incomplete, now, unmeasured: None, usage: None }
+    TraceSummary {
+        close_reason,
+        revision,
+        passed,
+        changed,
+        incomplete,
+        now,
+        unmeasured_reason: None,
+        usage: None,
+    }
 }

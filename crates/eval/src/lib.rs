@@ -86,7 +86,7 @@ pub mod metrics {
     pub use crate::{
         measure::catalog::{names, run},
         measure::confidence::{estimate, estimate_from},
-        measure::defects::RULES,
+        measure::defects::{BEST_SCORE, RULES_JUDGE},
         measure::reach::covers,
         measure::settings::Settings,
         measure::table::{CHECKLIST, HARMFUL_CALL, PLAN_SCORE},
@@ -96,7 +96,7 @@ pub mod metrics {
 /// Questions to judges and their answers, without I/O.
 pub mod questions {
     pub use crate::measure::ask::outcome::{FindingRef, RunOutcome};
-    pub use crate::measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+    pub use crate::measure::question::{Answer, AnswerForm, Opinion, Prompt, Question, ScoreField, Usage};
     pub use crate::measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
     pub use crate::measure::question_rounds::{Ask, Questions};
 }
@@ -116,7 +116,7 @@ pub mod propagation {
     #[cfg(feature = "internals")]
     pub use crate::propagate::{
         OutcomeEvidence,
-        outcome_model::{TERMS, Terms, probability},
+        outcome_model::{Term, Terms, probability},
         propagate,
         relevance::Relevance,
     };

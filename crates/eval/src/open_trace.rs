@@ -14,7 +14,7 @@ use crate::annotate::alarm_events;
 use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
 use crate::measure::path::metric::harmful_calls;
 use crate::measure::path::next::{PathAnswer, PathPositions, PendingCall, ProposedCall, RunHints};
-use crate::measure::table::HARMFUL_CALL;
+use crate::measure::table::{HARMFUL_CALL, HARMFUL_CALL_STATE};
 use crate::measure::work_budget::{DEFAULT_STEPS, WorkBudget};
 use crate::measure::{DetailValue, Measurement, Memo, Value};
 use crate::open_limits;
@@ -57,7 +57,7 @@ impl Evaluator {
         }
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
-        Assessment::without_rules(trace, snapshot.reason)
+        Assessment::without_rules(trace, snapshot.close_reason)
     }
 
     /// A trace that is still open, recognised, without measurements. `now` is in nanoseconds since 1970.
@@ -104,7 +104,7 @@ impl Evaluator {
 
     /// Notes on an evaluated trace the alarms that were raised while it was open, and returns those that its
     /// spans do not confirm. `retracted` are the spans of those that were retracted before.
-    pub fn settle_alarms<'a>(
+    pub fn confirm_alarms<'a>(
         &self,
         evaluated: &mut EvaluatedTrace,
         raised: &'a [Alarm],
@@ -158,7 +158,7 @@ impl Evaluator {
     /// The loops and exceeded limits of an evaluated trace whose causes were not reported while it was open.
     pub fn unreported_limits(&self, evaluated: &EvaluatedTrace, reported: &[AlarmCause]) -> Vec<LimitAlarm> {
         // The limits of a trace with late spans were reported when it closed.
-        if !self.alarms.is_on() || evaluated.summary.reason == CloseReason::Late {
+        if !self.alarms.is_on() || evaluated.summary.close_reason == CloseReason::Late {
             return Vec::new();
         }
         let mut limits = open_limits::alarms(&evaluated.trace, &self.alarms, &self.settings, &self.memo());
@@ -188,7 +188,7 @@ fn alarm_of(
     let span = trace.tree.spans.get(m.at)?;
     let task = m.judge.strip_prefix("task/").unwrap_or(&m.judge).to_owned();
     let state = m.details.into_iter().find_map(|detail| match detail.value {
-        DetailValue::Text(text) if detail.key == "path.harmful_call.state" => Some(text),
+        DetailValue::Text(text) if detail.key == HARMFUL_CALL_STATE => Some(text),
         _ => None,
     });
     let measured = m.outcome.ok()?;

@@ -1,6 +1,7 @@
 //! Regular expressions of the rules: compiled once, in linear time, fast on texts in any script.
 //!
-//! Every built-in pattern is declared with `regex!`, which also adds a test that compiles it.
+//! Every built-in pattern is declared with `regex!`, and every set, table or automaton that is built from patterns or
+//! embedded data with `checked_static!`. Both add a test that builds the value.
 
 use std::fmt::Display;
 
@@ -9,34 +10,37 @@ use aho_corasick::{AhoCorasick, BuildError, MatchKind};
 pub(crate) use regex::Regex;
 use verdict_otlp::work::{self, BYTES_PER_STEP};
 
-/// `regex!(NAME, source)` declares a `static` that compiles `source` with [`pattern`] at its first
-/// use. `regex!(NAME: Type = result)` does the same for sets, tables and automata. Use it at module level
-/// only: the test that it adds must be an item of a module.
-macro_rules! regex {
-    ($name:ident, $source:expr $(,)?) => {
-        regex!($name: $crate::pattern::Regex = $crate::pattern::pattern($source));
-    };
+/// `checked_static!(NAME: Type = result)` declares a `static` that is built at its first use, and a test that builds
+/// it. Use it at module level only: the test must be an item of a module.
+macro_rules! checked_static {
     ($name:ident: $type:ty = $result:expr) => {
         static $name: ::std::sync::LazyLock<$type> =
-            ::std::sync::LazyLock::new(|| $crate::pattern::compiled(stringify!($name), $result));
+            ::std::sync::LazyLock::new(|| $crate::pattern::built(stringify!($name), $result));
 
         #[cfg(test)]
         #[allow(non_snake_case)]
         mod $name {
             #[test]
-            fn compiles() {
+            fn is_built() {
                 ::std::sync::LazyLock::force(&super::$name);
             }
         }
     };
 }
 
-/// The value of a pattern declared with `regex!`.
-#[allow(clippy::panic, reason = "patterns are constants, and a test compiles each: this cannot be reached")]
-pub(crate) fn compiled<T>(name: &str, result: Result<T, impl Display>) -> T {
+/// `regex!(NAME, source)` declares a checked `static` that compiles `source` with [`pattern`].
+macro_rules! regex {
+    ($name:ident, $source:expr $(,)?) => {
+        checked_static!($name: $crate::pattern::Regex = $crate::pattern::pattern($source));
+    };
+}
+
+/// The value of a `static` that a test builds.
+#[allow(clippy::panic, reason = "the values are constants, and a test builds each: this cannot be reached")]
+pub(crate) fn built<T>(name: &str, result: Result<T, impl Display>) -> T {
     match result {
         Ok(value) => value,
-        Err(error) => panic!("pattern {name} does not compile: {error}"),
+        Err(error) => panic!("{name} cannot be built: {error}"),
     }
 }
 

@@ -86,6 +86,7 @@ pub struct InvalidPattern {
     source: regex::Error,
 }
 
+#[allow(clippy::disallowed_methods, reason = "a pattern of the configuration, of bounded size")]
 fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
     let mut builder = regex::RegexBuilder::new(pattern);
     let built = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
@@ -95,7 +96,7 @@ fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
 /// A pattern and the type of its matches. The groups `keep` and `end` of a match stay.
 struct RedactionRule {
     regex: Regex,
-    kind: &'static str,
+    secret_type: &'static str,
     is_secret: SecretCheck,
 }
 
@@ -107,7 +108,7 @@ fn always(_: &str) -> bool {
     true
 }
 
-regex!(KNOWN: Vec<RedactionRule> = known_rules());
+checked_static!(KNOWN: Vec<RedactionRule> = known_rules());
 
 fn known_rules() -> Result<Vec<RedactionRule>, regex::Error> {
     const SECRET_NAMES: &str = r"pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?|api[_-]?key|access[_-]?key(?:[_-]?id)?|auth[_-]?token|access[_-]?token|refresh[_-]?token|session[_-]?token|client[_-]?secret|private[_-]?key|account[_-]?key|credentials?";
@@ -137,12 +138,19 @@ fn known_rules() -> Result<Vec<RedactionRule>, regex::Error> {
     ];
     let rules = table.into_iter();
     rules
-        .map(|(regex, kind, is_secret)| Ok(RedactionRule { regex: as_written(regex)?, kind, is_secret }))
+        .map(|(regex, secret_type, is_secret)| {
+            Ok(RedactionRule { regex: as_written(regex)?, secret_type, is_secret })
+        })
         .collect()
 }
 
 // All of `KNOWN` in one search: most texts match none of them.
-regex!(ANY_KNOWN: RegexSet = RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str())));
+checked_static!(ANY_KNOWN: RegexSet = any_known());
+
+#[allow(clippy::disallowed_methods, reason = "the one set of patterns")]
+fn any_known() -> Result<RegexSet, regex::Error> {
+    RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str()))
+}
 
 const E_MAIL: &str = "e-mail";
 const ADDRESS: &str = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}";
@@ -290,9 +298,9 @@ impl Redactor {
             let is_secret = |found: &str| (rule.is_secret)(found) && !self.is_allowed(found);
             replace(&mut out, &rule.regex, is_secret, |found| {
                 let group = |name| found.name(name).map_or("", |m| m.as_str());
-                let number = (rule.kind == E_MAIL).then(|| addresses.number(&found[0])).flatten();
+                let number = (rule.secret_type == E_MAIL).then(|| addresses.number(&found[0])).flatten();
                 let number = number.map_or_else(String::new, |n| format!(" {n}"));
-                format!("{}[redacted: {}{number}]{}", group("keep"), rule.kind, group("end"))
+                format!("{}[redacted: {}{number}]{}", group("keep"), rule.secret_type, group("end"))
             });
         }
         for pattern in &self.patterns {

@@ -28,6 +28,9 @@
 //! | `parked` = false | journal thread after its park, or a waker, which then unparks | end of the park; enqueued command or release | relaxed |
 //! | `released` | any thread: push; holder of the lock: take | a release; a step | the lock's |
 //! | `slow` | holder of the lock | a write took longer or shorter than the limit | relaxed: only decides which thread executes |
+//! | `failing` | holder of the lock | true: a write or fsync failed, or a step panicked; false: a write succeeded while no fsync fails | relaxed: only refuses requests |
+//! | `full` | holder of the lock | true: a request exceeds the size cap; false: space was reclaimed | relaxed: only refuses requests |
+//! | `panicked` = true | holder of the lock | a panic in a step, or the sync thread has ended; for good | relaxed: only reported |
 //! | `handle_dropped` = true | drop of the handle | no command can follow | relaxed, ordered by `unpark` |
 //!
 //! The journal thread:

@@ -1,12 +1,12 @@
 //! Validation of judges' answers.
 //!
-//! In: the text of a reply, and a [`Form`]. Out: the JSON object in it that matches the form's schema, or an
+//! In: the text of a reply, and a [`AnswerForm`]. Out: the JSON object in it that matches the form's schema, or an
 //! [`InvalidAnswer`]. The object is extracted from a code fence, from prose or from a string; nothing else is
 //! repaired. If two different objects match, neither is accepted: one of them may be quoted from the trace,
 //! whose content is untrusted.
 
 use serde_json::Value;
-use verdict_eval::questions::Form;
+use verdict_eval::questions::AnswerForm;
 use verdict_eval::schema::{Schema, Validity};
 
 /// Largest size of a text in bytes; answers are a few KiB.
@@ -40,14 +40,14 @@ pub struct InvalidSchema(String);
 /// A form with its compiled schema.
 #[derive(Debug)]
 pub struct AnswerValidator<'a> {
-    form: &'a Form,
+    form: &'a AnswerForm,
     schema: Schema,
 }
 
 impl<'a> AnswerValidator<'a> {
     /// # Errors
     /// The form's schema is not a JSON schema, which is a bug of the metric that made it.
-    pub fn new(form: &'a Form) -> Result<AnswerValidator<'a>, InvalidSchema> {
+    pub fn new(form: &'a AnswerForm) -> Result<AnswerValidator<'a>, InvalidSchema> {
         let schema = Schema::compile(&form.schema);
         schema
             .problem()

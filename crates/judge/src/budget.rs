@@ -1,8 +1,8 @@
-//! Budgets of judges: an amount is reserved before a request is sent, and settled when it has ended.
+//! Budgets of judges: an amount is reserved before a request is sent, and replaced by the cost when it has ended.
 //!
 //! In: limits, the estimated cost of a request, the time. Out: a [`BudgetReservation`], or `None` when the
 //! budget is spent. A request must fit into two accounts, that of all judges and that of its judge. If it
-//! would fit but for the reservations of other requests, it waits until those are settled, so that
+//! would fit but for the reservations of other requests, it waits until those are released, so that
 //! concurrency has no effect on which questions are asked.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -208,7 +208,7 @@ impl Account {
     }
 
     /// Replaces a reservation of `amount` by what was spent.
-    fn settle(&mut self, trace: TraceId, amount: Amount, cost: Amount, now: Instant) {
+    fn commit_cost(&mut self, trace: TraceId, amount: Amount, cost: Amount, now: Instant) {
         self.reserved = self.reserved.less(amount);
         self.hour.spend(cost, now);
         self.day.spend(cost, now);
@@ -264,7 +264,7 @@ impl Account {
 #[derive(Debug, Default)]
 pub(crate) struct BudgetTracker {
     accounts: Mutex<HashMap<String, Account>>,
-    settled: Notify,
+    released: Notify,
     /// As last written to a file.
     saved: Mutex<Spending>,
 }
@@ -288,7 +288,7 @@ impl BudgetTracker {
     ) -> Option<BudgetReservation<'a>> {
         loop {
             // Registered before the check, so that a settlement in between is not missed.
-            let settled = self.settled.notified();
+            let released = self.released.notified();
             match self.try_reserve([ALL, judge], trace, amount) {
                 Availability::Free => {
                     return Some(BudgetReservation {
@@ -299,7 +299,7 @@ impl BudgetTracker {
                         cost: Amount::default(),
                     });
                 }
-                Availability::Reserved => settled.await,
+                Availability::Reserved => released.await,
                 Availability::Spent => return None,
             }
         }
@@ -351,7 +351,7 @@ fn account<'a>(accounts: &'a mut HashMap<String, Account>, name: &str) -> &'a mu
     accounts.entry(name.to_owned()).or_insert_with(|| Account::new(Instant::now()))
 }
 
-/// A reserved amount. Dropping it settles it.
+/// A reserved amount. Dropping it commits its cost.
 #[derive(Debug)]
 pub(crate) struct BudgetReservation<'a> {
     tracker: &'a BudgetTracker,
@@ -367,7 +367,7 @@ impl BudgetReservation<'_> {
         self.cost = cost;
     }
 
-    pub(crate) fn settle(mut self, cost: Amount) {
+    pub(crate) fn commit_cost(mut self, cost: Amount) {
         self.cost = cost;
     }
 }
@@ -377,10 +377,10 @@ impl Drop for BudgetReservation<'_> {
         let now = Instant::now();
         let mut accounts = lock(&self.tracker.accounts);
         for name in [ALL, self.judge] {
-            account(&mut accounts, name).settle(self.trace, self.amount, self.cost, now);
+            account(&mut accounts, name).commit_cost(self.trace, self.amount, self.cost, now);
         }
         drop(accounts);
-        self.tracker.settled.notify_waiters();
+        self.tracker.released.notify_waiters();
     }
 }
 
@@ -407,7 +407,7 @@ mod tests {
     async fn spend(tracker: &BudgetTracker, judge: &str, trace: TraceId, amount: u64) -> bool {
         match tracker.reserve(judge, trace, tokens(amount)).await {
             Some(reserved) => {
-                reserved.settle(tokens(amount));
+                reserved.commit_cost(tokens(amount));
                 true
             }
             None => false,
@@ -539,12 +539,12 @@ mod tests {
         let second = tracker.reserve("a", TRACE, tokens(80));
         tokio::pin!(second);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut second).await.is_err(), "waits");
-        first.settle(tokens(10));
+        first.commit_cost(tokens(10));
         let second = second.await.expect("it fits now");
         let third = tracker.reserve("a", TRACE, tokens(80));
         tokio::pin!(third);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut third).await.is_err());
-        second.settle(tokens(80));
+        second.commit_cost(tokens(80));
         assert!(third.await.is_none(), "never again");
     }
 

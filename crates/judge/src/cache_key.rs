@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use verdict_eval::questions::{Form, Question};
+use verdict_eval::questions::{AnswerForm, Question};
 
 pub(crate) type CacheKey = [u8; 32];
 
@@ -33,7 +33,7 @@ pub(crate) fn recorded(question: &Question, sample: u32) -> CacheKey {
 /// The hash in `verdict.<metric>.judge`: eight hex digits for rubric and form. Enumerations of the schema
 /// are excluded: they contain the span ids of one trace, and the rubric names the labels.
 pub(crate) fn rubric(question: &Question) -> String {
-    let Form { name, schema, score } = &*question.form;
+    let AnswerForm { name, schema, score } = &*question.form;
     let values = score.as_ref().map(|field| field.values.clone()).unwrap_or_default();
     let mut plain = schema.clone();
     without_enums(&mut plain, 0);

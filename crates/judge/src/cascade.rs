@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use serde_json::{Value, json};
 use verdict_eval::questions::{
-    Form, Opinion, PassCriterion, Prompt, Question, QuestionContext, QuestionSubject, Usage,
+    AnswerForm, Opinion, PassCriterion, Prompt, Question, QuestionContext, QuestionSubject, Usage,
 };
 use verdict_telemetry::{CascadeCells, CascadeResult};
 
@@ -115,7 +115,7 @@ impl Cascade {
     }
 
     /// Whether the first judge is asked for its confidence: where probabilities of tokens do not say more.
-    pub(crate) fn asks_confidence(&self, form: &Form, logprobs: bool) -> bool {
+    pub(crate) fn asks_confidence(&self, form: &AnswerForm, logprobs: bool) -> bool {
         self.config.confidence > 0.0 && !(logprobs && form.score.is_some())
     }
 
@@ -186,7 +186,11 @@ pub(crate) fn with_confidence(question: &Question) -> Option<Question> {
     schema.get_mut("required")?.as_array_mut()?.push(CONFIDENCE.into());
     let Prompt { system, user, .. } = &question.prompt;
     let prompt = Prompt::new(format!("{system}{CONFIDENCE_RUBRIC}"), Arc::clone(user));
-    Some(Question { prompt, form: Arc::new(Form { schema, ..(*question.form).clone() }), ..question.clone() })
+    Some(Question {
+        prompt,
+        form: Arc::new(AnswerForm { schema, ..(*question.form).clone() }),
+        ..question.clone()
+    })
 }
 
 /// The answer in the form of the question.

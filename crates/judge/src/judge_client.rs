@@ -445,7 +445,7 @@ impl JudgeClient {
                 (Err(NoReply::Failed(failure)), cost)
             }
         };
-        reserved.settle(cost);
+        reserved.commit_cost(cost);
         let mut spent = lock(spent);
         *spent = spent.plus(cost);
         self.cells.breaker.set(self.breaker.breaker_state(Instant::now()) as i64);

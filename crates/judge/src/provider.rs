@@ -9,7 +9,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use serde_json::json;
-use verdict_eval::questions::{Form, Prompt};
+use verdict_eval::questions::{AnswerForm, Prompt};
 
 use crate::config::JudgeConfig;
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
 pub struct JudgeRequest<'a> {
     pub config: &'a JudgeConfig,
     pub prompt: &'a Prompt,
-    pub form: &'a Form,
+    pub form: &'a AnswerForm,
     /// Set if the judge is asked again because its answer could not be used.
     pub correction: Option<&'a Correction>,
     /// The optional parts, without those that the server refused before.

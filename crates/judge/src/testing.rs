@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use verdict_eval::questions::{Form, Prompt, Question, ScoreField};
+use verdict_eval::questions::{AnswerForm, Prompt, Question, ScoreField};
 
 /// A rationale and a score of 1 to 5.
-pub(super) fn form() -> Form {
-    Form {
+pub(super) fn form() -> AnswerForm {
+    AnswerForm {
         name: "verdict",
         schema: json!({
             "type": "object",

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
 use verdict_eval::evaluators::{RequestedScale, probe, run_code};
-use verdict_eval::questions::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
+use verdict_eval::questions::{AnswerForm, Ask, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::{BatchMode, EVALUATOR, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
@@ -219,7 +219,7 @@ fn question(dialect: &str) -> Question {
             (Prompt::new(system, user), rating(), score)
         }
     };
-    let form = Arc::new(Form { name: "verdict", schema, score });
+    let form = Arc::new(AnswerForm { name: "verdict", schema, score });
     Question { key: "check".to_owned(), prompt, form, judges: Vec::new() }
 }
 

@@ -60,7 +60,7 @@ impl ReportEntry {
             failed_metrics: verdicts.trace.failed_metrics.iter().map(ToString::to_string).collect(),
             failures,
             more,
-            unmeasured: summary.unmeasured.map(|reason| reason.as_str()),
+            unmeasured: summary.unmeasured_reason.map(|reason| reason.as_str()),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console::{self, TreeStyle};
 use crate::page::file::PageFile;
-use crate::pipeline::offline::Evaluated;
+use crate::pipeline::offline::EvaluatedRecording;
 use crate::telemetry::ResultLabel;
 
 mod entry;
@@ -105,9 +105,9 @@ impl Printer {
     }
 
     /// Counts a trace, and writes it if its result is selected. After a write has failed it only counts.
-    pub(super) fn print(&mut self, evaluated: &Evaluated) {
+    pub(super) fn print(&mut self, evaluated: &EvaluatedRecording) {
         let result = ResultLabel::from(evaluated.trace.summary.passed);
-        if let Some(before) = evaluated.before {
+        if let Some(before) = evaluated.prior_verdict {
             self.totals.remove(before.passed.into());
         }
         self.totals.add(result);

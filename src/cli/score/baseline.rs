@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use verdict_eval::plan::{DATA, fence};
-use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 use verdict_eval::trace::Text;
 
 use crate::cli::judge::session::JudgeSession;
@@ -32,7 +32,7 @@ pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<b
         "required": ["reason", "completed"],
         "additionalProperties": false,
     });
-    let form = Arc::new(Form { name: "completed", schema, score: None });
+    let form = Arc::new(AnswerForm { name: "completed", schema, score: None });
     let question = |(i, trace): (usize, &&ScoredTrace)| {
         let task = judge.clean(trace.task.as_deref()?);
         let answer = trace.answer.as_deref().map_or("(none)".to_owned(), |answer| judge.clean(answer));

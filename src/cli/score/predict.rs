@@ -19,7 +19,7 @@ use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
 use crate::cli::recording::{self, OtherFiles};
 use crate::config::Config;
-use crate::pipeline::offline::Evaluated;
+use crate::pipeline::offline::EvaluatedRecording;
 use crate::score::coverage::Coverage;
 use crate::score::labels::TraceLabels;
 use crate::score::trail::adjudicate::{self, ErrorQuestion};
@@ -101,7 +101,7 @@ impl Predictor<'_> {
         Ok(run)
     }
 
-    fn add(&self, run: &mut Predictions, name: &str, evaluated: &Evaluated, settings: &Settings) {
+    fn add(&self, run: &mut Predictions, name: &str, evaluated: &EvaluatedRecording, settings: &Settings) {
         let evaluated_trace = &evaluated.trace;
         let (trace, measurements) = (&evaluated_trace.trace, &evaluated_trace.measurements);
         let services = services(trace);
@@ -209,7 +209,7 @@ fn each(
     gold: &Files,
     traces: &[PathBuf],
     run: &mut Predictions,
-    mut each: impl FnMut(&mut Predictions, &str, &Evaluated),
+    mut each: impl FnMut(&mut Predictions, &str, &EvaluatedRecording),
 ) -> Result<(), CommandFailure> {
     // A gold file is named after its trace or contains the trace id.
     let mut by_trace: BTreeMap<&str, &str> = BTreeMap::new();

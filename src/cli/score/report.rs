@@ -7,7 +7,7 @@ use std::path::Path;
 use verdict_eval::metrics::{Category, Settings};
 
 use crate::cli::command::{CommandFailure, write_file};
-use crate::pipeline::offline::Evaluated;
+use crate::pipeline::offline::EvaluatedRecording;
 use crate::score::labels::TraceLabels;
 use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::ReportContent;
@@ -30,7 +30,7 @@ impl LabelledTraces {
     /// Adds a trace with its labels; `marks` are the annotated errors.
     pub(super) fn add(
         &mut self,
-        evaluated: &Evaluated,
+        evaluated: &EvaluatedRecording,
         labels: TraceLabels,
         marks: &[Annotation],
         settings: &Settings,

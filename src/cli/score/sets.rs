@@ -11,7 +11,7 @@ use crate::cli::command::{CommandFailure, ConfigFiles, FiguresFormat, write_stde
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::recording::{self, OtherFiles};
-use crate::pipeline::offline::Evaluated;
+use crate::pipeline::offline::EvaluatedRecording;
 use crate::score::labels::TraceLabels;
 
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ impl Sets {
     /// Evaluates every labelled trace; `each` gets the number of its set. Returns the judges, for the output.
     pub(super) fn evaluate(
         &self,
-        mut each: impl FnMut(usize, &Evaluated, &TraceLabels),
+        mut each: impl FnMut(usize, &EvaluatedRecording, &TraceLabels),
     ) -> Result<JudgeRun, CommandFailure> {
         let config = self.config.load()?;
         let run = JudgeRun::start(&self.judges, &config, false)?;

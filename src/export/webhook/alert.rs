@@ -8,6 +8,7 @@ use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use serde::Serialize;
 use uuid::Uuid;
 use verdict_eval::annotation::{ALARM_EVENT, PATH_ALARM_EVENT, SCOPE_NAME};
+use verdict_eval::metrics::HARMFUL_CALL;
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use crate::export::config::Include;
@@ -181,12 +182,13 @@ fn alarm_alert(record: &LogRecord, service: Option<&str>, prefix: &str) -> Optio
     let prefixed = |key: &str| text(&record.attributes, &format!("{prefix}{key}")).map(str::to_owned);
     let (cause, state, subject, explanation) = match record.event_name.as_str() {
         PATH_ALARM_EVENT => {
-            let subject = format!("{} {}", prefixed("path.task")?, prefixed("path.harmful_call.label")?);
+            let subject =
+                format!("{} {}", prefixed("path.task")?, prefixed(&format!("{HARMFUL_CALL}.label"))?);
             (
                 "harmful_call".to_owned(),
                 prefixed("path.alarm")?,
                 subject,
-                prefixed("path.harmful_call.explanation"),
+                prefixed(&format!("{HARMFUL_CALL}.explanation")),
             )
         }
         ALARM_EVENT => {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use verdict_config::Period;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, PriorVerdict};
 
-use super::{Closing, Evaluated, Evaluation, Parsed, Stages, unlimited};
+use super::{Closing, EvaluatedRecording, Parsed, RecordingEvaluation, Stages, unlimited};
 use crate::assemble::{Assembler, Close, SPAN_OVERHEAD};
 
 /// Groups that are evaluated or have been, for each core: one while the results of another are written.
@@ -35,20 +35,20 @@ struct TraceBatch {
 
 /// Evaluated traces; late spans are evaluated after their trace.
 struct Done {
-    evaluated: Vec<Evaluated>,
+    evaluated: Vec<EvaluatedRecording>,
     late: Vec<ClosedTrace>,
     bytes: usize,
 }
 
-impl Evaluation {
-    /// Evaluates the traces of requests that [`Evaluation::parser`] has read, as they close. `each` is called in the
-    /// order in which they close. Must run on a Tokio runtime with threads. Returns the largest number of bytes that
+impl RecordingEvaluation {
+    /// Evaluates the traces of requests that [`RecordingEvaluation::parser`] has read, as they close. `each` is called
+    /// in the order in which they close. Must run on a Tokio runtime with threads. Returns the largest number of bytes that
     /// were in memory: of open traces, and of those whose evaluation had not ended.
     pub async fn follow(
         &mut self,
         mut closing: Closing,
         mut requests: mpsc::Receiver<Parsed>,
-        mut each: impl FnMut(Evaluated),
+        mut each: impl FnMut(EvaluatedRecording),
     ) -> usize {
         self.assembler = Assembler::new(self.close_for(&closing));
         let (mut waiting, mut running) = (VecDeque::new(), FuturesOrdered::new());
@@ -110,16 +110,16 @@ impl Evaluation {
         self.assembler.poll(now)
     }
 
-    fn deliver(&mut self, done: Done, each: &mut impl FnMut(Evaluated)) {
+    fn deliver(&mut self, done: Done, each: &mut impl FnMut(EvaluatedRecording)) {
         done.evaluated.into_iter().for_each(|evaluated| self.deliver_one(evaluated, each));
         for mut late in done.late {
-            late.before = self.assembler.remembered(late.trace).or(late.before);
+            late.prior_verdict = self.assembler.remembered(late.trace).or(late.prior_verdict);
             let evaluated = self.stages.by_rules(late);
             self.deliver_one(evaluated, each);
         }
     }
 
-    fn deliver_one(&mut self, evaluated: Evaluated, each: &mut impl FnMut(Evaluated)) {
+    fn deliver_one(&mut self, evaluated: EvaluatedRecording, each: &mut impl FnMut(EvaluatedRecording)) {
         let (trace, summary) = (evaluated.trace.trace.tree.id, &evaluated.trace.summary);
         // Not again if it was forgotten meanwhile, since its next spans would be late.
         if self.assembler.remembered(trace).is_some() {
@@ -149,7 +149,7 @@ fn add(closed: ClosedTrace, alone: bool, waiting: &mut VecDeque<TraceBatch>) {
 }
 
 fn start(stages: Arc<Stages>, work: TraceBatch) -> impl Future<Output = Done> {
-    let is_late = |closed: &ClosedTrace| closed.reason == CloseReason::Late;
+    let is_late = |closed: &ClosedTrace| closed.close_reason == CloseReason::Late;
     let (late, closed): (Vec<_>, Vec<_>) = work.closed.into_iter().partition(is_late);
     let evaluated = tokio::spawn(async move {
         let mut evaluated = Vec::with_capacity(closed.len());

@@ -62,9 +62,9 @@ fn ends_of(recording: &Recording) -> TraceEnds {
     ends
 }
 
-fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<Evaluated>, usize) {
+fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<EvaluatedRecording>, usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut evaluation = Evaluation::new(config, 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     let parser = evaluation.parser();
     let (sender, requests) = tokio::sync::mpsc::channel(4);
     let mut all = Vec::new();
@@ -80,9 +80,9 @@ fn follow(config: &Config, closing: Closing, recording: &Recording) -> (Vec<Eval
     (all, peak_bytes)
 }
 
-fn whole(config: &Config, recording: &Recording) -> Vec<Evaluated> {
+fn whole(config: &Config, recording: &Recording) -> Vec<EvaluatedRecording> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut evaluation = Evaluation::new(config, 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(config, 0).unwrap();
     recording.iter().for_each(|(_, offer)| _ = evaluation.add(offer).unwrap());
     let mut all = Vec::new();
     runtime.block_on(evaluation.finish(|evaluated| all.push(evaluated)));
@@ -90,14 +90,15 @@ fn whole(config: &Config, recording: &Recording) -> Vec<Evaluated> {
 }
 
 /// The annotated spans of every trace with spans, which contain every verdict.
-fn annotated(all: &[Evaluated]) -> BTreeMap<TraceId, Vec<Bytes>> {
-    let spans =
-        |evaluated: &Evaluated| evaluated.annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
+fn annotated(all: &[EvaluatedRecording]) -> BTreeMap<TraceId, Vec<Bytes>> {
+    let spans = |evaluated: &EvaluatedRecording| {
+        evaluated.annotated.spans.iter().map(|piece| piece.bytes.clone()).collect()
+    };
     let with_spans = all.iter().filter(|evaluated| !evaluated.trace.trace.tree.is_empty());
     with_spans.map(|evaluated| (evaluated.trace.trace.tree.id, spans(evaluated))).collect()
 }
 
-fn spans_in(all: &[Evaluated]) -> usize {
+fn spans_in(all: &[EvaluatedRecording]) -> usize {
     all.iter().map(|evaluated| evaluated.trace.trace.tree.len()).sum()
 }
 
@@ -196,7 +197,12 @@ fn by_time_later_spans_revise_the_verdict() {
         .iter()
         .map(|evaluated| {
             let summary = &evaluated.trace.summary;
-            (summary.reason, summary.passed, summary.revision, evaluated.before.map(|before| before.revision))
+            (
+                summary.close_reason,
+                summary.passed,
+                summary.revision,
+                evaluated.prior_verdict.map(|before| before.revision),
+            )
         })
         .collect();
     assert_eq!(
@@ -214,7 +220,10 @@ fn by_time_later_spans_revise_the_verdict() {
         all.iter().filter(|evaluated| evaluated.trace.trace.tree.id.0[15] == 1).collect();
     assert_eq!(evaluations.len(), 1);
     let summary = &evaluations[0].trace.summary;
-    assert_eq!((summary.reason, summary.passed, summary.revision), (CloseReason::EndOfInput, Some(false), 1));
+    assert_eq!(
+        (summary.close_reason, summary.passed, summary.revision),
+        (CloseReason::EndOfInput, Some(false), 1)
+    );
 }
 
 #[test]
@@ -226,7 +235,7 @@ fn by_time_recordings_that_begin_anew_and_wrong_clocks_split_no_trace() {
     let wrong = request(7, 4, u64::MAX / 2, false, 10);
     recording.insert(30, (0, wrong));
     let (all, _) = follow(&without_metrics(), Closing::ByTime, &recording);
-    assert!(all.iter().all(|evaluated| evaluated.before.is_none()), "late spans");
+    assert!(all.iter().all(|evaluated| evaluated.prior_verdict.is_none()), "late spans");
     assert_eq!((all.len(), spans_in(&all)), (60, 241));
 }
 
@@ -263,7 +272,7 @@ async fn judges_are_asked_on_the_runtime_of_the_caller() {
         server.uri()
     );
     let config = config(text);
-    let mut evaluation = Evaluation::new(&config, 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&config, 0).unwrap();
     let body: Bytes = verdict_otlp::json::decode(Signal::Traces, TRACE.as_bytes()).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
     let mut traces = 0;

@@ -70,9 +70,9 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
                         spans: Vec::new(),
                         logs: Vec::new(),
                         bytes: BYTES,
-                        reason: CloseReason::Idle,
+                        close_reason: CloseReason::Idle,
                         incomplete: true,
-                        before: None,
+                        prior_verdict: None,
                     };
                     reply.send(Some(Snapshot { trace, sizes: (1, 0), permit })).unwrap();
                 }

@@ -4,7 +4,7 @@
 //! version, `2`, then base64 of a CRC-32 and of varints:
 //!
 //! - whether spans were exported on arrival (1) or with the verdict of their trace (0);
-//! - for each stream with an offset: the distance from it to `next` and to `passed`, the number of runs of held
+//! - for each stream with an offset: the distance from it to `next` and to `passed`, the number of runs of retained
 //!   records, and for each the distance from the end of the one before, times two, plus one if the run is longer than
 //!   one record; then its length less two follows;
 //! - the number of traces in `exported`, and for each the hash of its id (8 bytes, little endian), the verdict, and for
@@ -21,7 +21,7 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 use super::stream::{Offsets, STREAMS};
 
 const VERSION: &str = "2";
-/// The version before releases of held records were committed.
+/// The version before releases of retained records were committed.
 const BEFORE: &str = "1";
 
 /// Most bytes of an exported trace whose distances are below 2^21 and whose revision is below 4096.
@@ -47,12 +47,12 @@ pub(super) struct ExportedTrace {
 pub(super) struct Handover {
     /// Whether spans were exported on arrival.
     pub forwards: bool,
-    /// Records from the committed offset to this one were read, and those that are not in `held_ranges` are skipped.
+    /// Records from the committed offset to this one were read; those that are not in `retained_ranges` are skipped.
     pub next: Offsets,
     /// The forwarded parts of records before this offset were acknowledged.
     pub passed: Offsets,
     /// Records before `next` that a trace needs, or that are not passed through.
-    pub held_ranges: [Vec<OffsetRange>; STREAMS],
+    pub retained_ranges: [Vec<OffsetRange>; STREAMS],
     /// Exported traces with records that are read again.
     pub exported: Vec<ExportedTrace>,
     /// Other traces. Spans of them are late.
@@ -78,9 +78,9 @@ impl Handover {
             let Some(offset) = offset else { continue };
             varint(&mut bytes, distance(self.next[s], offset));
             varint(&mut bytes, distance(self.passed[s], offset));
-            varint(&mut bytes, self.held_ranges[s].len() as u64);
+            varint(&mut bytes, self.retained_ranges[s].len() as u64);
             let mut before = offset;
-            for &(start, end) in &self.held_ranges[s] {
+            for &(start, end) in &self.retained_ranges[s] {
                 let more = distance(Some(end), start).saturating_sub(1);
                 varint(&mut bytes, distance(Some(start), before) << 1 | u64::from(more > 0));
                 if more > 0 {
@@ -155,7 +155,7 @@ impl Handover {
                 let start = before.checked_add(code >> 1)?;
                 let more = if code & 1 == 1 { read_distance(&mut rest)?.checked_add(1)? } else { 0 };
                 before = start.checked_add(more)?.checked_add(1)?;
-                out.held_ranges[s].push((start, before));
+                out.retained_ranges[s].push((start, before));
             }
         }
         for _ in 0..read_varint(&mut rest)? {
@@ -238,7 +238,7 @@ mod tests {
             forwards: true,
             next: [Some(800_000), None],
             passed: [Some(1010), None],
-            held_ranges: [vec![(1000, 1001), (1003, 1005), (700_000, 800_000)], vec![]],
+            retained_ranges: [vec![(1000, 1001), (1003, 1005), (700_000, 800_000)], vec![]],
             exported: vec![
                 entry(1, [Some(1000), None], Some(true)),
                 entry(2, [Some(700_000), None], Some(false)),
@@ -278,7 +278,7 @@ mod tests {
         let offsets = [Some(3), None];
         let handover = Handover {
             next: offsets,
-            held_ranges: [vec![(3, 9)], vec![]],
+            retained_ranges: [vec![(3, 9)], vec![]],
             exported: vec![ExportedTrace {
                 trace: 7,
                 verdict: PriorVerdict::default(),

@@ -72,7 +72,7 @@ impl Assignment {
         self.lapsed.store(true, Ordering::Release);
     }
 
-    /// Notes that a record was read: it is held, or not needed.
+    /// Notes that a record was read: it is retained, or not needed.
     pub(crate) fn read(&self, stream: PartitionStream, offset: i64) {
         self.state().read(stream, offset);
     }
@@ -194,15 +194,15 @@ impl KafkaLog {
         self.assignments.read().unwrap_or_else(PoisonError::into_inner).current.get(&id).cloned()
     }
 
-    /// Holds a record for these reasons. `false` if its assignment has ended.
-    pub(crate) fn hold(&self, seq: Seq, reasons: &[RetainReason]) -> bool {
+    /// Retains a record for these reasons. `false` if its assignment has ended.
+    pub(crate) fn retain(&self, seq: Seq, reasons: &[RetainReason]) -> bool {
         let Some(assignment) = self.assignment(seq) else { return false };
         let (stream, offset) = assignment.place(seq);
         let mut state = assignment.state();
         for reason in reasons {
             match reason {
-                RetainReason::Trace(trace) => state.hold(stream, offset, Some(*trace)),
-                RetainReason::Forwarded => state.hold(stream, offset, None),
+                RetainReason::Trace(trace) => state.retain(stream, offset, Some(*trace)),
+                RetainReason::Forwarded => state.retain(stream, offset, None),
                 RetainReason::Verdict => {}
             }
         }
@@ -337,14 +337,14 @@ mod tests {
         let old = before.record(PartitionStream::Spans, 4);
         before.read(PartitionStream::Spans, 4);
         let (reasons, verdict) = ([RetainReason::Trace(TRACE)], PriorVerdict { passed: None, revision: 1 });
-        assert!(log.hold(old, &reasons));
+        assert!(log.retain(old, &reasons));
         assert!(!log.has_lapsed(&[old]) && !log.revoked(&[old]).unwrap().is_cancelled());
         log.end(before.id);
         // The partition comes back at once, with the same record.
         let now = log.assign(0, [Some(4), None], "");
         let new = now.record(PartitionStream::Spans, 4);
         now.read(PartitionStream::Spans, 4);
-        assert!(log.hold(new, &reasons) && !log.hold(old, &reasons));
+        assert!(log.retain(new, &reasons) && !log.retain(old, &reasons));
         assert!(log.has_lapsed(&[old]) && log.revoked(&[old]).unwrap().is_cancelled());
         assert!(!log.has_lapsed(&[old, new]) && !log.has_lapsed(&[new]) && !log.has_lapsed(&[]));
         assert!(
@@ -368,7 +368,7 @@ mod tests {
             let record = assignment.record(PartitionStream::Spans, offset);
             assignment.read(PartitionStream::Spans, offset);
             let trace = TraceId([offset as u8; 16]);
-            assert!(log.hold(record, &[RetainReason::Trace(trace)]));
+            assert!(log.retain(record, &[RetainReason::Trace(trace)]));
             log.evaluated(trace, &[record], PriorVerdict { passed: None, revision: 1 });
             (record, trace)
         });
@@ -385,13 +385,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_held_until_each_of_its_parts_is_released() {
+    fn a_record_is_retained_until_each_of_its_parts_is_released() {
         let log = KafkaLog::default();
         let assignment = log.assign(0, [None; 2], "");
         let seq = assignment.record(PartitionStream::Logs, 7);
         assignment.read(PartitionStream::Logs, 7);
-        log.hold(seq, &[RetainReason::Forwarded]);
-        log.hold(seq, &[RetainReason::Forwarded, RetainReason::Trace(TRACE)]);
+        log.retain(seq, &[RetainReason::Forwarded]);
+        log.retain(seq, &[RetainReason::Forwarded, RetainReason::Trace(TRACE)]);
         let position = || assignment.commit(100).unwrap().offsets[1];
         for reason in [RetainReason::Forwarded, RetainReason::Trace(TRACE), RetainReason::Forwarded] {
             assert_eq!((position(), assignment.uncommitted()), (Some(7), 1));

@@ -12,7 +12,7 @@
 //! | `config` | `receivers.kafka` |
 //! | `consumer` | the thread that polls, offers messages and commits |
 //! | `partitions` | the partitions that this process owns: assignment, revocation, pauses |
-//! | `log` | records as the pipeline sees them: held, released, lapsed |
+//! | `log` | records as the pipeline sees them: retained, released, lapsed |
 //! | `watermark` | which offset may be committed, and which records and traces are not evaluated again |
 //! | `trace` | what is known of a trace for that |
 //! | `handover` | these as text, which is committed with the offset |

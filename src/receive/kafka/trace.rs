@@ -10,7 +10,7 @@ use super::stream::{Offsets, STREAMS};
 #[derive(Default, Debug)]
 pub(super) struct Exported {
     pub first: Offsets,
-    /// The last exported record before those that are held for the trace.
+    /// The last exported record before those that are retained for the trace.
     pub last: Offsets,
     /// The last exported record.
     pub beyond: Offsets,
@@ -19,7 +19,7 @@ pub(super) struct Exported {
 #[derive(Default, Debug)]
 pub(super) struct KafkaTrace {
     /// Records that are not released.
-    pub held_offsets: [BTreeSet<i64>; STREAMS],
+    pub retained_offsets: [BTreeSet<i64>; STREAMS],
     pub exported: Option<Exported>,
     /// The latest verdict, from its evaluation on.
     pub verdict: Option<PriorVerdict>,
@@ -36,16 +36,16 @@ pub(super) struct KafkaTrace {
 }
 
 impl KafkaTrace {
-    pub(super) fn is_held(&self) -> bool {
-        self.held_offsets.iter().any(|offsets| !offsets.is_empty())
+    pub(super) fn is_retained(&self) -> bool {
+        self.retained_offsets.iter().any(|offsets| !offsets.is_empty())
     }
 
-    /// Notes that it was exported with a record, which is not held for it any more.
+    /// Notes that it was exported with a record, which is not retained for it any more.
     pub(super) fn export(&mut self, s: usize, offset: i64) {
         let exported = self.exported.get_or_insert_default();
         exported.first[s] = Some(exported.first[s].map_or(offset, |first| first.min(offset)));
         exported.beyond[s] = exported.beyond[s].max(Some(offset));
-        if self.held_offsets[s].first().is_none_or(|lowest| Some(*lowest) > exported.beyond[s]) {
+        if self.retained_offsets[s].first().is_none_or(|lowest| Some(*lowest) > exported.beyond[s]) {
             exported.last[s] = exported.beyond[s];
         }
     }

@@ -4,12 +4,12 @@
 //! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] that names to it which
 //! records and traces it must not evaluate again.
 //!
-//! The watermark `w` of a stream is the lowest offset of a record that is held: it contains spans or logs of an open
+//! The watermark `w` of a stream is the lowest offset of a retained record: it contains spans or logs of an open
 //! trace, or of one whose export is not acknowledged. Without any, it is the position after the last record. With it
-//! the held records between `w` and a position `next` are committed: the next owner skips the others there. A
+//! the retained records between `w` and a position `next` are committed: the next owner skips the others there. A
 //! committed state has these invariants, which a property test checks:
 //!
-//! - a record below `w`, or below `next` and not held, is needed by no trace, and
+//! - a record below `w`, or below `next` and not retained, is needed by no trace, and
 //! - an exported trace with a record that is read again, and one that is not, is in the handover.
 //!
 //! So the next owner reads each trace that it does not skip completely, and with `next` at the last record it evaluates
@@ -25,9 +25,9 @@ use super::stream::{Offsets, PartitionStream, STREAMS};
 use super::trace::{Exported, KafkaTrace};
 
 /// Exported traces that are remembered per partition, so that their late spans are known as such after the
-/// partition has moved. Those with records that are still held are remembered in any case.
+/// partition has moved. Those with records that are still retained are remembered in any case.
 const MAX_REMEMBERED: usize = if cfg!(test) { 8 } else { 10_000 };
-/// Memory of a trace, and of a held record with its places in both maps. Measured and rounded up.
+/// Memory of a trace, and of a retained record with its places in both maps. Measured and rounded up.
 const TRACE_BYTES: usize = 400;
 const RECORD_BYTES: usize = 100;
 
@@ -72,12 +72,12 @@ pub(crate) struct Watermark {
     next: Offsets,
     /// ... and by this process in an earlier assignment.
     seen: Offsets,
-    /// Records that the previous owner held and that were not read yet.
+    /// Records that the previous owner retained and that were not read yet.
     unread: [VecDeque<OffsetRange>; STREAMS],
     /// The forwarded parts of records before this offset were acknowledged to the previous owner.
     passed: Offsets,
     /// Records that are needed, and for how many reasons, ...
-    hold_counts: [BTreeMap<i64, u32>; STREAMS],
+    retain_counts: [BTreeMap<i64, u32>; STREAMS],
     /// ... and those of them that are not passed through.
     passing: [BTreeMap<i64, u32>; STREAMS],
     traces: HashMap<u64, KafkaTrace>,
@@ -96,11 +96,11 @@ impl Watermark {
     /// The state that the previous owner committed. `seen`: what this process has read in an earlier assignment.
     pub(crate) fn resume(offsets: Offsets, metadata: &str, forwards: bool, seen: Offsets) -> Watermark {
         let empty = || Handover { next: offsets, passed: offsets, ..Handover::default() };
-        let Handover { forwards: before, next, passed, held_ranges, exported, late } =
+        let Handover { forwards: before, next, passed, retained_ranges, exported, late } =
             Handover::decode(metadata, offsets).unwrap_or_else(empty);
         // After a change of the mode, other parts of a record are forwarded.
         let passed = if before == forwards { passed } else { [None; STREAMS] };
-        let unread = held_ranges.map(VecDeque::from);
+        let unread = retained_ranges.map(VecDeque::from);
         // Of traces that have no room in the metadata, records up to there were exported.
         let forgotten =
             std::array::from_fn(|s| next[s].filter(|_| next[s] > offsets[s]).map(|next| next - 1));
@@ -155,11 +155,11 @@ impl Watermark {
         for trace in self.traces.values_mut() {
             (trace.exported, trace.inherited, trace.remembered, trace.pins) = (None, false, false, 0);
         }
-        self.traces.retain(|_, trace| trace.exporting > 0 || trace.is_held());
+        self.traces.retain(|_, trace| trace.exporting > 0 || trace.is_retained());
         false
     }
 
-    /// Notes that a record was read: it is held, or not needed.
+    /// Notes that a record was read: it is retained, or not needed.
     pub(crate) fn read(&mut self, stream: PartitionStream, offset: i64) {
         let s = stream as usize;
         let after = Some(offset.saturating_add(1));
@@ -173,11 +173,11 @@ impl Watermark {
             }
         }
         let read = self.pins[s].range(before..=offset).map(|(at, _)| *at);
-        let done: Vec<i64> = read.filter(|at| !self.hold_counts[s].contains_key(at)).collect();
+        let done: Vec<i64> = read.filter(|at| !self.retain_counts[s].contains_key(at)).collect();
         done.into_iter().for_each(|at| self.unpin(s, at));
     }
 
-    /// Whether a trace of a record is to be evaluated. To be called before [`Watermark::hold`].
+    /// Whether a trace of a record is to be evaluated. To be called before [`Watermark::retain`].
     pub(crate) fn replay(&mut self, stream: PartitionStream, offset: i64, trace: TraceId) -> ReplayStatus {
         let (s, id) = (stream as usize, handover::hash(trace));
         let Some(trace) = self.traces.get(&id).filter(|trace| trace.inherited) else {
@@ -190,22 +190,22 @@ impl Watermark {
         trace.verdict.map_or(ReplayStatus::New, ReplayStatus::Late)
     }
 
-    /// Holds a record for a trace, or until it is passed through.
-    pub(crate) fn hold(&mut self, stream: PartitionStream, offset: i64, trace: Option<TraceId>) {
+    /// Retains a record for a trace, or until it is passed through.
+    pub(crate) fn retain(&mut self, stream: PartitionStream, offset: i64, trace: Option<TraceId>) {
         let s = stream as usize;
         if let Some(id) = trace.map(handover::hash) {
-            if !self.traces.entry(id).or_default().held_offsets[s].insert(offset) {
+            if !self.traces.entry(id).or_default().retained_offsets[s].insert(offset) {
                 return;
             }
-            self.settle(id);
+            self.release_if_unused(id);
         } else {
             *self.passing[s].entry(offset).or_default() += 1;
         }
-        *self.hold_counts[s].entry(offset).or_default() += 1;
+        *self.retain_counts[s].entry(offset).or_default() += 1;
     }
 
-    /// Releases a record for one of the reasons for which it is held. `false` if it was not held for it. `exported`:
-    /// the trace was, with this record.
+    /// Releases a record for one of the reasons for which it is retained. `false` if it was not retained for it.
+    /// `exported`: the trace was, with this record.
     pub(crate) fn release(
         &mut self,
         stream: PartitionStream,
@@ -221,7 +221,7 @@ impl Watermark {
             };
         };
         let Some(trace) = self.traces.get_mut(&id) else { return false };
-        if !trace.held_offsets[s].remove(&offset) {
+        if !trace.retained_offsets[s].remove(&offset) {
             return false;
         }
         let exported = exported || trace.exported.is_some();
@@ -232,10 +232,10 @@ impl Watermark {
             self.remember(id);
         }
         self.unhold(s, offset);
-        if exported && self.hold_counts[s].contains_key(&offset) {
+        if exported && self.retain_counts[s].contains_key(&offset) {
             self.pin(s, offset, id);
         }
-        self.settle(id);
+        self.release_if_unused(id);
         true
     }
 
@@ -267,7 +267,7 @@ impl Watermark {
         if verdict.revision > 1 && trace.exported.is_none() {
             trace.exported = Some(Exported { first: [Some(i64::MIN); STREAMS], ..Exported::default() });
             self.remember(id);
-            self.settle(id);
+            self.release_if_unused(id);
         }
     }
 
@@ -277,7 +277,7 @@ impl Watermark {
         if let Some(trace) = self.traces.get_mut(&id).filter(|trace| trace.exporting > 0) {
             trace.exporting -= 1;
             self.exporting -= 1;
-            self.settle(id);
+            self.release_if_unused(id);
         }
     }
 
@@ -301,13 +301,13 @@ impl Watermark {
     /// The memory of the watermark, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.traces.len() * TRACE_BYTES
-            + self.hold_counts.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
+            + self.retain_counts.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
     }
 
     fn low(&self) -> Offsets {
         std::array::from_fn(|s| {
             let unread = self.unread[s].front().map(|(start, _)| *start);
-            let low = self.hold_counts[s].keys().next().copied().or(unread);
+            let low = self.retain_counts[s].keys().next().copied().or(unread);
             low.map_or(self.next[s], |low| self.next[s].map(|next| low.min(next)))
         })
     }
@@ -318,19 +318,25 @@ impl Watermark {
         let runs: [Vec<OffsetRange>; STREAMS] = std::array::from_fn(|s| self.runs(s, budget));
         // From all runs to none: how many sixteenths are left out.
         [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|left_out| {
-            let (mut held_ranges, mut next, mut is_cut) = (runs.clone(), self.next, false);
+            let (mut retained_ranges, mut next, mut is_cut) = (runs.clone(), self.next, false);
             for s in 0..STREAMS {
-                let listed = (held_ranges[s].len() - held_ranges[s].len() * left_out / 16).min(budget);
-                if let Some((start, _)) = held_ranges[s].get(listed) {
+                let listed =
+                    (retained_ranges[s].len() - retained_ranges[s].len() * left_out / 16).min(budget);
+                if let Some((start, _)) = retained_ranges[s].get(listed) {
                     (next[s], is_cut) = (Some(*start), true);
                     // Records of a trace that was forgotten are not read again.
                     if Some(*start) <= self.forgotten[s] {
                         return None;
                     }
                 }
-                held_ranges[s].truncate(listed);
+                retained_ranges[s].truncate(listed);
             }
-            self.commit_up_to(Handover { next, held_ranges, ..Handover::default() }, is_cut, offsets, budget)
+            self.commit_up_to(
+                Handover { next, retained_ranges, ..Handover::default() },
+                is_cut,
+                offsets,
+                budget,
+            )
         })
     }
 
@@ -366,10 +372,10 @@ impl Watermark {
         Some(Commit { offsets, metadata, reevaluated_traces })
     }
 
-    /// The runs of held records, at most one more than `max_runs`.
+    /// The runs of retained records, at most one more than `max_runs`.
     fn runs(&self, s: usize, max_runs: usize) -> Vec<OffsetRange> {
         let mut runs: Vec<OffsetRange> = Vec::new();
-        let ranges = self.hold_counts[s].keys().map(|offset| (*offset, offset + 1));
+        let ranges = self.retain_counts[s].keys().map(|offset| (*offset, offset + 1));
         let before = ranges.take_while(|(_, end)| Some(*end) <= self.next[s]);
         for (start, end) in before.chain(self.unread[s].iter().copied()) {
             count_examined();
@@ -384,8 +390,8 @@ impl Watermark {
     }
 
     fn unhold(&mut self, s: usize, offset: i64) {
-        take_one(&mut self.hold_counts[s], offset);
-        if !self.hold_counts[s].contains_key(&offset) {
+        take_one(&mut self.retain_counts[s], offset);
+        if !self.retain_counts[s].contains_key(&offset) {
             self.unpin(s, offset);
         }
     }
@@ -397,7 +403,7 @@ impl Watermark {
         {
             pinned.push(id);
             trace.pins += 1;
-            self.settle(id);
+            self.release_if_unused(id);
         }
     }
 
@@ -405,7 +411,7 @@ impl Watermark {
         for id in self.pins[s].remove(&offset).unwrap_or_default() {
             if let Some(trace) = self.traces.get_mut(&id) {
                 trace.pins -= 1;
-                self.settle(id);
+                self.release_if_unused(id);
             }
         }
     }
@@ -422,14 +428,14 @@ impl Watermark {
             if let Some(trace) = self.traces.get_mut(&oldest) {
                 trace.remembered = false;
             }
-            self.settle(oldest);
+            self.release_if_unused(oldest);
         }
     }
 
     /// Updates `pinned`, and removes the trace if nothing needs its state.
-    fn settle(&mut self, id: u64) {
+    fn release_if_unused(&mut self, id: u64) {
         let Some(trace) = self.traces.get(&id) else { return };
-        let is_needed = trace.pins > 0 || trace.is_held();
+        let is_needed = trace.pins > 0 || trace.is_retained();
         if is_needed && trace.exported.is_some() {
             self.pinned.insert(id);
         } else {
@@ -459,7 +465,7 @@ fn take_one(counts: &mut BTreeMap<i64, u32>, offset: i64) -> bool {
 
 #[cfg(test)]
 thread_local! {
-    /// Held records examined by this thread.
+    /// Retained records examined by this thread.
     static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use verdict_eval::plan::{DATA, fence};
-use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 
 use super::Annotation;
 use super::caught::ErrorClaim;
@@ -75,7 +75,7 @@ pub fn question(
     let question = Question {
         key: format!("error-{number}"),
         prompt: Prompt::new(format!("{TASK}\n\n{DATA}"), user),
-        form: Arc::new(Form { name: "identified_by", schema, score: None }),
+        form: Arc::new(AnswerForm { name: "identified_by", schema, score: None }),
         judges: Vec::new(),
     };
     Some(ErrorQuestion { question, shown, left })

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use verdict_eval::metrics::spec;
 use verdict_eval::metrics::{Category, Finding, Measured, Measurement, Scale, Value};
 use verdict_eval::plan::{DATA, fence};
-use verdict_eval::questions::{Answer, Form, Prompt, Question};
+use verdict_eval::questions::{Answer, AnswerForm, Prompt, Question};
 use verdict_otlp::trace::Idx;
 
 /// Questions of one trace, against traces whose every span fails; the benchmark's traces have some tens of flagged
@@ -118,7 +118,7 @@ static SYSTEM: LazyLock<Arc<str>> = LazyLock::new(|| {
     format!("{TASK}\n\nCategories:\n{}\n\n{DATA}", lines.join("\n")).into()
 });
 
-static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let names: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
     let schema = json!({
         "type": "object",
@@ -126,7 +126,7 @@ static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
         "required": ["rationale", "category"],
         "additionalProperties": false,
     });
-    Arc::new(Form { name: "failure_category", schema, score: None })
+    Arc::new(AnswerForm { name: "failure_category", schema, score: None })
 });
 
 /// The flagged spans as measurements with one finding each, which has the category of the answer. Spans without

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use otel_verdict::config::Config;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
@@ -77,7 +77,7 @@ fn evaluate(name: &str, spans: Vec<Span>, apart: bool) {
     let steps = assessment.steps();
     println!("{name}: {steps} steps");
     assert!(steps <= STEPS * total, "{name}: {steps} steps");
-    let limited = assessment.rules.iter().find(|m| m.outcome == Err(Unmeasured::Limit));
+    let limited = assessment.rule_measurements.iter().find(|m| m.outcome == Err(Unmeasured::Limit));
     assert_eq!(limited, None, "{name}");
     let evaluated = evaluator.decide(assessment, verdict_eval::JudgeResults::default(), 0);
     let out: u64 = evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.items).sum();
@@ -229,7 +229,7 @@ fn a_thousand_identifiers_and_long_lists_of_types_in_one_schema() {
     let work = work::counted() - before;
     println!("{work} units of work, {} steps", assessment.steps());
     assert!(work <= WORK * CALLS, "{work} units of work");
-    assert!(!assessment.rules.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
+    assert!(!assessment.rule_measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
 }
 
 const PATH: &str = "
@@ -280,7 +280,7 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
     drop(positions);
     let mut evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
     let before = work::counted();
-    assert!(evaluator.settle_alarms(&mut evaluated, &found.alarms, &[]).is_empty());
+    assert!(evaluator.confirm_alarms(&mut evaluated, &found.alarms, &[]).is_empty());
     counted("settled alarms", before);
     assert_eq!(evaluated.alarms.len() as u64, ALL - 2);
 }
@@ -309,7 +309,7 @@ fn check(schema: &Value, arguments: &Value) -> Validation {
     };
     let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
     let request = ExportTraceServiceRequest { resource_spans: vec![group] };
-    let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&Config::default(), 1).unwrap();
     evaluation.add(&Offer { signal: Signal::Traces, body: request.encode_to_vec().into() }).unwrap();
     let mut found = Vec::new();
     crate::support::finish(&mut evaluation, |trace| {
@@ -348,10 +348,10 @@ fn attempt_at_a_small_trace_that_needs_many_steps_ends_at_its_limit() {
     let whole = evaluator.assess(closed.clone(), &mut |_| ());
     println!("{attempt} units of work in the attempt, {} steps in the whole", whole.steps());
     assert!(attempt < 2 * ATTEMPT && whole.steps() > 4 * ATTEMPT, "{attempt}, {}", whole.steps());
-    assert!(!whole.rules.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
+    assert!(!whole.rule_measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
     let enough =
         evaluator.assess_within(whole.steps(), closed, &mut |_| ()).expect("as many steps as are needed");
-    assert_eq!((enough.steps(), enough.rules), (whole.steps(), whole.rules));
+    assert_eq!((enough.steps(), enough.rule_measurements), (whole.steps(), whole.rule_measurements));
 }
 
 /// `keyword` over two references to the definition before, 40 times over: 2^40 ways to the first.
@@ -427,7 +427,10 @@ fn small_runs_take_less_than_a_hundredth_of_the_budget() {
             let id = trace.trace;
             let assessment = evaluator.assess(trace, &mut |_| ());
             assert!(assessment.steps() < MOST, "{set} {id}: {}", assessment.steps());
-            assert!(!assessment.rules.iter().any(|m| m.outcome == Err(Unmeasured::Limit)), "{set} {id}");
+            assert!(
+                !assessment.rule_measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)),
+                "{set} {id}"
+            );
             runs += 1;
         }
     }

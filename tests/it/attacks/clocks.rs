@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
-use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::pipeline::offline::RecordingEvaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use verdict_config::Source;
@@ -27,7 +27,7 @@ use crate::frameworks::{Case, cases, config, read};
 
 /// The span ids of the tool spans among all spans of a capture, and the names of the tools.
 fn tools(case: &Case) -> (HashSet<Vec<u8>>, BTreeSet<String>) {
-    let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&config(case), 0).unwrap();
     case.requests.iter().for_each(|offer| drop(evaluation.add(offer).unwrap()));
     let (mut ids, mut names) = (HashSet::new(), BTreeSet::new());
     crate::support::finish(&mut evaluation, |evaluated| {
@@ -126,7 +126,7 @@ fn verdicts(
     config.verdict.evaluation.metrics.path.tasks.extend(task.cloned());
     let latency = "{ max_ms: { llm: 1, tool: 1, agent: 1, chain: 1 } }";
     config.verdict.evaluation.metrics.latency = serde_saphyr::from_str(latency).unwrap();
-    let mut evaluation = Evaluation::new(&config, 0).unwrap();
+    let mut evaluation = RecordingEvaluation::new(&config, 0).unwrap();
     for offer in &case.requests {
         evaluation.add(&skewed(offer, tools, skew)).unwrap();
     }
@@ -205,7 +205,7 @@ fn alarms(
         open.spans.retain(|span| arrived.contains(&span.id));
         let alarms = evaluator.harmful(open).alarms;
         let mut evaluated = evaluator.evaluate(whole, 0, &mut |_| ());
-        evaluator.settle_alarms(&mut evaluated, &alarms, &[]);
+        evaluator.confirm_alarms(&mut evaluated, &alarms, &[]);
         let marks = evaluated.alarms.iter().filter(|mark| mark.state == AlarmState::Raised);
         confirmed.extend(marks.map(|mark| mark.span));
         raised.extend(alarms.iter().map(|alarm| format!("{} {} {}", alarm.span, alarm.reason, alarm.state)));

@@ -14,6 +14,7 @@ use super::alarm::{Alarm, AlarmState, LimitAlarm};
 use super::record_head::{INFO, WARN, put_head};
 use super::summary::MAX_EXPLANATION;
 use super::{Emission, Emit, RecordEnvelopes};
+use crate::measure::table::{HARMFUL_CALL, HARMFUL_CALL_STATE};
 
 /// The event of a harmful call.
 pub const PATH_ALARM_EVENT: &str = "otel_verdict.path.alarm";
@@ -104,10 +105,10 @@ fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState,
     };
     put_attribute("path.alarm", state.as_str());
     put_attribute("path.task", &alarm.task);
-    put_attribute("path.harmful_call.label", alarm.reason);
-    put_attribute("path.harmful_call.state", &alarm.state);
+    put_attribute(&format!("{HARMFUL_CALL}.label"), alarm.reason);
+    put_attribute(HARMFUL_CALL_STATE, &alarm.state);
     if let Some(text) = explained(emission, &alarm.explanation) {
-        put_attribute("path.harmful_call.explanation", &text);
+        put_attribute(&format!("{HARMFUL_CALL}.explanation"), &text);
     }
     put_run(&mut out, &alarm.agent, &alarm.session);
     out

@@ -69,7 +69,7 @@ impl<'a> AttributeWriter<'a> {
     /// for every span.
     pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, measurements: &'a [ExplainedMeasurement<'a>]) {
         self.span_attributes(out, self.annotator.verdicts.by_span.get(i).copied().flatten(), measurements);
-        let late = self.annotator.summary.reason == CloseReason::Late;
+        let late = self.annotator.summary.close_reason == CloseReason::Late;
         if late {
             self.append_attribute(out, &["late"], Scalar::Bool(true));
         }
@@ -265,7 +265,7 @@ impl Annotator<'_> {
     /// changed is written on the topmost of them, where back ends that take no log records find it by its revision.
     pub(super) fn carries_trace(self, i: Idx) -> bool {
         let tree = &self.trace.tree;
-        let writes_trace = self.summary.reason != CloseReason::Late || self.summary.changed;
+        let writes_trace = self.summary.close_reason != CloseReason::Late || self.summary.changed;
         let is_root = || tree.spans.get(i).is_some_and(|span| span.parent.is_zero());
         tree.parent(i).is_none() && (writes_trace || is_root())
     }
@@ -274,7 +274,7 @@ impl Annotator<'_> {
     pub(super) fn trace_result(self, mut put_attribute: impl FnMut(&str, Scalar<'_>)) {
         let summary = self.summary;
         put_attribute("trace.result", Scalar::Str(summary.passed.map_or("unmeasured", result_label)));
-        if let Some(reason) = summary.unmeasured {
+        if let Some(reason) = summary.unmeasured_reason {
             put_attribute("trace.reason", Scalar::Str(reason.as_str()));
         }
         if let Some(failure) = &self.verdicts.trace.failure {
@@ -283,7 +283,7 @@ impl Annotator<'_> {
         if let Some(outcome) = &self.verdicts.trace.outcome {
             put_attribute("trace.score", Scalar::Double(outcome.score));
         }
-        put_attribute("trace.close_reason", Scalar::Str(summary.reason.as_str()));
+        put_attribute("trace.close_reason", Scalar::Str(summary.close_reason.as_str()));
         put_attribute("trace.revision", Scalar::Int(i64::from(summary.revision)));
     }
 

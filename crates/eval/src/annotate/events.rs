@@ -18,7 +18,7 @@ use super::attributes::{result_label, set_key};
 use super::findings::TraceFindings;
 use super::record_head::{INFO, WARN, put_head};
 use super::summary::{Annotator, ExplainedMeasurement};
-use crate::measure::defects::RULES;
+use crate::measure::defects::RULES_JUDGE;
 use crate::measure::sections::agent_name;
 use crate::measure::{Measurement, Severity, Unmeasured, Value};
 use crate::propagate::Verdict;
@@ -62,7 +62,7 @@ impl<'a> SubjectAttributes<'a> {
         }
         out.extend_from_slice(&self.span_attributes);
         // Without an answer of a judge the measurement has the name of the rules.
-        if m.outcome.is_err() && m.judge == RULES {
+        if m.outcome.is_err() && m.judge == RULES_JUDGE {
             return;
         }
         if self.judge != Some(&*m.judge) {
@@ -96,7 +96,7 @@ fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, whole: bo
 /// Who judged: `judge` is the value of `verdict.<metric>.judge`.
 fn evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
     let name = |judge: &'_ str| judge.rsplit_once('/').map_or(judge, |(name, _)| name).to_owned();
-    let is_code = judge == RULES || judge.starts_with("task/");
+    let is_code = judge == RULES_JUDGE || judge.starts_with("task/");
     let id =
         if is_code { "rules".to_owned() } else { judge.split('+').map(name).collect::<Vec<_>>().join("+") };
     let mut put_attribute = |key: &str, value: &str| write::attribute(out, field, key, Scalar::Str(value));

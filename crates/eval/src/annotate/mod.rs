@@ -175,7 +175,7 @@ impl Annotator<'_> {
                 ends.push((envelopes.for_span(&span.envelope), records.len()));
             }
         }
-        let has_result = summary.passed.is_some() || summary.unmeasured.is_some();
+        let has_result = summary.passed.is_some() || summary.unmeasured_reason.is_some();
         let writes_trace = summary.changed && (has_result || emission.log_unmeasured);
         if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
             self.trace_record(&mut records, root, findings);

@@ -16,7 +16,7 @@ pub(crate) const MAX_EXPLANATION: usize = 1024;
 /// The facts of a closed trace that are written with its verdicts.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSummary {
-    pub reason: CloseReason,
+    pub close_reason: CloseReason,
     /// The number of the trace's verdict, from 1.
     pub revision: u32,
     /// The trace's verdict. Of late spans, combined with the earlier verdict.
@@ -28,7 +28,7 @@ pub struct TraceSummary {
     /// The time of the verdict in nanoseconds since 1970.
     pub now: u64,
     /// Why the trace has no verdict, if there is one reason.
-    pub unmeasured: Option<Unmeasured>,
+    pub unmeasured_reason: Option<Unmeasured>,
     /// The usage of judges; `None` if none was to be asked.
     pub usage: Option<Usage>,
 }

@@ -72,13 +72,13 @@ fn measurements() -> Vec<Measurement> {
 }
 
 const SUMMARY: TraceSummary = TraceSummary {
-    reason: CloseReason::Complete,
+    close_reason: CloseReason::Complete,
     revision: 1,
     passed: Some(false),
     changed: true,
     incomplete: false,
     now: 77,
-    unmeasured: None,
+    unmeasured_reason: None,
     usage: None,
 };
 
@@ -352,7 +352,7 @@ fn existing_verdicts_are_replaced_or_kept_as_configured() {
 
 #[test]
 fn late_spans_are_marked_and_have_trace_attributes_if_they_changed_the_verdict() {
-    let late = TraceSummary { reason: CloseReason::Late, revision: 2, incomplete: true, ..SUMMARY };
+    let late = TraceSummary { close_reason: CloseReason::Late, revision: 2, incomplete: true, ..SUMMARY };
     let (spans, _) = run(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
@@ -381,7 +381,7 @@ fn event_of_a_trace_says_that_its_span_is_not_the_root() {
 
 #[test]
 fn unchanged_verdict_has_no_trace_event() {
-    let late = TraceSummary { reason: CloseReason::Late, changed: false, ..SUMMARY };
+    let late = TraceSummary { close_reason: CloseReason::Late, changed: false, ..SUMMARY };
     let (_, out) = run(&late, &Emission::default(), |_| ());
     let (_, first) = run(&SUMMARY, &Emission::default(), |_| ());
     assert_eq!(out.events[0].items + 1, first.events[0].items);

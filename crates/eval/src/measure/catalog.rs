@@ -5,18 +5,13 @@
 //! On wrappers (a second span for one model call, the creation of an agent) only rows with `on_wrappers`
 //! are measured, and on a wrapper at the root those about the run.
 
-use super::agent::{completeness, plan_efficiency, tool_abuse, tool_coverage};
 use super::ask::JudgedMetric;
 use super::custom_metric::CustomMetric;
 use super::evaluated_spans::evaluated_spans;
-use super::memo::Memo;
 use super::rule::{AgentRule, Rule, SpanRule, count_prompts};
 use super::table::{MetricSpec, TABLE};
-use super::{
-    Answer, Context, Measurement, Metric, MetricProgress, Settings, Unmeasured, avoidance, checklist,
-    error_detection, instruction_following, latency, locate_quotes, path, plan, reasoning, tokens,
-    tool_completeness,
-};
+// The modules that the rows name, whatever they are.
+use super::*;
 use crate::recognise::AgentTrace;
 
 /// A metric that asks judges, with its row.
@@ -61,10 +56,10 @@ pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str
 pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
     // Rows with their own way of asking follow the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
-    let special = implementations()
+    let by_other_prompts = implementations()
         .filter_map(|(row, implementation)| Some((row, Box::new(implementation.asks?) as Box<dyn Metric>)));
     let custom = custom.iter().map(|metric| (metric.row, Box::new(metric) as Box<dyn Metric>));
-    common.chain(special).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
+    common.chain(by_other_prompts).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
 /// Whether any metric may apply to any span. If not, spans need not be read.
@@ -182,7 +177,7 @@ mod tests {
     use crate::measure::settings::CustomSettings;
     use crate::measure::table::{Scale, asked};
     use crate::measure::testing::Script;
-    use crate::measure::{Form, Measured, Need, Prompt, Question, Unmeasured, Value};
+    use crate::measure::{AnswerForm, Measured, Need, Prompt, Question, Unmeasured, Value};
 
     #[test]
     fn every_rubric_says_what_it_is_about_and_anchors_its_scale() {
@@ -218,7 +213,7 @@ mod tests {
 
         fn early_step(&self, _: &Context<'_>, _: &[Answer]) -> MetricProgress {
             let prompt = Prompt::new("Is the task short?", String::new());
-            let form = Form::object("brevity", json!({ "short": { "type": "boolean" } }));
+            let form = AnswerForm::object("brevity", json!({ "short": { "type": "boolean" } }));
             MetricProgress::Ask(vec![Question { key: "early".to_owned(), prompt, form, judges: Vec::new() }])
         }
     }

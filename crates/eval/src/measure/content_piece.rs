@@ -88,7 +88,8 @@ pub(crate) fn output_pieces_of<'v>(
     let parts = parts.map(|part| piece(part, [Output, Thinking, Call, Result]));
     let results = view.result.iter().map(|result| ContentPiece::new(Result, &**result));
     let errors = view.errors.iter().map(|error| {
-        let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
+        let parts: Vec<&str> =
+            [&error.error_type, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { NO_DETAIL.to_owned() } else { parts.join(": ") };
         ContentPiece::new(PieceKind::Error, text)
     });

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::rule::Rule;
-use super::sections::{RULES, Scored};
+use super::sections::{RULES_NAME, Scored};
 use super::{Answer, Context, Metric, MetricProgress, MetricSpec};
 
 /// A metric that is added from outside.
@@ -26,14 +26,14 @@ impl CustomMetric {
         metric: impl Metric + 'static,
     ) -> CustomMetric {
         if settings.judges.is_empty() {
-            settings.judges.push(RULES.to_owned());
+            settings.judges.push(RULES_NAME.to_owned());
         }
         CustomMetric { row, settings, metric: Arc::new(metric) }
     }
 
     /// The judges that it asks.
     pub fn named_judges(&self) -> impl Iterator<Item = &str> {
-        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES)
+        self.settings.judges.iter().map(String::as_str).filter(|judge| *judge != RULES_NAME)
     }
 }
 

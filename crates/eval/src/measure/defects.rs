@@ -16,9 +16,9 @@ use super::measurement::{Category, Finding, Measured, Measurement, Severity, Unm
 use crate::recognise::AgentTrace;
 
 /// The judge of a measurement by rules; incremented when the meaning of a verdict changes.
-pub const RULES: &str = "rules/1";
+pub const RULES_JUDGE: &str = "rules/1";
 /// The best score on 1-5, that of a measurement without findings.
-pub(crate) const BEST: f64 = 5.0;
+pub const BEST_SCORE: f64 = 5.0;
 /// Maximum number of findings of one measurement; the worst are kept.
 pub(crate) const MAX_FINDINGS: usize = 16;
 
@@ -171,7 +171,7 @@ impl Finding {
     /// Records it as a note: no metric fails because of it under any threshold, and it predicts no category.
     #[must_use]
     pub fn noted(self) -> Finding {
-        Finding { score: BEST, severity: Severity::Low, category: None, fact: false, ..self }
+        Finding { score: BEST_SCORE, severity: Severity::Low, category: None, fact: false, ..self }
     }
 
     /// How general it is, if it is about a statement and no note.
@@ -193,7 +193,7 @@ impl Finding {
 
     /// Whether it is a note, which is recorded and fails nothing.
     pub fn is_note(&self) -> bool {
-        self.score >= BEST
+        self.score >= BEST_SCORE
     }
 
     /// Replaces the category of the defect.
@@ -259,9 +259,9 @@ impl Findings {
         self.all.is_empty()
     }
 
-    /// The worst score, or [`BEST`] without findings.
+    /// The worst score, or [`BEST_SCORE`] without findings.
     pub(crate) fn score(&self) -> f64 {
-        self.all.iter().map(|f| f.score).fold(BEST, f64::min)
+        self.all.iter().map(|f| f.score).fold(BEST_SCORE, f64::min)
     }
 
     /// Worst first; equal findings keep the order in which they were added.
@@ -328,7 +328,7 @@ pub(crate) fn quantity(context: &Context<'_>, quantity: Option<f64>, limit: f64,
 
 /// A measurement by the built-in rules.
 pub(crate) fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
-    Measurement::new(at, metric, RULES, Ok(measured))
+    Measurement::new(at, metric, RULES_JUDGE, Ok(measured))
 }
 
 impl Context<'_> {
@@ -340,7 +340,7 @@ impl Context<'_> {
 
 /// An unmeasured metric with its reason.
 pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> Measurement {
-    Measurement::new(at, metric, RULES, Err(reason))
+    Measurement::new(at, metric, RULES_JUDGE, Err(reason))
 }
 
 #[cfg(test)]
@@ -390,7 +390,7 @@ mod tests {
         let note = Defect::StepsReordered.finding("the plan's order was expected", "step 2").noted();
         assert!(note.is_note() && note.category.is_none() && note.severity == Severity::Low);
         findings.push(note);
-        assert_eq!(findings.score(), BEST);
+        assert_eq!(findings.score(), BEST_SCORE);
         findings.push(Defect::MissingTag.finding("tag", "x"));
         assert_eq!(findings.score(), 3.0);
         assert!(!findings.into_sorted()[0].is_note());

@@ -25,7 +25,7 @@ struct Phrases {
     patterns: Vec<(usize, bool, bool)>,
 }
 
-regex!(ALL: Phrases = compile());
+checked_static!(ALL: Phrases = compile());
 
 fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();

@@ -8,7 +8,7 @@ use verdict_config::Problem;
 
 use crate::measure::metric_names::GpaMetric;
 use crate::measure::sections::{MetricSettings, Override, Section, below, outside, thresholds};
-use crate::measure::table::Scale;
+use crate::measure::table::{GPA, MetricSpec, spec};
 
 /// Goal, plan and action, measured by LLM judges only; without judges nothing is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub struct Gpa {
     pub judges: Vec<String>,
     /// Default none. Different settings for some of the seven metrics.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub by_metric: BTreeMap<GpaMetric, Special>,
+    pub by_metric: BTreeMap<GpaMetric, MetricOverride>,
     /// Default none. Exceptions by kind, agent, service or model; the first match applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
@@ -36,7 +36,7 @@ impl Default for Gpa {
     fn default() -> Gpa {
         Gpa {
             enabled: true,
-            threshold: 2.0,
+            threshold: GPA.default_threshold(),
             per: vec![Per::Agents, Per::Trace],
             judges: Vec::new(),
             by_metric: BTreeMap::new(),
@@ -58,7 +58,8 @@ pub enum Per {
 /// Settings of one of the seven metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Special {
+#[schemars(rename = "Special")]
+pub struct MetricOverride {
     /// Whether the metric is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -78,28 +79,28 @@ impl GpaMetric {
 
 impl Section for Gpa {
     fn settings_for(&self, metric: &str) -> MetricSettings<'_> {
-        let special = self.by_metric.iter().find(|(key, _)| key.as_str() == metric);
-        let special = special.map(|(_, special)| special);
-        let own_judges = special.map_or(&[][..], |special| &special.judges);
+        let overriding = self.by_metric.iter().find(|(key, _)| key.as_str() == metric);
+        let overriding = overriding.map(|(_, overriding)| overriding);
+        let own_judges = overriding.map_or(&[][..], |overriding| &overriding.judges);
         MetricSettings {
-            enabled: special.and_then(|special| special.enabled).unwrap_or(self.enabled),
-            threshold: special.and_then(|special| special.threshold).or(Some(self.threshold)),
-            failing: 0,
+            enabled: overriding.and_then(|overriding| overriding.enabled).unwrap_or(self.enabled),
+            threshold: overriding.and_then(|overriding| overriding.threshold).or(Some(self.threshold)),
             judges: if own_judges.is_empty() { &self.judges } else { own_judges },
             overrides: &self.overrides,
         }
     }
 
-    fn problems(&self) -> Vec<Problem> {
-        let special = self.by_metric.iter().filter_map(|(metric, special)| {
-            outside(Scale::THREE, metric.key("threshold"), special.threshold?)
+    fn problems(&self, row: &MetricSpec) -> Vec<Problem> {
+        let by_metric = self.by_metric.iter().filter_map(|(metric, overriding)| {
+            outside(spec(metric.as_str())?.scale, metric.key("threshold"), overriding.threshold?)
         });
-        special.chain(thresholds(Scale::THREE, self.threshold, &self.overrides)).collect()
+        by_metric.chain(thresholds(row.scale, self.threshold, &self.overrides)).collect()
     }
 
     fn named_judges(&self) -> Vec<(String, &str)> {
-        let special = self.by_metric.iter();
-        let special = special.flat_map(|(metric, settings)| below(&metric.key("judges"), &settings.judges));
-        special.chain(below("judges", &self.judges)).collect()
+        let by_metric = self.by_metric.iter();
+        let by_metric =
+            by_metric.flat_map(|(metric, settings)| below(&metric.key("judges"), &settings.judges));
+        by_metric.chain(below("judges", &self.judges)).collect()
     }
 }

@@ -149,7 +149,8 @@ impl<'q> QuoteSearch<'q> {
     /// Whether the span's output, call, result or error contains the quote.
     fn is_of(&self, r: &SpanView) -> bool {
         let words = [&r.result, &r.name, &r.agent, &r.model].into_iter().flatten();
-        let errors = r.errors.iter().chain(&r.inherited_errors).flat_map(|e| [&e.kind, &e.message]).flatten();
+        let errors =
+            r.errors.iter().chain(&r.inherited_errors).flat_map(|e| [&e.error_type, &e.message]).flatten();
         r.output.iter().flat_map(|m| &m.parts).any(|p| self.in_part(p))
             || self.quote.contains('\n') && self.in_text(&r.output_text())
             || words.chain(errors).chain(&r.finish).any(|t| self.in_text(t))

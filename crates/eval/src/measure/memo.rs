@@ -16,7 +16,7 @@ use crate::recognise::Text;
 
 /// Values by their type and the address and length of their text. The text is stored as well, so that its
 /// address is not reused.
-type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>), BuildHasherDefault<KeyHasher>>;
+type TextValues = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>), BuildHasherDefault<KeyHasher>>;
 
 /// Hashes types and addresses, which no sender chooses.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Hasher for KeyHasher {
 }
 
 /// Values by their type and the hash of the text that they belong to, with the text.
-type OfContent = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
+type ContentValues = foldhash::HashMap<(TypeId, u64), (Rc<str>, Rc<dyn Any>)>;
 
 /// Values of a trace that has more than a few: a map that grows by steps inserts them several times.
 const USUAL_VALUES: usize = 64;
@@ -75,13 +75,13 @@ pub(crate) type SharedValues = foldhash::HashMap<TypeId, Arc<dyn Any + Send + Sy
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
 pub(crate) struct Memo {
-    text_values: RefCell<OfText>,
-    content_values: RefCell<OfContent>,
+    text_values: RefCell<TextValues>,
+    content_values: RefCell<ContentValues>,
     recent_content: RefCell<RecentContent>,
     content_bytes: Cell<usize>,
     trace_values: RefCell<TypedValues>,
     /// The complete value that was asked for last: rules ask for the same one span after span.
-    recent_of_trace: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
+    recent_trace_value: RefCell<Option<(TypeId, Rc<dyn Any>)>>,
     shared_values: RefCell<SharedValues>,
     pub(crate) budget: WorkBudget,
     /// Values of texts that other traces have as well.
@@ -193,7 +193,7 @@ impl Memo {
     pub(crate) fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         if let Some((_, recent)) =
-            self.recent_of_trace.borrow().as_ref().filter(|(type_id, _)| *type_id == key)
+            self.recent_trace_value.borrow().as_ref().filter(|(type_id, _)| *type_id == key)
             && let Ok(value) = recent.clone().downcast::<T>()
         {
             return value;
@@ -204,7 +204,7 @@ impl Memo {
         {
             match incomplete {
                 true => self.budget.exceed(),
-                false => *self.recent_of_trace.borrow_mut() = Some((key, value.clone())),
+                false => *self.recent_trace_value.borrow_mut() = Some((key, value.clone())),
             }
             return value;
         }

@@ -21,11 +21,12 @@ labelled_enum! {
 }
 
 labelled_enum! {
-    /// A condition that can fail a trace.
+    /// A metric of `path` (002); those of `fail_on` fail their spans.
     // Labels are names of metrics.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum FailCondition {
+    #[schemars(rename = "FailCondition")]
+    pub enum PathMetric {
         /// A harmful call fails its own span.
         HarmfulCall = "path.harmful_call",
         /// The run did not end in a final state.
@@ -48,8 +49,7 @@ labelled_enum! {
 }
 
 labelled_enum! {
-    /// One of the seven metrics; effectiveness first, in the order of [`PlanWeights`]. Labels are attribute
-    /// keys.
+    /// One of the seven metrics; effectiveness first. Labels are attribute keys.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum PlanPart {
         /// The tool of a step can do what the prompt asks.

@@ -180,7 +180,7 @@ pub(crate) use measurement::{
     Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
 pub(crate) use memo::Memo;
-pub(crate) use question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Shows, Usage};
+pub(crate) use question::{Answer, AnswerForm, Opinion, Prompt, Question, ScoreField, Shows, Usage};
 pub(crate) use settings::Settings;
 pub(crate) use table::{MetricSpec, Need};
 

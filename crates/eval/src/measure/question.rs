@@ -1,6 +1,6 @@
 //! Questions to judges and their answers.
 //!
-//! A metric renders a [`Question`]: two texts and the [`Form`] of the answer. The judge client
+//! A metric renders a [`Question`]: two texts and the [`AnswerForm`] of the answer. The judge client
 //! sends it, validates the answer against the form, repairs, retries, caches and accounts for it.
 //! The client returns [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
 
@@ -103,7 +103,7 @@ pub fn services(trace: &AgentTrace) -> Arc<[Text]> {
 
 /// The form that an answer must have.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Form {
+pub struct AnswerForm {
     /// The name of the schema; letters, digits and underscores.
     pub name: &'static str,
     /// A strict JSON schema of an object: rationale first, then score, then findings.
@@ -112,10 +112,10 @@ pub struct Form {
     pub score: Option<ScoreField>,
 }
 
-impl Form {
+impl AnswerForm {
     /// A form without a score: an object of exactly these fields, each with its JSON schema.
-    pub fn object(name: &'static str, fields: Value) -> Arc<Form> {
-        Arc::new(Form { name, schema: object_schema(fields), score: None })
+    pub fn object(name: &'static str, fields: Value) -> Arc<AnswerForm> {
+        Arc::new(AnswerForm { name, schema: object_schema(fields), score: None })
     }
 
     /// Whether it has a field `answer` of yes or no.
@@ -146,14 +146,14 @@ pub struct Question {
     /// Unique among the questions of the same metric on the same span.
     pub key: String,
     pub prompt: Prompt,
-    pub form: Arc<Form>,
+    pub form: Arc<AnswerForm>,
     /// Names of the judges; if empty, those of the metric.
     pub judges: Vec<String>,
 }
 
 impl Question {
     /// A question to the judges of the metric.
-    pub fn new(key: impl Into<String>, prompt: Prompt, form: Arc<Form>) -> Question {
+    pub fn new(key: impl Into<String>, prompt: Prompt, form: Arc<AnswerForm>) -> Question {
         Question { key: key.into(), prompt, form, judges: Vec::new() }
     }
 }

@@ -8,7 +8,7 @@ use verdict_otlp::trace::Idx;
 use super::ask::form::LABEL;
 use super::ask::step::measurements_at;
 use super::inputs::JudgeInputs;
-use super::question::Form;
+use super::question::AnswerForm;
 use super::table::{MetricSpec, Scale};
 use super::{Settings, Severity};
 use crate::recognise::AgentTrace;
@@ -47,7 +47,12 @@ pub struct QuestionContext {
 
 impl QuestionContext {
     /// The context of a question of the metric `row` about the span `at`.
-    pub(super) fn new(row: &MetricSpec, inputs: JudgeInputs<'_>, at: Idx, form: &Form) -> QuestionContext {
+    pub(super) fn new(
+        row: &MetricSpec,
+        inputs: JudgeInputs<'_>,
+        at: Idx,
+        form: &AnswerForm,
+    ) -> QuestionContext {
         let JudgeInputs { trace, settings, rule_measurements } = inputs;
         let measured = || {
             let measurements = measurements_at(rule_measurements, at).iter();
@@ -85,7 +90,7 @@ fn criterion(
     settings: &Settings,
     trace: &AgentTrace,
     at: Idx,
-    form: &Form,
+    form: &AnswerForm,
 ) -> Option<PassCriterion> {
     match (row.rubric, row.scale) {
         (Some(_), Scale::Labels(labels)) => {
@@ -109,7 +114,7 @@ mod tests {
     use super::*;
     use crate::measure::ask::form::grade_only;
     use crate::measure::defects::measured;
-    use crate::measure::sample::{Sample, llm};
+    use crate::measure::sample::{SampleTrace, llm};
     use crate::measure::table::spec;
     use crate::measure::{Finding, Measured, Measurement, Value};
 
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn context_is_that_of_rules_threshold_and_span() {
-        let mut sample = Sample::new();
+        let mut sample = SampleTrace::new();
         let root = sample.span(None, llm(Vec::new(), "one"));
         sample.span(Some(root), llm(Vec::new(), "two"));
         let (trace, settings) = (sample.trace(), Settings::default());
@@ -156,7 +161,7 @@ mod tests {
 
     #[test]
     fn questions_of_a_checklist_have_a_verdict_and_those_for_passages_none() {
-        let trace = Sample::new().trace();
+        let trace = SampleTrace::new().trace();
         let settings = Settings::default();
         let criterion = |fields| {
             let inputs = JudgeInputs { trace: &trace, settings: &settings, rule_measurements: &[] };
@@ -164,7 +169,7 @@ mod tests {
                 spec("checklist.verdict").unwrap(),
                 inputs,
                 0,
-                &Arc::clone(&Form::object("f", fields)),
+                &Arc::clone(&AnswerForm::object("f", fields)),
             )
             .criterion
         };

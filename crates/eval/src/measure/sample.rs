@@ -12,7 +12,7 @@ use crate::recognise::{
 
 /// Builds a [`AgentTrace`]; span `i` has id `i + 1` and starts at `i`.
 #[derive(Default)]
-pub(crate) struct Sample {
+pub(crate) struct SampleTrace {
     spans: Vec<Span>,
     views: Vec<SpanView>,
     calls: Vec<Call>,
@@ -27,7 +27,7 @@ pub(crate) fn text_message(role: Role, words: &str) -> Message {
 }
 
 pub(crate) fn sign(source: ErrorSource, kind: Option<&str>, message: Option<&str>) -> ErrorSign {
-    ErrorSign { source, kind: kind.map(text), message: message.map(text) }
+    ErrorSign { source, error_type: kind.map(text), message: message.map(text) }
 }
 
 /// An LLM span with prompt messages and a plain answer.
@@ -65,9 +65,9 @@ pub(crate) fn tool(name: &str, arguments: &str, result: &str) -> SpanView {
     }
 }
 
-impl Sample {
-    pub(crate) fn new() -> Sample {
-        Sample::default()
+impl SampleTrace {
+    pub(crate) fn new() -> SampleTrace {
+        SampleTrace::default()
     }
 
     /// Adds a span under `parent`, an index given by an earlier call.

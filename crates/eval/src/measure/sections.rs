@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::{Problem, admits, settings};
+use verdict_otlp::labelled_enum;
 use verdict_otlp::trace::{Idx, Kind};
 
-use crate::measure::table::Scale;
+use crate::measure::table::{FIVE, MetricSpec, Scale, SectionKey, rows_of};
 use crate::recognise::AgentTrace;
 
 /// The name of the built-in judge.
-pub(crate) const RULES: &str = "rules";
+pub(crate) const RULES_NAME: &str = "rules";
 
 /// An exception for some spans. All given keys must match; a `*` at the end of a pattern matches
 /// any suffix.
@@ -69,7 +70,12 @@ pub struct Scored {
 
 impl Default for Scored {
     fn default() -> Scored {
-        Scored { enabled: true, threshold: 4.0, judges: Vec::new(), overrides: Vec::new() }
+        Scored {
+            enabled: true,
+            threshold: FIVE.default_threshold(),
+            judges: Vec::new(),
+            overrides: Vec::new(),
+        }
     }
 }
 
@@ -94,30 +100,34 @@ impl<L: Default> Default for Labelled<L> {
     }
 }
 
-/// Labels of `error_detection` (001, table 1), each with its index in the labels of the row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ErrorLabel {
-    /// The program or the framework itself failed.
-    #[serde(rename = "system_error")]
-    System = 3,
-    /// A tool failed.
-    #[serde(rename = "tool_error")]
-    Tool = 2,
-    /// A remote API failed.
-    #[serde(rename = "api_error")]
-    Api = 1,
+labelled_enum! {
+    /// The failing labels of `error_detection` (001, table 1).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum ErrorLabel {
+        /// The program or the framework itself failed.
+        #[serde(rename = "system_error")]
+        System = "system_error",
+        /// A tool failed.
+        #[serde(rename = "tool_error")]
+        Tool = "tool_error",
+        /// A remote API failed.
+        #[serde(rename = "api_error")]
+        Api = "api_error",
+    }
 }
 
-/// Labels of `avoidance` (001, table 1), each with its index in the labels of the row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AvoidanceLabel {
-    /// The model does not know the answer, or could not retrieve it.
-    MissingKnowledge = 2,
-    /// The model refuses for reasons of policy.
-    PolicyRestriction = 1,
-    /// Any other non-answer.
-    Other = 3,
+labelled_enum! {
+    /// The labels of `avoidance` that can fail (001, table 1).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AvoidanceLabel {
+        /// The model does not know the answer, or could not retrieve it.
+        MissingKnowledge = "missing_knowledge",
+        /// The model refuses for reasons of policy.
+        PolicyRestriction = "policy_restriction",
+        /// Any other non-answer.
+        Other = "other",
+    }
 }
 
 /// Failing labels of `error_detection`; by default all.
@@ -125,23 +135,36 @@ pub enum AvoidanceLabel {
 #[serde(transparent)]
 pub struct FailingErrors(pub Vec<ErrorLabel>);
 
-impl Default for FailingErrors {
-    fn default() -> Self {
-        FailingErrors(vec![ErrorLabel::System, ErrorLabel::Tool, ErrorLabel::Api])
-    }
-}
-
 /// Failing labels of `avoidance`; by default all except `policy_restriction`, because such a refusal
 /// is often correct.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct FailingAvoidances(pub Vec<AvoidanceLabel>);
 
-impl Default for FailingAvoidances {
-    fn default() -> Self {
-        FailingAvoidances(vec![AvoidanceLabel::MissingKnowledge, AvoidanceLabel::Other])
-    }
+/// Labels that fail, by default those of the section's row.
+pub(crate) trait FailingLabels: Default {
+    fn contains(&self, label: &str) -> bool;
 }
+
+macro_rules! failing_labels {
+    ($list:ident, $label:ident, $section:ident) => {
+        impl Default for $list {
+            fn default() -> Self {
+                let names = rows_of(SectionKey::$section).flat_map(|row| row.fail_labels);
+                let named = |name: &&str| $label::ALL.into_iter().find(|label| label.as_str() == *name);
+                $list(names.filter_map(named).collect())
+            }
+        }
+
+        impl FailingLabels for $list {
+            fn contains(&self, label: &str) -> bool {
+                self.0.iter().any(|failing| failing.as_str() == label)
+            }
+        }
+    };
+}
+failing_labels!(FailingErrors, ErrorLabel, error_detection);
+failing_labels!(FailingAvoidances, AvoidanceLabel, avoidance);
 
 /// `latency`, measured where a limit is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -192,8 +215,6 @@ impl Default for TokenLimits {
 pub(crate) struct MetricSettings<'a> {
     pub(crate) enabled: bool,
     pub(crate) threshold: Option<f64>,
-    /// One bit per label of the row: whether it fails.
-    pub(crate) failing: u8,
     pub(crate) judges: &'a [String],
     pub(crate) overrides: &'a [Override],
 }
@@ -201,12 +222,12 @@ pub(crate) struct MetricSettings<'a> {
 impl MetricSettings<'_> {
     /// The settings of a metric that is disabled.
     pub(crate) const OFF: MetricSettings<'static> =
-        MetricSettings { enabled: false, threshold: None, failing: 0, judges: &[], overrides: &[] };
+        MetricSettings { enabled: false, threshold: None, judges: &[], overrides: &[] };
 
     /// Whether the metric is enabled on the span `at`.
     pub(crate) fn enabled(&self, trace: &AgentTrace, at: Idx) -> bool {
-        let special = self.overrides.iter().filter(|o| o.enabled.is_some());
-        special.into_iter().find(|o| o.holds(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
+        let mut overrides = self.overrides.iter().filter(|o| o.enabled.is_some());
+        overrides.find(|o| o.matches(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
     }
 
     /// Whether the metric is enabled, if no override makes a difference between spans.
@@ -224,8 +245,13 @@ impl MetricSettings<'_> {
 pub(crate) trait Section {
     fn settings_for(&self, metric: &str) -> MetricSettings<'_>;
 
-    /// Invalid values.
-    fn problems(&self) -> Vec<Problem> {
+    /// Whether a label of the metric of `row` fails.
+    fn fails(&self, row: &MetricSpec, label: &str) -> bool {
+        row.fail_labels.contains(&label)
+    }
+
+    /// Invalid values. `row` is the first one of the section.
+    fn problems(&self, _row: &MetricSpec) -> Vec<Problem> {
         Vec::new()
     }
 
@@ -238,39 +264,25 @@ pub(crate) trait Section {
 impl Section for Scored {
     fn settings_for(&self, _: &str) -> MetricSettings<'_> {
         let Scored { enabled, threshold, judges, overrides } = self;
-        MetricSettings { enabled: *enabled, threshold: Some(*threshold), failing: 0, judges, overrides }
+        MetricSettings { enabled: *enabled, threshold: Some(*threshold), judges, overrides }
     }
 
-    fn problems(&self) -> Vec<Problem> {
-        thresholds(Scale::FIVE, self.threshold, &self.overrides)
-    }
-}
-
-/// Failing labels, as indices into the labels of the row.
-pub(crate) trait Failing: Default {
-    fn places(&self) -> impl Iterator<Item = u8>;
-}
-
-impl Failing for FailingErrors {
-    fn places(&self) -> impl Iterator<Item = u8> {
-        self.0.iter().map(|label| *label as u8)
+    fn problems(&self, row: &MetricSpec) -> Vec<Problem> {
+        thresholds(row.scale, self.threshold, &self.overrides)
     }
 }
 
-impl Failing for FailingAvoidances {
-    fn places(&self) -> impl Iterator<Item = u8> {
-        self.0.iter().map(|label| *label as u8)
-    }
-}
-
-impl<L: Failing> Section for Labelled<L> {
+impl<L: FailingLabels> Section for Labelled<L> {
     fn settings_for(&self, _: &str) -> MetricSettings<'_> {
-        let failing = self.fail_labels.places().fold(0, |bits, place| bits | 1 << place);
         let Labelled { enabled, judges, overrides, .. } = self;
-        MetricSettings { enabled: *enabled, threshold: None, failing, judges, overrides }
+        MetricSettings { enabled: *enabled, threshold: None, judges, overrides }
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn fails(&self, _: &MetricSpec, label: &str) -> bool {
+        self.fail_labels.contains(label)
+    }
+
+    fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let with_threshold = self.overrides.iter().enumerate().filter(|(_, o)| o.threshold.is_some());
         let message = "this metric has labels, not scores: use fail_labels";
         with_threshold.map(|(i, _)| Problem::new(format!("overrides[{i}].threshold"), message)).collect()
@@ -282,7 +294,7 @@ impl Section for Latency {
         MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let agent_limits = self.by_agent.values().flat_map(BTreeMap::values);
         let limits = self.max_ms.values().chain(self.by_model.values()).chain(agent_limits);
         let wrong = limits.filter(|ms| !(ms.is_finite() && **ms > 0.0));
@@ -303,9 +315,10 @@ pub(crate) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str
 
 /// Thresholds outside a metric's scale.
 pub(crate) fn thresholds(scale: Scale, general: f64, overrides: &[Override]) -> Vec<Problem> {
-    let special = overrides.iter().enumerate();
-    let special = special.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
-    let all = [("threshold".to_owned(), general)].into_iter().chain(special);
+    let overriding = overrides.iter().enumerate();
+    let overriding =
+        overriding.filter_map(|(i, o)| Some((format!("overrides[{i}].threshold"), o.threshold?)));
+    let all = [("threshold".to_owned(), general)].into_iter().chain(overriding);
     all.filter_map(|(key, threshold)| outside(scale, key, threshold)).collect()
 }
 
@@ -316,7 +329,7 @@ pub(crate) fn outside(scale: Scale, key: String, threshold: f64) -> Option<Probl
 }
 
 impl Override {
-    pub(crate) fn holds(&self, trace: &AgentTrace, at: Idx) -> bool {
+    pub(crate) fn matches(&self, trace: &AgentTrace, at: Idx) -> bool {
         let Some(view) = trace.views.get(at) else { return false };
         self.kind.is_none_or(|kind| kind == view.kind)
             && admits(self.service.as_deref(), view.service.as_deref())

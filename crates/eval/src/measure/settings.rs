@@ -17,7 +17,7 @@ use super::ask::asker::Asker;
 use super::checklist::settings::ChecklistSettings;
 use super::path::settings::{PathSettings, TaskSet};
 use super::plan::settings::PlanSettings;
-use super::table::{MetricSpec, Scale, SectionKey, spec};
+use super::table::{MetricSpec, SectionKey, rows_of, spec};
 use crate::measure::gpa::Gpa;
 use crate::measure::sections::*;
 use crate::recognise::AgentTrace;
@@ -46,7 +46,7 @@ macro_rules! settings {
 
         impl Default for MetricsConfig {
             fn default() -> MetricsConfig {
-                let judges = vec![RULES.to_owned()];
+                let judges = vec![RULES_NAME.to_owned()];
                 MetricsConfig {
                     judges,
                     $( $section: <$settings>::default(), )*
@@ -57,8 +57,8 @@ macro_rules! settings {
 
         impl MetricsConfig {
             /// The sections, by key.
-            fn sections(&self) -> Vec<(&'static str, &dyn Section)> {
-                vec![$( (stringify!($section), &self.$section), )*]
+            fn sections(&self) -> Vec<(SectionKey, &dyn Section)> {
+                vec![$( (SectionKey::$section, &self.$section), )*]
             }
 
             fn section(&self, key: SectionKey) -> &dyn Section {
@@ -120,12 +120,12 @@ impl Settings {
     /// LLM judges cannot answer it.
     pub(super) fn ruled(&self, row: &MetricSpec) -> bool {
         let always = row.rubric.is_none() && row.section.is_some();
-        always || self.answering(row).iter().any(|judge| judge == RULES)
+        always || self.answering(row).iter().any(|judge| judge == RULES_NAME)
     }
 
     /// The LLM judges of the metric of `row`, by name.
     pub(crate) fn judges(&self, row: &MetricSpec) -> Vec<String> {
-        self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
+        self.answering(row).iter().filter(|judge| *judge != RULES_NAME).cloned().collect()
     }
 
     fn answering(&self, row: &MetricSpec) -> &[String] {
@@ -138,19 +138,17 @@ impl Settings {
     /// The threshold of the metric of `row` on the span `at`, if it has scores; a score below it fails.
     pub(crate) fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
         let settings = self.metric_settings(row);
-        let mut special = settings.overrides.iter().filter(|o| o.threshold.is_some());
-        let special = special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold);
-        special.or(settings.threshold).unwrap_or_default()
+        let mut overrides = settings.overrides.iter().filter(|o| o.threshold.is_some());
+        let overriding = overrides.find(|o| o.matches(trace, at)).and_then(|o| o.threshold);
+        overriding.or(settings.threshold).unwrap_or_default()
     }
 
     /// Whether a label of the metric of `row` fails.
     pub(crate) fn fails(&self, row: &MetricSpec, label: &str) -> bool {
-        let Scale::Labels(labels) = row.scale else { return false };
-        if row.section.is_none() {
-            return row.fail_labels.contains(&label);
+        match row.section {
+            Some(key) => self.section(key).fails(row, label),
+            None => row.fail_labels.contains(&label),
         }
-        let index = labels.iter().position(|candidate| *candidate == label);
-        index.is_some_and(|index| self.metric_settings(row).failing >> index & 1 == 1)
     }
 }
 
@@ -162,24 +160,27 @@ impl MetricsConfig {
         let unchecked =
             || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
         let named = if checklist.judges.is_empty() { &self.judges } else { &checklist.judges };
-        checklist.enabled && (checklist.generate || unchecked()) && named.iter().all(|judge| judge == RULES)
+        checklist.enabled
+            && (checklist.generate || unchecked())
+            && named.iter().all(|judge| judge == RULES_NAME)
     }
 
     /// The judges of the question about the outcome; none if it is not asked.
     pub(crate) fn outcome_judges(&self) -> Vec<String> {
         let named = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };
-        let asked = named.iter().filter(|judge| self.outcome.enabled && *judge != RULES);
+        let asked = named.iter().filter(|judge| self.outcome.enabled && *judge != RULES_NAME);
         asked.cloned().collect()
     }
 
     /// Every LLM judge that is named, with the key that names it.
     pub(crate) fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let sections = self.sections().into_iter().flat_map(|(section, settings)| {
-            settings.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
+            let named = settings.named_judges().into_iter();
+            named.map(move |(key, judge)| (format!("{}.{key}", section.as_str()), judge))
         });
         let others = below("outcome.judges", &self.outcome.judges);
         let all = below("judges", &self.judges).into_iter().chain(sections).chain(others);
-        all.filter(|(_, judge)| *judge != RULES)
+        all.filter(|(_, judge)| *judge != RULES_NAME)
     }
 
     /// The limit of milliseconds of the span `at`, if one is set.
@@ -207,8 +208,9 @@ impl MetricsConfig {
 
     /// Invalid values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let section_problems = |(section, settings): (&'static str, &dyn Section)| {
-            settings.problems().into_iter().map(move |problem| problem.in_section(section))
+        let section_problems = |(section, settings): (SectionKey, &dyn Section)| {
+            let problems = rows_of(section).next().map(|row| settings.problems(row)).unwrap_or_default();
+            problems.into_iter().map(move |problem| problem.in_section(section.as_str()))
         };
         self.sections().into_iter().flat_map(section_problems).collect()
     }
@@ -232,7 +234,7 @@ pub(crate) struct CustomSettings {
 impl MetricSpec {
     /// The settings that hold unless the caller configures others.
     pub fn defaults(&self) -> Scored {
-        Scored { threshold: self.threshold.unwrap_or_default(), ..Scored::default() }
+        Scored { threshold: self.default_threshold(), ..Scored::default() }
     }
 
     /// Why a metric of this row cannot be added with these settings.

@@ -1,8 +1,9 @@
 //! The metrics, one row each, under the section of `verdict.metrics` that configures them.
 //!
-//! A row's name is its attribute key. Settings, self-metrics, scales, propagation, scoring and the
-//! configuration's JSON schema are derived from the rows: a new metric is a file in this folder with its `mod`
-//! line, a row here, a `use` in `catalog`, where the row's rule is expanded, and, where judges answer it, a rubric.
+//! A row's name is its attribute key. Settings, default thresholds, self-metrics, scales, propagation, scoring and
+//! the configuration's JSON schema are derived from the rows: a new metric is a file in this folder with its `mod`
+//! line, a row here and, where judges answer it, a rubric. A row names its rule by the path below this folder, as
+//! `catalog` resolves it.
 //! Names and scales are those of the papers: 001 (tables 1 and 2), 000 (section 3), 002 to 004.
 //!
 //! The rows are the body of the macro `metric_table!`, which passes them to the macro that it is given.
@@ -17,7 +18,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::measurement::Category;
 use crate::measure::harm_reason::HarmReason;
-use crate::measure::metric_names::{FailCondition, GpaMetric, PlanPart};
+use crate::measure::metric_names::{GpaMetric, PathMetric, PlanPart};
 use crate::recognise::AgentTrace;
 
 /// Whether a task was completed (003).
@@ -31,7 +32,9 @@ pub(crate) const CHECKLIST_ANSWER: &str = "checklist.answer";
 pub(crate) const CHECKLIST_SOURCE: &str = "checklist.source";
 pub(crate) const CHECKLIST_SEARCH: &str = "checklist.search";
 /// A call that its task does not allow (002).
-pub const HARMFUL_CALL: &str = FailCondition::HarmfulCall.as_str();
+pub const HARMFUL_CALL: &str = PathMetric::HarmfulCall.as_str();
+/// The detail of a harmful call: the state in which it was made.
+pub(crate) const HARMFUL_CALL_STATE: &str = "path.harmful_call.state";
 /// The score of a plan, under which judges of plans are asked (004).
 pub const PLAN_SCORE: &str = "plan.score";
 /// The rating of a plan compared with its reference (004).
@@ -83,19 +86,19 @@ macro_rules! metric_table {
         /// An agent's run compared with its plan (1-5).
         plan_efficiency: Scored = "plan_efficiency" => AGENT {
             process: true, categories: PLANNING, rubric: rubric!("plan_efficiency") }
-                by { rules: &AgentRule(plan_efficiency::measure) };
+                by { rules: &AgentRule(agent::plan_efficiency::measure) };
         /// Whether an agent's calls cover its task (1-5).
         tool_coverage: Scored = "tool_coverage" => AGENT {
             categories: TOOL_CHOICE, rubric: rubric!("tool_coverage") }
-                by { rules: &AgentRule(tool_coverage::measure) };
+                by { rules: &AgentRule(agent::tool_coverage::measure) };
         /// Repeated, looping or unadapted calls of an agent (1-5).
         tool_abuse: Scored = "tool_abuse" => AGENT {
             process: true, categories: &[ResourceAbuse], rubric: rubric!("tool_abuse") }
-                by { rules: &AgentRule(tool_abuse::measure) };
+                by { rules: &AgentRule(agent::tool_abuse::measure) };
         /// Whether an agent's final answer covers what was asked (1-5).
         completeness: Scored = "completeness" => AGENT {
             categories: ANSWER, requires: Requires::Answer, rubric: rubric!("completeness") }
-                by { rules: &AgentRule(completeness::measure) };
+                by { rules: &AgentRule(agent::completeness::measure) };
         /// Plans written by agents: format, dependencies, tools, and adherence to the query (004).
         plan: PlanSettings =
             PlanPart::ToolPromptAlignment.as_str() => PLAN {},
@@ -114,15 +117,15 @@ macro_rules! metric_table {
                 scale: Scale::Labels(&RATINGS), threshold: None, fail_labels: RATINGS.split_at(4).0 };
         /// An agent's calls compared with the paths that its task allows (0-1): `path.*`.
         path: PathSettings =
-            FailCondition::Correctness.as_str() => PATHS {}
+            PathMetric::Correctness.as_str() => PATHS { threshold: Some(0.8) }
                 by { rules: &path::metric::Paths, timed: "path" },
-            FailCondition::PcKtc.as_str() => PATHS {},
-            FailCondition::PrefixCriticality.as_str() => PATHS {},
-            FailCondition::HarmRate.as_str() => PATHS {},
-            FailCondition::Efficiency.as_str() => PATHS {},
-            FailCondition::PcHlr.as_str() => PATHS {},
-            FailCondition::Accepting.as_str() => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
-            FailCondition::Weighted.as_str() => PATHS {},
+            PathMetric::PcKtc.as_str() => PATHS { threshold: Some(0.8) },
+            PathMetric::PrefixCriticality.as_str() => PATHS { threshold: Some(0.8) },
+            PathMetric::HarmRate.as_str() => PATHS { threshold: Some(0.0) },
+            PathMetric::Efficiency.as_str() => PATHS { threshold: Some(0.5) },
+            PathMetric::PcHlr.as_str() => PATHS { threshold: Some(0.8) },
+            PathMetric::Accepting.as_str() => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
+            PathMetric::Weighted.as_str() => PATHS { threshold: Some(0.8) },
             HARMFUL_CALL => PATHS { about: About::Call, scale: Scale::Labels(&HARM), fail_labels: &HARM };
         /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
         checklist: ChecklistSettings = CHECKLIST => BLANK {
@@ -266,7 +269,7 @@ pub struct MetricSpec {
     pub(crate) requires: Requires,
     /// Whether its rule applies to wrappers, the second spans of a model call.
     pub(crate) on_wrappers: bool,
-    /// The default threshold; a score below it fails.
+    /// The default threshold; a score below it fails, a `path.harm_rate` above it.
     pub threshold: Option<f64>,
     /// The labels that fail by default.
     pub(crate) fail_labels: &'static [&'static str],
@@ -359,6 +362,11 @@ impl MetricSpec {
         kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Call)
     }
 
+    /// The default threshold; 0 if it has no scores.
+    pub(crate) fn default_threshold(&self) -> f64 {
+        self.threshold.unwrap_or_default()
+    }
+
     /// The name of the schema of judges' answers.
     pub(crate) fn form(&self) -> &'static str {
         self.rubric.map_or(self.name, |rubric| rubric.form)
@@ -383,13 +391,16 @@ const BLANK: MetricSpec = MetricSpec {
     section: None,
 };
 
-const FIVE: MetricSpec = MetricSpec { scale: Scale::FIVE, threshold: Some(4.0), ..BLANK };
+/// The base of the metrics on 1-5.
+pub(crate) const FIVE: MetricSpec = MetricSpec { scale: Scale::FIVE, threshold: Some(4.0), ..BLANK };
 const MODEL: MetricSpec = MetricSpec { about: About::Model, requires: Requires::InputAndOutput, ..FIVE };
 const AGENT: MetricSpec = MetricSpec { about: About::Agent, need: Need::Subtree, ..FIVE };
-const GPA: MetricSpec =
+/// The base of the metrics of `gpa`.
+pub(crate) const GPA: MetricSpec =
     MetricSpec { about: About::Run, scale: Scale::THREE, need: Need::Trace, threshold: Some(2.0), ..BLANK };
 const PATHS: MetricSpec = MetricSpec { about: About::Agent, need: Need::Trace, ..BLANK };
-const PLAN: MetricSpec = MetricSpec { need: Need::Subtree, threshold: Some(0.75), ..BLANK };
+/// The base of the metrics of `plan`.
+pub(crate) const PLAN: MetricSpec = MetricSpec { need: Need::Subtree, threshold: Some(0.75), ..BLANK };
 
 macro_rules! rubric {
     ($form:literal) => {

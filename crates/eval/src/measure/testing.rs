@@ -280,7 +280,7 @@ impl Script {
             self.spans[at].status = Status::Error;
             self.views[at].errors.push(ErrorSign {
                 source: ErrorSource::Exception,
-                kind: None,
+                error_type: None,
                 message: Some(content.clone()),
             });
         }

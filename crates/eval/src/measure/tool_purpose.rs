@@ -52,7 +52,7 @@ struct Verbs {
     kinds: HashMap<&'static str, HashSet<&'static str>>,
 }
 
-regex!(VERBS: Verbs = verbs(include_str!("tool_verbs.txt")));
+checked_static!(VERBS: Verbs = verbs(include_str!("tool_verbs.txt")));
 
 fn verbs(file: &'static str) -> Result<Verbs, String> {
     let mut out = Verbs::default();

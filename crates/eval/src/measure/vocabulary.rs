@@ -89,7 +89,7 @@ struct VocabularyTable {
     open: Vec<Vec<&'static str>>,
 }
 
-regex!(WORDS: VocabularyTable = words());
+checked_static!(WORDS: VocabularyTable = words());
 
 fn words() -> Result<VocabularyTable, String> {
     let mut entries = Vec::new();

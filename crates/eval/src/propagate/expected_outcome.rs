@@ -15,7 +15,7 @@
 
 use foldhash::HashMap;
 
-use super::outcome_model::{TERMS, Terms};
+use super::outcome_model::{Term, Terms};
 use super::relevance::Relevance;
 use super::repeats::Repeats;
 use super::verdict::OwnResult;
@@ -27,8 +27,7 @@ use crate::recognise::AgentTrace;
 
 /// A failing measurement that counts in a term.
 pub(super) struct TermFailure<'m> {
-    /// The index in [`TERMS`].
-    pub term: usize,
+    pub term: Term,
     pub measured: &'m Measured,
 }
 
@@ -46,23 +45,23 @@ pub(super) fn failures<'m>(
             return None;
         }
         let term = if spec_among(custom, m.metric).is_some_and(|row| row.process) {
-            3
+            Term::Process
         } else if relevance.is_some_and(|relevance| relevance.is_answer(m.at)) {
-            0
+            Term::Answer
         } else if result.relevant {
-            1
+            Term::Lasting
         } else {
-            2
+            Term::Recovered
         };
         Some(TermFailure { term, measured })
     })
 }
 
 /// The terms of failures with these confidences.
-pub(super) fn terms(failures: impl Iterator<Item = (usize, f64)>) -> Terms {
+pub(super) fn terms(failures: impl Iterator<Item = (Term, f64)>) -> Terms {
     // The probabilities that no finding of a term is right.
-    let mut none = [1.0; TERMS.len()];
-    failures.for_each(|(term, confidence)| none[term] *= 1.0 - confidence);
+    let mut none = [1.0; Term::ALL.len()];
+    failures.for_each(|(term, confidence)| none[term as usize] *= 1.0 - confidence);
     none.map(|product| 1.0 - product)
 }
 
@@ -70,10 +69,10 @@ pub(super) fn terms(failures: impl Iterator<Item = (usize, f64)>) -> Terms {
 const MAX_CALLS: usize = 10_000;
 
 /// The terms with that of the changes, which needs no measurement.
-pub(super) fn with_changes(trace: &AgentTrace, terms: Terms) -> Terms {
-    let [answer, lasting, recovered, process, _] = terms;
+pub(super) fn with_changes(trace: &AgentTrace, mut terms: Terms) -> Terms {
     let changes = changes(trace) as f64;
-    [answer, lasting, recovered, process, changes / (changes + 2.0)]
+    terms[Term::Changes as usize] = changes / (changes + 2.0);
+    terms
 }
 
 /// The calls of tools that are named for a change: not of lookups, nor of tools of unknown purpose.

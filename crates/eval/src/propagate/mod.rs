@@ -13,7 +13,7 @@
 
 use expected_outcome::{TermFailure, failures, terms, with_changes};
 use localize::OwnFailures;
-use outcome_model::{CHANGES, Terms, probability};
+use outcome_model::{Term, Terms, probability};
 use repeats::{ABOVE_ALL, FailingFinding, FailingFindings, Repeats};
 use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::{Idx, Kind};
@@ -105,12 +105,12 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
             span_verdicts[*only] = Some(by_outcome(by_run, &span_results[*only]));
         }
     }
-    let reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
-    let passed = passed.filter(|_| reason.is_none());
+    let unmeasured_reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
+    let passed = passed.filter(|_| unmeasured_reason.is_none());
     let measured = measurements.iter().filter(|m| m.outcome.is_ok()).count();
     let unmeasured = measurements.len() - measured;
     let mut verdict =
-        TraceVerdict { passed, reason, failure, measured, unmeasured, ..TraceVerdict::default() };
+        TraceVerdict { passed, unmeasured_reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
         let failures =
             OwnFailures { span_results: &span_results, repeats: &repeats, by_run: by_run.is_some() };
@@ -301,7 +301,7 @@ pub struct OutcomeEvidence {
     /// The terms with the shipped confidences.
     pub terms: Terms,
     /// For each failure its term, and the rules of its findings; none for a failure that a judge found.
-    failures: Vec<(usize, Vec<String>)>,
+    failures: Vec<(Term, Vec<String>)>,
 }
 
 impl OutcomeEvidence {
@@ -323,7 +323,7 @@ impl OutcomeEvidence {
         let failures = self.failures.iter().map(|(term, rules)| (*term, greatest(rules).unwrap_or(1.0)));
         let mut terms = terms(failures);
         // No rule finds a change.
-        terms[CHANGES] = self.terms[CHANGES];
+        terms[Term::Changes as usize] = self.terms[Term::Changes as usize];
         terms
     }
 }

@@ -7,15 +7,22 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
+use verdict_otlp::labelled_enum;
 
-/// The names of the terms, in the order of [`Terms`].
-pub const TERMS: [&str; 5] = ["answer", "lasting", "recovered", "process", "changes"];
+labelled_enum! {
+    /// A term of the model, as `expected_outcome` describes it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Term {
+        Answer = "answer",
+        Lasting = "lasting",
+        Recovered = "recovered",
+        Process = "process",
+        Changes = "changes",
+    }
+}
 
-/// The index of the term `changes`.
-pub(super) const CHANGES: usize = 4;
-
-/// The values of the terms for one trace, each from 0 to 1.
-pub type Terms = [f64; 5];
+/// The values of the terms for one trace, each from 0 to 1, in the order of [`Term::ALL`].
+pub type Terms = [f64; Term::ALL.len()];
 
 /// The weights of `propagation.root: expected_outcome`, in log odds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,7 +66,7 @@ pub fn probability(model: &OutcomeModel, terms: &Terms) -> f64 {
 }
 
 impl OutcomeModel {
-    /// From the intercept and the weights in the order of [`TERMS`].
+    /// From the intercept and the weight of each term.
     #[cfg(feature = "internals")]
     pub fn new(intercept: f64, weights: Terms) -> OutcomeModel {
         let [answer, lasting, recovered, process, changes] = weights;
@@ -74,14 +81,14 @@ impl OutcomeModel {
     pub(crate) fn contributions(&self, terms: &Terms) -> Vec<(&'static str, f64)> {
         let parts = self.weights().into_iter().zip(terms).map(|(weight, term)| weight * term);
         let mut parts: Vec<(&'static str, f64)> =
-            TERMS.into_iter().zip(parts).filter(|p| p.1 > 0.0).collect();
+            Term::ALL.map(Term::as_str).into_iter().zip(parts).filter(|p| p.1 > 0.0).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
         parts
     }
 
     /// The invalid values, by key.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let weights = TERMS.into_iter().zip(self.weights());
+        let weights = Term::ALL.map(Term::as_str).into_iter().zip(self.weights());
         let weights = weights.filter(|(_, weight)| !(*weight >= 0.0 && weight.is_finite()));
         let weights = weights.map(|(key, weight)| (key, format!("a weight of at least 0, found {weight}")));
         let intercept = || ("intercept", format!("a finite number, found {}", self.intercept));

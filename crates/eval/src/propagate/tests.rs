@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
-use super::outcome_model::{OutcomeModel, TERMS};
+use super::outcome_model::{OutcomeModel, Term};
 use super::policy::SeverityWeights;
 use super::*;
 use crate::measure::testing::Script;
@@ -227,7 +227,7 @@ fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
     // A wrong call, after which a call succeeded, and a model call that failed and was repeated.
     assert_eq!(passed(&trace, "tool_completeness"), Some(true));
     let source = crate::recognise::ErrorSource::Status;
-    trace.views[1].errors = vec![crate::recognise::ErrorSign { source, kind: None, message: None }];
+    trace.views[1].errors = vec![crate::recognise::ErrorSign { source, error_type: None, message: None }];
     assert_eq!(passed(&trace, "error_detection"), Some(true));
 }
 
@@ -382,8 +382,7 @@ fn changes_of_a_run_are_a_term_of_the_expected_outcome() {
     let run = |tools: &[&str]| {
         let called =
             tools.iter().fold(Script::new("Please help."), |s, t| s.calls("", &[(t, "{}")]).returns("ok"));
-        let terms = OutcomeEvidence::new(&called.answers("Done.").build(), &[]).terms;
-        TERMS.into_iter().zip(terms).find(|(name, _)| *name == "changes").unwrap().1
+        OutcomeEvidence::new(&called.answers("Done.").build(), &[]).terms[Term::Changes as usize]
     };
     assert_eq!(run(&["get_order", "search_rooms", "frobnicate", "transfer_to_human"]), 0.0);
     assert!((run(&["cancel_order"]) - 1.0 / 3.0).abs() < 1e-9);
@@ -419,7 +418,10 @@ fn trace_whose_answer_is_not_recorded_passes_only_by_a_metric_about_the_result()
     assert_eq!(passed(&trace, std::slice::from_ref(&tool_worked)), Some(true));
     trace.agents[0].answer_content = Content::Truncated;
     let unknown = propagate(&trace, std::slice::from_ref(&tool_worked), &Policies::default()).trace;
-    assert_eq!((unknown.passed, unknown.reason), (None, Some(crate::measure::Unmeasured::Truncated)));
+    assert_eq!(
+        (unknown.passed, unknown.unmeasured_reason),
+        (None, Some(crate::measure::Unmeasured::Truncated))
+    );
     assert_eq!(passed(&trace, &[tool_worked.clone(), measured(0, "tool_abuse", 5.0)]), None);
     assert_eq!(passed(&trace, &[tool_worked.clone(), measured(0, "completeness", 5.0)]), Some(true));
     assert_eq!(passed(&trace, &[tool_worked, measured(4, "error_detection", 1.0)]), Some(false));

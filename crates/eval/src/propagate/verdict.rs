@@ -37,7 +37,7 @@ pub struct TraceVerdict {
     /// `None` if nothing was measured, or if nothing failed and the outcome is unknown.
     pub passed: Option<bool>,
     /// Why the outcome is unknown, if that is why there is no verdict.
-    pub reason: Option<Unmeasured>,
+    pub unmeasured_reason: Option<Unmeasured>,
     /// S_fail, deepest first: spans that fail by their own metrics and whose failure reaches the root.
     pub failed_spans: Vec<Idx>,
     /// The spans from a topmost one down to the worst failure.

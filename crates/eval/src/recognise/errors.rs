@@ -29,10 +29,10 @@ pub(crate) fn collect_signs(
 ) {
     let message = first(scan, Field::ErrorMessage);
     for event in scan.events.iter().filter(|e| e.rule == EventRule::Exception) {
-        let mut sign = ErrorSign { source: ErrorSource::Exception, kind: None, message: None };
+        let mut sign = ErrorSign { source: ErrorSource::Exception, error_type: None, message: None };
         for (key, value) in Attributes::new(event.message, event.attributes).chain(event.body.entries()) {
             match (key, value) {
-                ("exception.type" | "error.type", Value::Str(s)) => sign.kind = texts.non_empty(s),
+                ("exception.type" | "error.type", Value::Str(s)) => sign.error_type = texts.non_empty(s),
                 ("exception.message" | "error.message", Value::Str(s)) => sign.message = texts.non_empty(s),
                 _ => {}
             }
@@ -41,18 +41,22 @@ pub(crate) fn collect_signs(
     }
     if scan.status == Status::Error {
         let message = texts.non_empty(scan.status_message).or(message.and_then(|m| texts.non_empty(m)));
-        add_sign(view, ErrorSign { source: ErrorSource::Status, kind: None, message });
+        add_sign(view, ErrorSign { source: ErrorSource::Status, error_type: None, message });
     }
     if let Some(kind) = first(scan, Field::ErrorType) {
         let message = message.and_then(|m| texts.non_empty(m));
-        add_sign(view, ErrorSign { source: ErrorSource::ErrorType, kind: texts.non_empty(kind), message });
+        add_sign(
+            view,
+            ErrorSign { source: ErrorSource::ErrorType, error_type: texts.non_empty(kind), message },
+        );
     }
     for (_, key, value) in scan.flags.iter().filter(|(m, ..)| *m == Meaning::Error) {
         let text = value.as_str().filter(|v| v.len() > MIN_MESSAGE + 3);
         let message = message.or(text).and_then(|m| texts.non_empty(m));
-        add_sign(view, ErrorSign { source: ErrorSource::Flag, kind: texts.non_empty(key), message });
+        add_sign(view, ErrorSign { source: ErrorSource::Flag, error_type: texts.non_empty(key), message });
     }
-    let no_failure = view.errors.iter().filter_map(|s| s.kind.as_ref()).any(|k| is_no_failure(table, k));
+    let no_failure =
+        view.errors.iter().filter_map(|s| s.error_type.as_ref()).any(|k| is_no_failure(table, k));
     if scan.has(Meaning::Cancelled) || no_failure {
         view.cancelled = true;
         view.errors.clear();
@@ -66,7 +70,7 @@ pub(crate) fn collect_signs(
 pub(crate) fn add_error_flag(texts: &mut TextInterner, view: &mut SpanView) {
     let sign = ErrorSign {
         source: ErrorSource::Flag,
-        kind: texts.non_empty("is_error"),
+        error_type: texts.non_empty("is_error"),
         message: view.result.clone().filter(|r| !r.is_empty()),
     };
     add_sign(view, sign);
@@ -116,7 +120,7 @@ pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
         }
         if let Some(parent) = tree.parent(at) {
             let own_signs = view.errors.iter().chain(&view.inherited_errors);
-            let sign_texts = own_signs.map(|sign| (sign.kind.clone(), sign.message.clone()));
+            let sign_texts = own_signs.map(|sign| (sign.error_type.clone(), sign.message.clone()));
             let remaining = MAX_BELOW.saturating_sub(below[parent].len());
             below[parent].extend(sign_texts.chain(signs).take(remaining));
         }
@@ -129,7 +133,7 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
     }
     // An ERROR status without a message, above a span that failed, is no evidence of its own.
     let specific =
-        |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
+        |s: &&ErrorSign| s.message.is_some() || (s.error_type.is_some() && s.source != ErrorSource::Flag);
     let mut specific = signs.iter().filter(specific).peekable();
     specific.peek().is_none()
         || specific.any(|sign| {
@@ -144,7 +148,7 @@ fn is_same_error(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) 
             contains(above, below) || contains(below, above)
         }
         // If a message is missing, the same class is taken for the same error.
-        _ => match (&sign.kind, kind) {
+        _ => match (&sign.error_type, kind) {
             (Some(above), Some(below)) => class(above) == class(below),
             _ => false,
         },

@@ -64,7 +64,7 @@ fn write_span(out: &mut String, view: &SpanView, level: usize) {
         }
     }
     for (word, signs) in [("error", &view.errors), ("inherited", &view.inherited_errors)] {
-        for ErrorSign { source, kind, message } in signs {
+        for ErrorSign { source, error_type: kind, message } in signs {
             let (kind, message) = (kind.as_deref().unwrap_or_default(), short_or(message, ""));
             let _ = writeln!(out, "{pad}  ! {word} {source:?} {kind} {message}");
         }

@@ -1,7 +1,7 @@
 //! [`SpanView`]: a recognised span.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use verdict_otlp::trace::Kind;
@@ -40,7 +40,7 @@ pub struct ErrorSign {
     /// Where the sign was found.
     pub source: ErrorSource,
     /// `error.type` or `exception.type`.
-    pub kind: Option<Text>,
+    pub error_type: Option<Text>,
     /// Status message, exception message, or the value of the flag.
     pub message: Option<Text>,
 }
@@ -170,8 +170,8 @@ pub struct SpanView {
 }
 
 // The key of a block's type, and an image in a URL.
-regex!(TYPE: Finder<'static> = Ok::<_, Infallible>(Finder::new("\"type\":")));
-regex!(IMAGE_URL: Finder<'static> = Ok::<_, Infallible>(Finder::new("data:image/")));
+static TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"type\":"));
+static IMAGE_URL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("data:image/"));
 
 /// Whether a result contains an image or audio as a block of content.
 pub(crate) fn is_media(result: &str) -> bool {

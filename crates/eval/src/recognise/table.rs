@@ -5,9 +5,8 @@
 mod markers;
 
 use std::collections::{BTreeMap, HashMap};
-use std::convert::Infallible;
 use std::iter::repeat;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
@@ -28,7 +27,7 @@ macro_rules! built_in {
 
 /// Most plan markers contain it, and few texts.
 const PLAN: &str = "plan";
-regex!(PLAN_FINDER: Finder<'static> = Ok::<_, Infallible>(Finder::new(PLAN)));
+static PLAN_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PLAN));
 
 /// The built-in conventions in their order of precedence for fields.
 const BUILT_IN: [(&str, &str); 13] = built_in![

@@ -24,7 +24,7 @@ mod sync {
     pub(super) use loom::sync::{Mutex, atomic};
     pub(super) use std::sync::TryLockError;
 
-    /// No time forwarded: the journal thread takes over when a test says that the disk is slow.
+    /// Time does not pass in the model: the journal thread takes over when a test says that the disk is slow.
     pub(super) struct Instant;
 
     impl Instant {

@@ -39,11 +39,11 @@ pub struct ClosedTrace {
     /// Memory of the trace in bytes, as counted while it was open: the allocations that its spans share,
     /// their envelopes, and its logs.
     pub bytes: usize,
-    pub reason: CloseReason,
+    pub close_reason: CloseReason,
     /// The root or a parent of some span is missing.
     pub incomplete: bool,
     /// The verdict on the trace before these late spans.
-    pub before: Option<PriorVerdict>,
+    pub prior_verdict: Option<PriorVerdict>,
 }
 
 /// The remembered verdict on a closed trace.

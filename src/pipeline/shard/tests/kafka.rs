@@ -45,7 +45,7 @@ async fn receive(
     body: &Bytes,
 ) {
     let seq = assignment.record(PartitionStream::Spans, offset);
-    assert!(log.hold(seq, &[RetainReason::Trace(TRACE)]));
+    assert!(log.retain(seq, &[RetainReason::Trace(TRACE)]));
     assignment.read(PartitionStream::Spans, offset);
     let reservation = ByteLimit::new(u64::MAX).reserve(1);
     inbox.send(ShardMessage::Spans(groups(body), reservation, Some(seq))).await.unwrap();

@@ -94,14 +94,14 @@ impl Owner {
                 ReplayStatus::New => {}
             }
             assert!(!world.settled.0.contains(&(trace, place)), "{trace} is evaluated again with {place:?}");
-            self.state.hold(signal, offset, Some(id(trace)));
+            self.state.retain(signal, offset, Some(id(trace)));
             self.open.entry(trace).or_default().push(place);
         }
         if self.state.has_passed(signal, offset) {
             assert!(world.passed.contains(&place));
         } else {
             assert!(!world.settled.1.contains(&place), "{place:?} is forwarded again");
-            self.state.hold(signal, offset, None);
+            self.state.retain(signal, offset, None);
             self.passing.push(place);
         }
         self.state.read(signal, offset);
@@ -305,7 +305,7 @@ proptest! {
 fn read(state: &mut Watermark, first: i64, traces: impl IntoIterator<Item = u16>) {
     for (offset, trace) in (first..).zip(traces) {
         assert!(state.follows(PartitionStream::Spans, offset));
-        state.hold(PartitionStream::Spans, offset, Some(numbered(trace)));
+        state.retain(PartitionStream::Spans, offset, Some(numbered(trace)));
         state.read(PartitionStream::Spans, offset);
     }
 }
@@ -370,7 +370,7 @@ fn while_a_trace_is_open_for_long_nothing_else_is_evaluated_again_and_its_state_
     for offset in 0..7000 {
         assert_eq!(next.skips(PartitionStream::Spans, offset), offset > 0);
         if offset == 0 {
-            next.hold(PartitionStream::Spans, 0, Some(numbered(0)));
+            next.retain(PartitionStream::Spans, 0, Some(numbered(0)));
         }
         next.read(PartitionStream::Spans, offset);
     }
@@ -383,7 +383,7 @@ fn while_a_trace_is_open_for_long_nothing_else_is_evaluated_again_and_its_state_
 }
 
 #[test]
-fn without_room_for_all_held_records_the_last_ones_are_read_again() {
+fn without_room_for_all_retained_records_the_last_ones_are_read_again() {
     let mut state = Watermark::default();
     // Each second record is of an open trace; the others are of 8 traces, one after the other.
     (0..200u16).for_each(|n| read(&mut state, 2 * i64::from(n), [1000 + n, n / 25]));
@@ -406,7 +406,7 @@ fn without_room_for_all_held_records_the_last_ones_are_read_again() {
         assert_eq!(commit.reevaluated_traces, evaluated_again);
         reevaluated_counts.push(commit.reevaluated_traces);
         assert!((0..400).step_by(2).all(|offset| !next.skips(PartitionStream::Spans, offset)));
-        next.hold(PartitionStream::Spans, 0, Some(numbered(1000)));
+        next.retain(PartitionStream::Spans, 0, Some(numbered(1000)));
         next.read(PartitionStream::Spans, 0);
         assert_eq!(next.uncommitted(), 1, "what was not read here pauses nothing");
     }
@@ -440,7 +440,7 @@ fn a_log_of_an_evaluated_trace_that_is_not_acknowledged_does_not_make_it_exporte
     read(&mut state, 5, [1]);
     state.close(numbered(1));
     state.evaluated(numbered(1), PriorVerdict { passed: Some(true), revision: 1 });
-    state.hold(PartitionStream::Logs, 3, Some(numbered(1)));
+    state.retain(PartitionStream::Logs, 3, Some(numbered(1)));
     state.read(PartitionStream::Logs, 3);
     assert!(state.release(PartitionStream::Logs, 3, Some(numbered(1)), false));
     let mut next = resume(&state.commit(4096).unwrap());
@@ -466,8 +466,8 @@ fn what_is_known_is_forgotten_when_offsets_go_back() {
 fn what_was_forwarded_in_another_mode_is_not_taken_for_forwarded() {
     let mut state = Watermark::default();
     for offset in [3, 4] {
-        state.hold(PartitionStream::Logs, offset, Some(id(1)));
-        state.hold(PartitionStream::Logs, offset, None);
+        state.retain(PartitionStream::Logs, offset, Some(id(1)));
+        state.retain(PartitionStream::Logs, offset, None);
         state.read(PartitionStream::Logs, offset);
     }
     assert!(state.release(PartitionStream::Logs, 3, None, false));

@@ -25,7 +25,7 @@ settings! {
         /// Default none. The condition for single metrics, by name; `gpa` means all metrics of GPA.
         when_by_metric: BTreeMap<String, AskCondition>,
         /// Which traces judges are asked about.
-        sample: Sample,
+        sample: TraceSampling,
         /// Which spans judges are asked about.
         spans: SpanFilter,
         /// Default true. Judges assign a category of the TRAIL taxonomy to each finding. With false they are not
@@ -41,7 +41,8 @@ settings! {
     }
 
     /// The traces about which judges are asked: the same ones in every process, by a hash of their ids.
-    pub struct Sample {
+    #[schemars(rename = "Sample")]
+    pub struct TraceSampling {
         /// Default 1. The share of traces, 0 to 1.
         rate: f64 = 1.0,
         /// Default none. The share for single services, by `service.name` of the span. A `*` at the end

@@ -110,9 +110,9 @@ impl Asker {
     }
 
     fn when(&self, row: &MetricSpec) -> AskCondition {
-        let special = &self.ask.when_by_metric;
+        let by_metric = &self.ask.when_by_metric;
         let gpa_when =
-            || special.get(SectionKey::gpa.as_str()).filter(|_| row.section == Some(SectionKey::gpa));
-        special.get(row.name).or_else(gpa_when).copied().unwrap_or(self.ask.when)
+            || by_metric.get(SectionKey::gpa.as_str()).filter(|_| row.section == Some(SectionKey::gpa));
+        by_metric.get(row.name).or_else(gpa_when).copied().unwrap_or(self.ask.when)
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use verdict_otlp::trace::SpanId;
 
 use crate::measure::table::{MetricSpec, Scale};
-use crate::measure::{Category, Form, ScoreField, Severity};
+use crate::measure::{AnswerForm, Category, ScoreField, Severity};
 
 pub(crate) const RATIONALE: &str = "rationale";
 pub(crate) const SCORE: &str = "score";
@@ -20,7 +20,7 @@ pub(crate) const FINDINGS: &str = "findings";
 pub(crate) const NO_CATEGORY: &str = "None";
 
 /// Asks for a grade and for findings on `spans`, each with a category if `categories`.
-pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], categories: bool) -> Arc<Form> {
+pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], categories: bool) -> Arc<AnswerForm> {
     form(row, Some(finding(spans, categories)))
 }
 
@@ -29,7 +29,7 @@ pub(crate) const PLAN: &str = "plan";
 pub(crate) const NO_PLAN: &str = "none";
 
 /// As `form`, and asks before the grade whether the record states a plan.
-pub(crate) fn asking_for_plan(form: &Form) -> Arc<Form> {
+pub(crate) fn asking_for_plan(form: &AnswerForm) -> Arc<AnswerForm> {
     let mut fields = Map::new();
     let properties = form.schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     for (key, field) in properties {
@@ -38,15 +38,15 @@ pub(crate) fn asking_for_plan(form: &Form) -> Arc<Form> {
             fields.insert(PLAN.to_owned(), json!({ "type": "string", "enum": ["stated", NO_PLAN] }));
         }
     }
-    Arc::new(Form { schema: object(Value::Object(fields)), ..form.clone() })
+    Arc::new(AnswerForm { schema: object(Value::Object(fields)), ..form.clone() })
 }
 
 /// Asks for a grade alone.
-pub(crate) fn grade_only(row: &MetricSpec) -> Arc<Form> {
+pub(crate) fn grade_only(row: &MetricSpec) -> Arc<AnswerForm> {
     form(row, None)
 }
 
-fn form(row: &MetricSpec, finding: Option<Value>) -> Arc<Form> {
+fn form(row: &MetricSpec, finding: Option<Value>) -> Arc<AnswerForm> {
     let mut fields = json!({ RATIONALE: { "type": "string" } });
     let score = match row.scale {
         Scale::Labels(labels) => {
@@ -62,7 +62,7 @@ fn form(row: &MetricSpec, finding: Option<Value>) -> Arc<Form> {
     if let Some(finding) = finding {
         fields[FINDINGS] = json!({ "type": "array", "items": finding });
     }
-    Arc::new(Form { name: row.form(), schema: object(fields), score })
+    Arc::new(AnswerForm { name: row.form(), schema: object(fields), score })
 }
 
 fn finding(spans: &[SpanId], categories: bool) -> Value {

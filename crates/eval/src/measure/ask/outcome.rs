@@ -20,7 +20,7 @@ use super::topology;
 use crate::measure::defects::clip;
 use crate::measure::median::median;
 use crate::measure::question::object_schema;
-use crate::measure::{Finding, Form, Measurement, Memo, Opinion, Question, ScoreField};
+use crate::measure::{AnswerForm, Finding, Measurement, Memo, Opinion, Question, ScoreField};
 use crate::recognise::{Agent, AgentTrace};
 
 /// The key of the question.
@@ -265,7 +265,7 @@ fn block(content: TraceContent<'_>, failed: &FailedFinding<'_>, number: usize) -
     PromptBlock::without_span(label, text, false)
 }
 
-fn form(findings: usize) -> Arc<Form> {
+fn form(findings: usize) -> Arc<AnswerForm> {
     let numbers: Vec<String> = (1..=findings).map(|n| n.to_string()).collect();
     let causes: Vec<&str> = numbers.iter().map(String::as_str).chain([NO_ROOT_CAUSE]).collect();
     let values: Vec<u8> = (0..=BEST).collect();
@@ -275,7 +275,7 @@ fn form(findings: usize) -> Arc<Form> {
         ROOT_CAUSE: { "type": "string", "enum": causes },
         SCORE: { "type": "integer", "enum": values },
     });
-    Arc::new(Form {
+    Arc::new(AnswerForm {
         name: "outcome",
         schema: object_schema(fields),
         score: Some(ScoreField { key: SCORE, values }),

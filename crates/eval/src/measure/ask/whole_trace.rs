@@ -20,7 +20,7 @@ use super::topology::{self, CONTROL_FLOW_TITLE};
 use super::transcript::{RunScope, transcribe};
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
-use crate::measure::{Category, Form, Memo, Question, Severity};
+use crate::measure::{AnswerForm, Category, Memo, Question, Severity};
 use crate::recognise::AgentTrace;
 
 /// Errors that are read of one answer; the benchmark's traces have up to some thirty.
@@ -83,7 +83,7 @@ pub fn question(asker: &Asker, trace: &AgentTrace, control_flow: bool) -> Questi
 }
 
 /// Servers limit the values of an enumeration: beyond it [`read`] alone verifies the ids.
-fn form(ids: &[SpanId]) -> Arc<Form> {
+fn form(ids: &[SpanId]) -> Arc<AnswerForm> {
     let mut id = json!({ "type": "string" });
     if ids.len() <= MAX_SPANS {
         id["enum"] = ids.iter().map(|id| json!(id.to_string())).collect();
@@ -96,7 +96,7 @@ fn form(ids: &[SpanId]) -> Arc<Form> {
         "severity": severity(),
     }));
     let fields = json!({ "rationale": { "type": "string" }, "errors": { "type": "array", "items": error } });
-    Form::object("trace_errors", fields)
+    AnswerForm::object("trace_errors", fields)
 }
 
 /// The errors of an answer at spans of the trace, and the number of those at none.

@@ -20,7 +20,7 @@ const NO_ACCESS: &str = "cannot access";
 /// How else it is written.
 const LACKS: [&str; 2] = ["do not have access to", "don't have access to"];
 // Finds any of them with either apostrophe: most sentences have none.
-regex!(NEGATED: AhoCorasick = negated());
+checked_static!(NEGATED: AhoCorasick = negated());
 
 fn negated() -> Result<AhoCorasick, BuildError> {
     let plain = NEGATIONS.into_iter().chain(LACKS);

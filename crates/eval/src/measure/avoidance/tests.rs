@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::measure::Value;
-use crate::measure::sample::{Sample, asking, llm, measure as run, text_message};
+use crate::measure::sample::{SampleTrace, asking, llm, measure as run, text_message};
 use crate::measure::testing::Script;
 use crate::recognise::Role;
 
@@ -119,7 +119,7 @@ fn long_text_avoids_an_answer_if_it_begins_and_ends_so() {
 
 #[test]
 fn step_with_a_tool_call_is_not_applicable() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
     let out = run("avoidance", &sample.trace(), at);
     assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
@@ -129,7 +129,7 @@ fn step_with_a_tool_call_is_not_applicable() {
 fn content_filter_is_a_policy_restriction_and_passes_by_default() {
     let mut view = llm(vec![text_message(Role::User, "hello")], "");
     view.finish = vec!["content_filter".into()];
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let at = sample.span(None, view);
     let out = run("avoidance", &sample.trace(), at);
     let measured = out[0].outcome.as_ref().unwrap();

@@ -152,7 +152,7 @@ fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
 /// The text of the error that the tool's span records.
 fn span_error_text<'a>(trace: &'a AgentTrace, call: &Call) -> Option<&'a str> {
     let signs = &trace.views.get(call.tool?)?.errors;
-    signs.iter().find_map(|sign| sign.message.as_deref().or(sign.kind.as_deref()))
+    signs.iter().find_map(|sign| sign.message.as_deref().or(sign.error_type.as_deref()))
 }
 
 /// The name, and the arguments in a normal form: keys sorted, white space collapsed, nulls removed.

@@ -65,7 +65,7 @@ fn expected_output(kind: Kind) -> &'static str {
 
 /// A description of the span's first sign, with the type of the exception.
 fn ending(signs: &[&ErrorSign], announced: bool) -> String {
-    let kind = signs.iter().find_map(|sign| sign.kind.as_deref()).map_or("", str::trim);
+    let kind = signs.iter().find_map(|sign| sign.error_type.as_deref()).map_or("", str::trim);
     let named = if kind.is_empty() { String::new() } else { format!(" ({})", head(kind, SHOWN_KIND)) };
     let description = match signs.first().map(|sign| sign.source) {
         _ if announced => "an error that is announced as to be retried",
@@ -81,7 +81,7 @@ fn ending(signs: &[&ErrorSign], announced: bool) -> String {
 /// The most informative text of the signs, verbatim.
 fn best_message<'s>(sorted: &[&'s ErrorSign]) -> Option<&'s str> {
     let messages = sorted.iter().filter(|s| rank(s) < 2).filter_map(|s| s.message.as_deref());
-    let kinds = sorted.iter().filter_map(|s| s.kind.as_deref());
+    let kinds = sorted.iter().filter_map(|s| s.error_type.as_deref());
     let rest = sorted.iter().filter_map(|s| s.message.as_deref());
     messages.chain(kinds).chain(rest).map(str::trim).find(|text| !text.is_empty())
 }
@@ -107,7 +107,7 @@ fn words_of(sorted: &[&ErrorSign]) -> String {
     // The name of a flag or type is used only if there is no message.
     let has_message = sorted.iter().any(|sign| rank(sign) < 2 && sign.message.is_some());
     let used = sorted.iter().filter(|sign| !has_message || rank(sign) < 2);
-    for text in used.flat_map(|sign| [&sign.kind, &sign.message]).flatten() {
+    for text in used.flat_map(|sign| [&sign.error_type, &sign.message]).flatten() {
         let text = text.trim();
         if !text.is_empty() && !out.contains(text) {
             if !out.is_empty() {

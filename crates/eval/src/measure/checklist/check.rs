@@ -37,7 +37,7 @@ pub enum Check {
     /// A tool was called without failing; a result that is an error report is a failure.
     Called(Called),
     /// The final answer has this form.
-    Answer(Form),
+    Answer(TextForm),
 }
 
 /// A text and where it is searched.
@@ -81,7 +81,8 @@ pub struct Called {
 /// The form of a final answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Form {
+#[schemars(rename = "Form")]
+pub enum TextForm {
     /// One number, with or without a unit.
     Number,
     /// A date, as 2026-11-21, 21 November 2026 or November 21, 2026.
@@ -93,7 +94,7 @@ pub enum Form {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CheckResult {
     pub passed: bool,
-    pub reason: String,
+    pub rationale: String,
     /// The evidence, verbatim.
     pub quote: String,
     /// The span of the evidence.
@@ -111,7 +112,7 @@ impl Check {
                 as_written(text).err().map(|error| format!("text is not a regular expression: {error}"))
             }
             Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
-            Check::Answer(Form::Json(schema)) => {
+            Check::Answer(TextForm::Json(schema)) => {
                 let problem = Schema::compile(schema).problem()?;
                 Some(format!("is not a supported JSON schema: {problem}"))
             }
@@ -135,7 +136,7 @@ impl Check {
                 let reason =
                     format!("the final answer is {}{}", if passed { "" } else { "not " }, form.description());
                 let quote = clip(text, QUOTE_BYTES).to_owned();
-                Some(CheckResult { passed, reason, quote, at, by_answer: true })
+                Some(CheckResult { passed, rationale: reason, quote, at, by_answer: true })
             }
             Check::Contains(wanted) | Check::Equals(wanted) | Check::Matches(wanted) => {
                 self.evaluate_lookup(wanted, memo, agent, log)
@@ -168,7 +169,13 @@ impl Check {
         let (place, text) = (wanted.place.description(), clip(&wanted.text, QUOTE_BYTES));
         let reason = format!("{nothing}{place} {} \"{text}\"", self.verb());
         let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
-        Some(CheckResult { passed, reason, quote, at, by_answer: wanted.place == SearchIn::Answer })
+        Some(CheckResult {
+            passed,
+            rationale: reason,
+            quote,
+            at,
+            by_answer: wanted.place == SearchIn::Answer,
+        })
     }
 
     fn verb(&self) -> &'static str {
@@ -239,7 +246,7 @@ impl Called {
         let arguments = call.and_then(|call| call.arguments.as_deref()).unwrap_or_default();
         Some(CheckResult {
             passed: fitting.is_some(),
-            reason: format!("{} {outcome}", self.tool),
+            rationale: format!("{} {outcome}", self.tool),
             quote: clip(arguments, QUOTE_BYTES).to_owned(),
             at: call.map_or(agent.at, |call| call.at),
             by_answer: false,
@@ -259,12 +266,12 @@ fn shows_calls(trace: &AgentTrace, top: Idx, other: Option<&Call>) -> bool {
     other.is_some() || models.peek().is_some() && models.all(|view| view.output_content == Content::Present)
 }
 
-impl Form {
+impl TextForm {
     fn description(&self) -> &'static str {
         match self {
-            Form::Number => "a number",
-            Form::Date => "a date",
-            Form::Json(_) => "JSON of the schema",
+            TextForm::Number => "a number",
+            TextForm::Date => "a date",
+            TextForm::Json(_) => "JSON of the schema",
         }
     }
 
@@ -272,9 +279,9 @@ impl Form {
     fn fits(&self, text: &str) -> Option<bool> {
         let text = text.trim().trim_end_matches('.');
         Some(match self {
-            Form::Number => one_number(text),
-            Form::Date => DATE.is_match(text),
-            Form::Json(schema) => {
+            TextForm::Number => one_number(text),
+            TextForm::Date => DATE.is_match(text),
+            TextForm::Json(schema) => {
                 let Ok(value) = serde_json::from_str(text) else { return Some(false) };
                 let validity = Schema::compile(schema).check(&value).validity;
                 return (validity != Validity::Indeterminate).then_some(validity == Validity::Valid);
@@ -372,11 +379,11 @@ mod tests {
         assert!(evaluate("called: { tool: 'get_*', arguments: { id: 7.0 } }").unwrap().passed);
         let other = evaluate("called: { tool: get_order, arguments: { id: 8 } }").unwrap();
         assert_eq!(
-            (other.passed, other.reason.as_str()),
+            (other.passed, other.rationale.as_str()),
             (false, "get_order was called only with other arguments")
         );
         let never = evaluate("called: { tool: refund }").unwrap();
-        assert_eq!((never.passed, never.reason.as_str()), (false, "refund was never called"));
+        assert_eq!((never.passed, never.rationale.as_str()), (false, "refund was never called"));
     }
 
     #[test]
@@ -437,7 +444,7 @@ mod tests {
             .build();
         let check: Check = serde_saphyr::from_str("called: { tool: refund }").unwrap();
         let found = check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap();
-        assert_eq!((found.passed, found.reason.as_str()), (false, "refund was called and failed"));
+        assert_eq!((found.passed, found.rationale.as_str()), (false, "refund was called and failed"));
     }
 
     #[test]
@@ -445,18 +452,18 @@ mod tests {
         assert!(evaluate("answer: number").unwrap().passed);
         assert!(!evaluate("answer: date").unwrap().passed);
         for number in ["836", "-3.5", "1,234 metres", "about 12 km", "$ 5"] {
-            assert!(Form::Number.fits(number) == Some(true), "{number}");
+            assert!(TextForm::Number.fits(number) == Some(true), "{number}");
         }
         for other in ["between 3 and 5", "none", "The order from 2024 has 3 items in it", "3rd of May 4"] {
-            assert!(Form::Number.fits(other) == Some(false), "{other}");
+            assert!(TextForm::Number.fits(other) == Some(false), "{other}");
         }
         for date in
             ["2026-11-21", "21 November 2026", "November 21, 2026.", "2026-11-21T10:00:00Z", "21.11.2026"]
         {
-            assert!(Form::Date.fits(date) == Some(true), "{date}");
+            assert!(TextForm::Date.fits(date) == Some(true), "{date}");
         }
-        assert!(Form::Date.fits("2026-13-41") == Some(false));
-        let form = Form::Json(json!({"type": "object", "required": ["total"]}));
+        assert!(TextForm::Date.fits("2026-13-41") == Some(false));
+        let form = TextForm::Json(json!({"type": "object", "required": ["total"]}));
         assert!(
             form.fits(r#"{"total": 3}"#) == Some(true)
                 && form.fits(r#"{"sum": 3}"#) == Some(false)
@@ -477,7 +484,7 @@ mod tests {
     #[test]
     fn missing_answer_gives_no_result() {
         let trace = Script::new("What?").says("").build_without_content();
-        let check = Check::Answer(Form::Number);
+        let check = Check::Answer(TextForm::Number);
         assert_eq!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]), None);
     }
 

@@ -25,7 +25,7 @@ use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
 use crate::measure::table::{CHECKLIST, CHECKLIST_PERCEIVE, CHECKLIST_SUMMARY};
-use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
+use crate::measure::{Answer, AnswerForm, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 /// The tool of a judge whose checklist has `run_code`.
@@ -167,7 +167,13 @@ impl<'a> ChecklistRun<'a> {
             return ItemResult::new(&item.question, Vec::new(), answer, reason, path("proofs"));
         };
         let proofs = vec![Proof { at: found.at, text: found.quote }];
-        ItemResult::new(&item.question, proofs, Ok(found.passed), found.reason, path(source(found.by_answer)))
+        ItemResult::new(
+            &item.question,
+            proofs,
+            Ok(found.passed),
+            found.rationale,
+            path(source(found.by_answer)),
+        )
     }
 
     /// The score of each piece: by BM25, and by a rerank endpoint if configured.
@@ -189,7 +195,7 @@ impl<'a> ChecklistRun<'a> {
             let prompt =
                 Prompt::new(self.content.asker.clean(&item.question), Value::from(texts).to_string());
             let scores = json!({ "type": "array", "items": { "type": "number" } });
-            let form = Form::object("rerank", json!({ "scores": scores }));
+            let form = AnswerForm::object("rerank", json!({ "scores": scores }));
             let judges = vec![judge.clone()];
             return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
         };

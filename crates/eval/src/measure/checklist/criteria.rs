@@ -10,7 +10,7 @@ use super::settings::Item;
 use crate::measure::ask::prompt_page::{PromptBlock, PromptPage};
 use crate::measure::defects::clip;
 use crate::measure::table::{CHECKLIST_CRITERIA, CHECKLIST_FILTER};
-use crate::measure::{Answer, Form, Prompt, Question, Unmeasured};
+use crate::measure::{Answer, AnswerForm, Prompt, Question, Unmeasured};
 
 const CRITERIA: &str = include_str!("prompts/criteria.md");
 const FILTER: &str = include_str!("prompts/filter.md");
@@ -107,7 +107,7 @@ fn ask(
     };
     let page = PromptPage { intro: intro.to_owned(), blocks, question: question.to_owned() };
     let items = json!({ "type": "array", "items": { "type": item_type } });
-    let form = Form::object("checklist", json!({ "thought": { "type": "string" }, list: items }));
+    let form = AnswerForm::object("checklist", json!({ "thought": { "type": "string" }, list: items }));
     let prompt = render(page, (question_name, rubric));
     CriteriaStep::Ask(Box::new(Question::new(key, prompt, form)))
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::tools;
 use crate::measure::question::object_schema;
-use crate::measure::{Form, Opinion, Unmeasured};
+use crate::measure::{AnswerForm, Opinion, Unmeasured};
 
-pub(super) fn perceive_form(pieces: &[String]) -> Arc<Form> {
+pub(super) fn perceive_form(pieces: &[String]) -> Arc<AnswerForm> {
     let piece = json!({ "type": "string", "enum": pieces });
     let passage = object_schema(json!({ "piece": piece, "quote": { "type": "string" } }));
     let fields = json!({
@@ -21,10 +21,10 @@ pub(super) fn perceive_form(pieces: &[String]) -> Arc<Form> {
         "final_answer": { "type": "string", "enum": ["yes", "no"] },
         "sufficient": { "type": "string", "enum": ["yes", "no"] },
     });
-    Form::object("perceive", fields)
+    AnswerForm::object("perceive", fields)
 }
 
-pub(super) fn answer_form(with_code: bool) -> Arc<Form> {
+pub(super) fn answer_form(with_code: bool) -> Arc<AnswerForm> {
     let tools = ["none", "calculator", "read_span", "json_query"];
     let tools: Vec<&str> = tools.into_iter().chain(with_code.then_some(tools::RUN_CODE)).collect();
     let fields = json!({
@@ -33,11 +33,11 @@ pub(super) fn answer_form(with_code: bool) -> Arc<Form> {
         "input": { "type": "string" },
         "answer": { "type": "string", "enum": ["yes", "no", "unclear"] },
     });
-    Form::object("checked", fields)
+    AnswerForm::object("checked", fields)
 }
 
 /// As [`answer_form`], with the passages of sources; without tools for a judge that searches.
-pub(super) fn source_form(with_tools: bool) -> Arc<Form> {
+pub(super) fn source_form(with_tools: bool) -> Arc<AnswerForm> {
     let cited = object_schema(json!({ "source": { "type": "string" }, "quote": { "type": "string" } }));
     let mut fields = json!({
         "reason": { "type": "string" },
@@ -49,7 +49,7 @@ pub(super) fn source_form(with_tools: bool) -> Arc<Form> {
         fields["input"] = json!({ "type": "string" });
     }
     fields["answer"] = json!({ "type": "string", "enum": ["yes", "no", "unclear"] });
-    Form::object(if with_tools { "sourced" } else { "searched" }, fields)
+    AnswerForm::object(if with_tools { "sourced" } else { "searched" }, fields)
 }
 
 /// The word with which an opinion answers.

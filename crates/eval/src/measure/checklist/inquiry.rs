@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::settings::Asset;
-use crate::measure::Form;
+use crate::measure::AnswerForm;
 use crate::measure::table::{CHECKLIST_ANSWER, CHECKLIST_SEARCH, CHECKLIST_SOURCE};
 
 pub(super) const ANSWER: &str = include_str!("prompts/answer.md");
@@ -13,7 +13,7 @@ pub(super) const SEARCH: &str = include_str!("prompts/search.md");
 /// How an answer is asked for.
 pub(super) struct Inquiry<'a> {
     pub system: &'static str,
-    pub form: Arc<Form>,
+    pub form: Arc<AnswerForm>,
     /// The judges of the metric if empty.
     pub judges: Vec<String>,
     /// The texts known beforehand that are shown.

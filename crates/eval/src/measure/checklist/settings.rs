@@ -12,6 +12,7 @@ use verdict_config::{Problem, admits, settings};
 use super::check::Check;
 use super::compiled::CompiledPattern;
 use crate::measure::sections::{MetricSettings, Section, below};
+use crate::measure::table::MetricSpec;
 use crate::pattern::as_written;
 use crate::recognise::{Agent, AgentTrace};
 
@@ -160,7 +161,7 @@ impl Section for ChecklistSettings {
         MetricSettings { enabled: self.enabled, judges: &self.judges, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let mut out = Vec::new();
         for (i, fixed) in self.fixed.iter().enumerate() {
             pattern(&format!("fixed[{i}].match.task"), fixed.tasks.task.as_deref(), &mut out);

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::log::{Chunk, LogSource};
 use crate::measure::ask::prompt_page::{PromptBlock, PromptPage};
 use crate::measure::defects::clip;
-use crate::measure::{Answer, Form, Prompt, Question};
+use crate::measure::{Answer, AnswerForm, Prompt, Question};
 
 pub(crate) const SUMMARY: &str = include_str!("prompts/summary.md");
 /// Chunks of one question.
@@ -43,7 +43,7 @@ pub(crate) fn summaries(
             let question = format!("Write the {} summaries now.", batch.len());
             let page = PromptPage { intro: "Summarise pieces of a record.".to_owned(), blocks, question };
             let texts = json!({ "type": "array", "items": { "type": "string" } });
-            let form = Form::object("summaries", json!({ "summaries": texts }));
+            let form = AnswerForm::object("summaries", json!({ "summaries": texts }));
             questions.push(Question::new(key, render(page), form));
             continue;
         };

@@ -1,7 +1,7 @@
 //! Tests of `error_detection`.
 
 use super::*;
-use crate::measure::sample::{Sample, asking, llm, measure as run, sign, text_message, tool};
+use crate::measure::sample::{SampleTrace, asking, llm, measure as run, sign, text_message, tool};
 use crate::measure::{Category, Severity, Unmeasured, Value};
 use crate::recognise::{ErrorSource, Role};
 
@@ -16,7 +16,7 @@ fn finding(measurements: &[Measurement]) -> &Finding {
 }
 
 fn alone(view: SpanView) -> Vec<Measurement> {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let at = sample.span(None, view);
     run("error_detection", &sample.trace(), at)
 }
@@ -64,7 +64,7 @@ fn unavailable_model_endpoint_is_an_api_error_of_the_environment() {
 
 #[test]
 fn inherited_error_is_not_reported() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let repeated =
         sign(ErrorSource::Exception, Some("InternalServerError"), Some("Error code: 500 - upstream"));
     let root = sample.span(
@@ -105,7 +105,7 @@ fn answer_that_explains_an_error_is_valid() {
 
 #[test]
 fn call_without_a_span_is_judged_on_the_model_call() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
     assert_eq!(label(&run("error_detection", &sample.trace(), at)), Some((API, false)));

@@ -13,7 +13,7 @@ const OUTER_LINES: usize = 2;
 /// Words of which a headline with a number contains one.
 const WORDS: [&str; 8] =
     ["exit", "Exit", "EXIT", "returncode", "return_code", "return code", "Return code", "Return Code"];
-regex!(WORD: WordSearcher = WordSearcher::new(&WORDS));
+checked_static!(WORD: WordSearcher = WordSearcher::new(&WORDS));
 
 // With the word for what ended, or with a separator before the number.
 regex!(

@@ -3,7 +3,6 @@
 //! In: a value. Out: the passage that reports an error. Flags, statuses and exit statuses decide; envelopes
 //! of frameworks and protocols are opened, and the text within is read as one without them.
 
-use std::convert::Infallible;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
@@ -92,7 +91,7 @@ fn may_report_error(key: &[u8]) -> bool {
         || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
 }
 
-regex!(FIND_TRACEBACK: Finder<'static> = Ok::<_, Infallible>(Finder::new(TRACEBACK)));
+static FIND_TRACEBACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TRACEBACK));
 
 /// Rules out objects without any such key, before they are parsed.
 fn may_be_error(text: &str) -> bool {

@@ -174,7 +174,7 @@ const MARK: &str = r#"(?:the\s+)?(?:exact\s+)?(?:(?:tag|token|marker|word|phrase
 const OUTPUT: &str = r"(?:final\s+)?(?:response|answer|reply|output|message|plan|summary)s?";
 const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|seven|eight|nine|ten)";
 
-regex!(PATTERNS: Patterns = patterns());
+checked_static!(PATTERNS: Patterns = patterns());
 
 fn patterns() -> Result<Patterns, String> {
     let say = r"(?:answer|respond|reply|return|output)";

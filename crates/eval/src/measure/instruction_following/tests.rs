@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::prompt::{LengthUnit, system_message, user_instructions};
 use super::*;
 use crate::measure::Value;
-use crate::measure::sample::{Sample, asking, llm, measure as run, text_message};
+use crate::measure::sample::{SampleTrace, asking, llm, measure as run, text_message};
 use crate::measure::testing::Script;
 
 fn rules(text: &str) -> Vec<OutputRule> {
@@ -14,7 +14,7 @@ fn rules(text: &str) -> Vec<OutputRule> {
 
 /// The score of one model call with this system prompt and output.
 fn score(system: &str, output: &str) -> Option<f64> {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let at = sample
         .span(None, llm(vec![text_message(Role::System, system), text_message(Role::User, "Go.")], output));
     match run("instruction_following", &sample.trace(), at)[0].outcome.as_ref().ok()?.value {
@@ -118,7 +118,7 @@ fn abbreviations_do_not_end_a_sentence() {
 #[test]
 fn second_call_violates_a_limit_of_one() {
     let view = llm(vec![text_message(Role::System, "Only call one tool at a time.")], "");
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let one = sample.span(None, asking(view.clone(), "search", "{}"));
     let two = sample.span(None, asking(asking(view, "search", "{}"), "visit", "{}"));
     let trace = sample.trace();

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use regex::bytes::{CaptureMatches, Regex, RegexBuilder};
 
-use crate::pattern::compiled;
+use crate::pattern::built;
 
 /// Classes of words may contain each other to this depth.
 const MAX_DEPTH: usize = 6;
@@ -140,10 +140,9 @@ fn without_outer_gaps(source: &str) -> &str {
     source.strip_suffix(" {gap}").or(source.strip_suffix(" {near}")).unwrap_or(source)
 }
 
-/// A pattern that is compiled at its first use: a trace in one language uses few of them.
-///
-/// A compiled pattern. It matches bytes: what is between words is ASCII, so that a class of the bytes of a word finds
-/// the same as a class of its characters, with an automaton that is many times smaller.
+/// A pattern, compiled at its first use: a trace in one language uses few of them. It matches bytes: what is between
+/// words is ASCII, so that a class of the bytes of a word finds the same as a class of its characters, with an
+/// automaton that is many times smaller.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: String,
@@ -160,12 +159,15 @@ impl Pattern {
         let pattern = Pattern { source, regex: OnceLock::new(), anywhere: OnceLock::new() };
         // A test of each language's lists compiles all of them.
         #[cfg(test)]
-        pattern.get();
+        {
+            pattern.get();
+            pattern.anywhere();
+        }
         pattern
     }
 
     pub(super) fn is_match(&self, words: &str) -> bool {
-        self.anywhere.get_or_init(|| self.compile("\\A(?s-u:.)*?")).is_match(words.as_bytes())
+        self.anywhere().is_match(words.as_bytes())
     }
 
     /// As [`Pattern::is_match`], of a pattern that begins with an anchor.
@@ -190,10 +192,18 @@ impl Pattern {
         self.regex.get_or_init(|| self.compile(""))
     }
 
+    fn anywhere(&self) -> &Regex {
+        self.anywhere.get_or_init(|| self.compile("\\A(?s-u:.)*?"))
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "patterns of bytes; those of the lists are all compiled by a test"
+    )]
     fn compile(&self, before: &str) -> Regex {
         let mut builder = RegexBuilder::new(&format!("{before}(?:{})", self.source));
-        let built = builder.dfa_size_limit(MAX_AUTOMATON).build();
-        compiled("of a language", built.map_err(|e| format!("{e} in {}", self.source)))
+        let regex = builder.dfa_size_limit(MAX_AUTOMATON).build();
+        built("a pattern of a language", regex.map_err(|e| format!("{e} in {}", self.source)))
     }
 }
 

@@ -109,7 +109,7 @@ fn place(head: u64, len: usize) -> (usize, u64) {
     ((bit / 64) as usize, bit % 64)
 }
 
-regex!(TABLE: LanguageTable = table());
+checked_static!(TABLE: LanguageTable = table());
 
 fn table() -> Result<LanguageTable, String> {
     let filter = vec![0; (FILTER_BITS / 64) as usize];

@@ -18,7 +18,7 @@ pub(crate) enum SentenceKind {
 }
 
 impl SentenceKind {
-    pub(super) fn holds(self, sentence: &Sentence<'_>, lists: &Lists) -> bool {
+    pub(super) fn is_true(self, sentence: &Sentence<'_>, lists: &Lists) -> bool {
         let asks = sentence.is_question;
         match self {
             SentenceKind::Refusal => !asks && lists.refusal.finds(sentence),

@@ -138,14 +138,14 @@ impl Language {
     }
 }
 
-regex!(EN: Lists = Lists::parse(Language::English.data(), true));
-regex!(DE: Lists = Lists::parse(Language::German.data(), true));
-regex!(FR: Lists = Lists::parse(Language::French.data(), true));
-regex!(ES: Lists = Lists::parse(Language::Spanish.data(), true));
-regex!(PT: Lists = Lists::parse(Language::Portuguese.data(), true));
-regex!(IT: Lists = Lists::parse(Language::Italian.data(), true));
-regex!(ZH: Lists = Lists::parse(Language::Chinese.data(), false));
-regex!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
+checked_static!(EN: Lists = Lists::parse(Language::English.data(), true));
+checked_static!(DE: Lists = Lists::parse(Language::German.data(), true));
+checked_static!(FR: Lists = Lists::parse(Language::French.data(), true));
+checked_static!(ES: Lists = Lists::parse(Language::Spanish.data(), true));
+checked_static!(PT: Lists = Lists::parse(Language::Portuguese.data(), true));
+checked_static!(IT: Lists = Lists::parse(Language::Italian.data(), true));
+checked_static!(ZH: Lists = Lists::parse(Language::Chinese.data(), false));
+checked_static!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
 
 /// A sentence that admits data that is not real.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -350,7 +350,7 @@ impl<'t> ReadText<'t> {
     ) -> impl Iterator<Item = (Sentence<'t>, Option<SentenceKind>)> + use<'t, N> {
         let reading = Rc::clone(&self.reading);
         self.sentences(language).enumerate().map(move |(nth, sentence)| {
-            let kind = kinds.into_iter().find(|kind| reading.holds(*kind, language, nth, &sentence));
+            let kind = kinds.into_iter().find(|kind| reading.is_true(*kind, language, nth, &sentence));
             (sentence, kind)
         })
     }

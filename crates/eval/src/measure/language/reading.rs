@@ -37,7 +37,7 @@ pub(super) struct Reading {
 #[derive(Clone, Copy, Default, Debug)]
 struct KnownKinds {
     compared: u8,
-    holds: u8,
+    is_true: u8,
 }
 
 /// A claim of a done action without its sentence, and which sentence it is.
@@ -81,7 +81,7 @@ impl Reading {
     }
 
     /// Whether the sentence `nth` of the text is of a kind.
-    pub(super) fn holds(
+    pub(super) fn is_true(
         &self,
         kind: SentenceKind,
         language: Language,
@@ -93,17 +93,19 @@ impl Reading {
             all.push((language, Vec::new()));
             all.len() - 1
         });
-        let Some((_, kinds)) = all.get_mut(at) else { return kind.holds(sentence, language.lists()) };
+        let Some((_, kinds)) = all.get_mut(at) else { return kind.is_true(sentence, language.lists()) };
         if kinds.len() <= nth {
             kinds.resize(nth + 1, KnownKinds::default());
         }
-        let Some(sentence_kinds) = kinds.get_mut(nth) else { return kind.holds(sentence, language.lists()) };
+        let Some(sentence_kinds) = kinds.get_mut(nth) else {
+            return kind.is_true(sentence, language.lists());
+        };
         let bit = 1 << kind as u8;
         if sentence_kinds.compared & bit == 0 {
             sentence_kinds.compared |= bit;
-            sentence_kinds.holds |= if kind.holds(sentence, language.lists()) { bit } else { 0 };
+            sentence_kinds.is_true |= if kind.is_true(sentence, language.lists()) { bit } else { 0 };
         }
-        sentence_kinds.holds & bit != 0
+        sentence_kinds.is_true & bit != 0
     }
 
     /// The claims of done actions in `text`, of which this is the reading.

@@ -22,9 +22,9 @@ use super::walk::PathToken;
 use crate::measure::calls::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::harm_reason::HarmReason;
-use crate::measure::metric_names::FailCondition;
+use crate::measure::metric_names::PathMetric;
 use crate::measure::rule::Rule;
-use crate::measure::table::HARMFUL_CALL;
+use crate::measure::table::HARMFUL_CALL_STATE;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,
     MetricProgress, Unmeasured, Value,
@@ -139,17 +139,12 @@ struct TaskScorer<'a> {
 }
 
 impl TaskScorer<'_> {
-    fn fails_on(&self, condition: FailCondition) -> bool {
-        self.task.fail_on.as_ref().unwrap_or(&self.settings.fail_on).contains(&condition)
+    fn fails_on(&self, metric: PathMetric) -> bool {
+        self.task.fail_on.as_ref().unwrap_or(&self.settings.fail_on).contains(&metric)
     }
 
-    fn measurement(
-        &self,
-        at: Idx,
-        metric: &'static str,
-        outcome: Result<Measured, Unmeasured>,
-    ) -> Measurement {
-        Measurement::new(at, metric, format!("task/{}", self.task.name), outcome)
+    fn measurement(&self, at: Idx, metric: PathMetric, outcome: Result<Measured, Unmeasured>) -> Measurement {
+        Measurement::new(at, metric.as_str(), format!("task/{}", self.task.name), outcome)
     }
 
     /// Why the scores of agent `i` are unmeasured, if they are.
@@ -179,47 +174,46 @@ impl TaskScorer<'_> {
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
         // Without calls, 002 defines the scores of harm as the best ones, but nothing was examined for them.
         let no_harm = unmeasured.or(calls.is_empty().then_some(Unmeasured::NotApplicable));
-        let score = |condition: FailCondition, value: Option<f64>, reason: Option<Unmeasured>| {
+        let score = |metric: PathMetric, value: Option<f64>, reason: Option<Unmeasured>| {
             let value = reason.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
             self.measurement(
                 agent.at,
-                condition.as_str(),
-                value.map(|value| self.measured_score(condition, value, run_walk)),
+                metric,
+                value.map(|value| self.measured_score(metric, value, run_walk)),
             )
         };
-        let mut out = vec![
-            score(FailCondition::Correctness, scores.correctness, unfinished.or(beyond(scores.correctness))),
-            // The score is absent only where there are more golden paths than are compared.
-            score(
-                FailCondition::PcKtc,
-                scores.pc_ktc,
-                unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
-            ),
-            score(FailCondition::PrefixCriticality, Some(scores.prefix_criticality), no_harm),
-            score(FailCondition::HarmRate, Some(scores.harm_rate), no_harm),
-            score(FailCondition::Efficiency, scores.efficiency, unfinished),
-            score(FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
-            self.measurement(
-                agent.at,
-                FailCondition::Accepting.as_str(),
-                unfinished.map_or_else(|| Ok(self.measured_end(&scores, run_walk)), Err),
-            ),
-        ];
+        let mut harm_rate = score(PathMetric::HarmRate, Some(scores.harm_rate), no_harm);
+        let end = unfinished.map_or_else(|| Ok(self.measured_end(&scores, run_walk)), Err);
+        let mut accepting = self.measurement(agent.at, PathMetric::Accepting, end);
         if unmeasured.is_none() {
             // Without H, HarmFree and the state, 1.0 could also belong to a run without calls.
-            out[3].details = vec![
+            harm_rate.details = vec![
                 Detail { key: "path.harmful_calls", value: DetailValue::Count(scores.harmful_calls as u64) },
                 Detail { key: "path.harm_free", value: DetailValue::Number(scores.harm_free()) },
             ];
             let state = self.task.automaton.state_name(scores.final_state).to_owned();
-            out[6].details = vec![Detail { key: "path.final_state", value: DetailValue::Text(state) }];
-            out[6].details.extend(self.calls_hidden_by_final_state(calls));
+            accepting.details = vec![Detail { key: "path.final_state", value: DetailValue::Text(state) }];
+            accepting.details.extend(self.calls_hidden_by_final_state(calls));
         }
+        let mut out = vec![
+            score(PathMetric::Correctness, scores.correctness, unfinished.or(beyond(scores.correctness))),
+            // The score is absent only where there are more golden paths than are compared.
+            score(
+                PathMetric::PcKtc,
+                scores.pc_ktc,
+                unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
+            ),
+            score(PathMetric::PrefixCriticality, Some(scores.prefix_criticality), no_harm),
+            harm_rate,
+            score(PathMetric::Efficiency, scores.efficiency, unfinished),
+            score(PathMetric::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
+            accepting,
+        ];
         if let Some(weights) = &self.task.weights {
             // Without one of its parts it would be another mean.
             let partial = limited.get().then_some(Unmeasured::Limit);
             let weighted = scores.weighted(weights);
-            out.push(score(FailCondition::Weighted, weighted, unfinished.or(partial)));
+            out.push(score(PathMetric::Weighted, weighted, unfinished.or(partial)));
         }
         for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {
             // Of a path without calls, its end is compared with the task.
@@ -244,11 +238,11 @@ impl TaskScorer<'_> {
         undone.into_iter().chain(repeated).collect()
     }
 
-    fn measured_score(&self, condition: FailCondition, value: f64, run_walk: &RunWalk) -> Measured {
-        let limit = self.task.thresholds.limit_for(condition, &self.settings.thresholds).unwrap_or(0.0);
-        let is_maximum = condition == FailCondition::HarmRate;
+    fn measured_score(&self, metric: PathMetric, value: f64, run_walk: &RunWalk) -> Measured {
+        let limit = self.task.thresholds.limit_for(metric, &self.settings.thresholds).unwrap_or(0.0);
+        let is_maximum = metric == PathMetric::HarmRate;
         let reached = if is_maximum { value <= limit } else { value >= limit };
-        let passed = reached || !self.fails_on(condition);
+        let passed = reached || !self.fails_on(metric);
         let findings = (!passed).then(|| {
             let side = if is_maximum { "at most" } else { "at least" };
             let rationale = format!(
@@ -268,7 +262,7 @@ impl TaskScorer<'_> {
 
     fn measured_end(&self, scores: &PathScores, run_walk: &RunWalk) -> Measured {
         let automaton = &self.task.automaton;
-        let passed = scores.accepting || !self.fails_on(FailCondition::Accepting);
+        let passed = scores.accepting || !self.fails_on(PathMetric::Accepting);
         let label = if scores.accepting { "accepting" } else { "not_accepting" };
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
@@ -288,7 +282,7 @@ impl TaskScorer<'_> {
     /// Adds a harmful call to the measurement of its span.
     fn add_harmful_call(&self, harm: &HarmfulCall, all: &mut BTreeMap<Idx, Measurement>) {
         let Some(call) = self.trace.calls.get(harm.call) else { return };
-        let passed = !self.fails_on(FailCondition::HarmfulCall);
+        let passed = !self.fails_on(PathMetric::HarmfulCall);
         let quote = head(quoted(call), SHOWN).to_owned();
         let rationale = self.explain_harm(harm, call.name.trim());
         let finding = finding(rationale, quote, Category::ToolSelectionErrors, HIGH);
@@ -303,9 +297,10 @@ impl TaskScorer<'_> {
             }
             _ => {
                 let state = self.task.automaton.state_name(harm.state).to_owned();
-                let mut measurement = self.measurement(call.at, HARMFUL_CALL, Ok(found)).having_examined(1);
+                let mut measurement =
+                    self.measurement(call.at, PathMetric::HarmfulCall, Ok(found)).having_examined(1);
                 measurement.details =
-                    vec![Detail { key: "path.harmful_call.state", value: DetailValue::Text(state) }];
+                    vec![Detail { key: HARMFUL_CALL_STATE, value: DetailValue::Text(state) }];
                 all.insert(call.at, measurement);
             }
         }

@@ -236,7 +236,7 @@ impl PathPositions {
     }
 
     /// Removes the pending calls whose spans have arrived.
-    pub fn settle(&self, hints: &RunHints, pending: &mut Vec<PendingCall>) {
+    pub fn remove_arrived(&self, hints: &RunHints, pending: &mut Vec<PendingCall>) {
         let Some(agent) = self.agent(hints) else { return };
         pending.retain(|waiting| match &waiting.id {
             Some(id) if agent.ids.contains(&id_key(id)) => false,

@@ -7,8 +7,9 @@ use verdict_config::{Invalid, Problem, Source, settings};
 
 use super::load::{LoadedTasks, load};
 use super::task::{Task, Thresholds};
-use crate::measure::metric_names::FailCondition;
+use crate::measure::metric_names::PathMetric;
 use crate::measure::sections::{MetricSettings, Section};
+use crate::measure::table::MetricSpec;
 
 settings! {
     /// `path`: measures nothing until a task file is named.
@@ -21,18 +22,20 @@ settings! {
         tasks: Vec<PathBuf>,
         /// The threshold of each score, for tasks that do not set it.
         thresholds: Thresholds,
-        /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
-        /// the other scores are measured and pass.
-        fail_on: Vec<FailCondition> = vec![FailCondition::HarmfulCall],
+        /// Default `[harmful_call]`. The metrics that fail a span, for tasks that do not set them;
+        /// the others are measured and pass.
+        fail_on: Vec<PathMetric> = vec![PathMetric::HarmfulCall],
     }
 }
 
 impl Section for PathSettings {
-    fn settings_for(&self, _: &str) -> MetricSettings<'_> {
-        MetricSettings { enabled: self.enabled, ..MetricSettings::OFF }
+    fn settings_for(&self, metric: &str) -> MetricSettings<'_> {
+        let metric = PathMetric::ALL.into_iter().find(|candidate| candidate.as_str() == metric);
+        let threshold = metric.and_then(|metric| self.thresholds.limit_for(metric, &Thresholds::default()));
+        MetricSettings { enabled: self.enabled, threshold, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self, _: &MetricSpec) -> Vec<Problem> {
         let limits = self.thresholds.problems();
         limits.map(|name| Problem::new(format!("thresholds.{name}"), "not between 0 and 1")).collect()
     }

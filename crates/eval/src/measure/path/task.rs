@@ -1,4 +1,4 @@
-//! A task: the agents it applies to, its calls, the paths it allows, and its failure conditions.
+//! A task: the agents it applies to, its calls, the paths it allows, and the metrics that fail it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::automaton::Automaton;
 use super::limits::PathLimit;
 use super::prompt_pattern::PromptRegex;
 use super::score::{Parameters, PathWeights};
-use crate::measure::metric_names::FailCondition;
+use crate::measure::metric_names::PathMetric;
+use crate::measure::table::spec;
 
 /// A task that has been checked.
 #[derive(Clone, Debug)]
@@ -32,8 +33,8 @@ pub struct Task {
     pub parameters: Parameters,
     /// Override those of the configuration.
     pub thresholds: Thresholds,
-    /// Overrides that of the configuration.
-    pub fail_on: Option<Vec<FailCondition>>,
+    /// The metrics that fail a span; overrides those of the configuration.
+    pub fail_on: Option<Vec<PathMetric>>,
     pub weights: Option<PathWeights>,
 }
 
@@ -100,7 +101,7 @@ pub enum FailedCalls {
     Advance,
 }
 
-impl FailCondition {
+impl PathMetric {
     /// The name without `path.`.
     fn name(self) -> &'static str {
         self.as_str().trim_start_matches("path.")
@@ -135,35 +136,31 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Each threshold with its condition and its documented default.
-    fn all(&self) -> [(FailCondition, Option<f64>, f64); 7] {
-        [
-            (FailCondition::Correctness, self.correctness, 0.8),
-            (FailCondition::PcKtc, self.pc_ktc, 0.8),
-            (FailCondition::PrefixCriticality, self.prefix_criticality, 0.8),
-            (FailCondition::HarmRate, self.harm_rate, 0.0),
-            (FailCondition::Efficiency, self.efficiency, 0.5),
-            (FailCondition::PcHlr, self.pc_hlr, 0.8),
-            (FailCondition::Weighted, self.weighted, 0.8),
-        ]
+    /// The threshold that is set for a metric.
+    fn limit(&self, metric: PathMetric) -> Option<f64> {
+        match metric {
+            PathMetric::Correctness => self.correctness,
+            PathMetric::PcKtc => self.pc_ktc,
+            PathMetric::PrefixCriticality => self.prefix_criticality,
+            PathMetric::HarmRate => self.harm_rate,
+            PathMetric::Efficiency => self.efficiency,
+            PathMetric::PcHlr => self.pc_hlr,
+            PathMetric::Weighted => self.weighted,
+            PathMetric::HarmfulCall | PathMetric::Accepting => None,
+        }
     }
 
-    /// The threshold of a score, from `general` where it is not set here; `None` for a condition without
-    /// a score.
-    pub(crate) fn limit_for(&self, condition: FailCondition, general: &Thresholds) -> Option<f64> {
-        let find = |thresholds: &Thresholds| {
-            thresholds.all().into_iter().find(|(entry_condition, ..)| *entry_condition == condition)
-        };
-        let (_, specific, default) = find(self)?;
-        specific.or(find(general)?.1).or(Some(default))
+    /// The threshold of a score, from `general` where it is not set here, else that of the metric's row; `None` for a
+    /// metric without a score.
+    pub(crate) fn limit_for(&self, metric: PathMetric, general: &Thresholds) -> Option<f64> {
+        let default = || spec(metric.as_str()).and_then(|row| row.threshold);
+        self.limit(metric).or_else(|| general.limit(metric)).or_else(default)
     }
 
     /// The names of thresholds that are not between 0 and 1.
     pub(crate) fn problems(&self) -> impl Iterator<Item = &'static str> {
-        let is_outside = |limit: Option<f64>| limit.is_some_and(|l| !(0.0..=1.0).contains(&l));
-        self.all()
-            .into_iter()
-            .filter(move |(_, limit, _)| is_outside(*limit))
-            .map(|(condition, ..)| condition.name())
+        let is_outside =
+            |metric: &PathMetric| self.limit(*metric).is_some_and(|limit| !(0.0..=1.0).contains(&limit));
+        PathMetric::ALL.into_iter().filter(is_outside).map(PathMetric::name)
     }
 }

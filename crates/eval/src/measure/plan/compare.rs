@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::prompt::{DATA, fence};
 use crate::measure::question::object_schema;
-use crate::measure::{Form, Prompt, Question};
+use crate::measure::{AnswerForm, Prompt, Question};
 
 /// The worst and the best of completeness and redundancy.
 const SCALE: (i64, i64) = (1, 7);
@@ -105,7 +105,7 @@ pub(crate) fn question(query: &str, responses: &[String]) -> Option<Question> {
         fields[*name] = scores.clone();
     }
     let prompt = Prompt::new(format!("{RUBRIC}\n\n{DATA}"), user);
-    Some(Question::new(KEY, prompt, Form::object("compared_responses", fields)))
+    Some(Question::new(KEY, prompt, AnswerForm::object("compared_responses", fields)))
 }
 
 /// Reads an answer about `count` responses. `None` if it does not fit its form.

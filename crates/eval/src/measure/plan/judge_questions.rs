@@ -17,7 +17,7 @@ use super::schema::{Fault, Plan, PlanIssue};
 use super::tools::Toolbox;
 use crate::measure::metric_names::PlanPart;
 use crate::measure::question::object_schema;
-use crate::measure::{Form, Opinion, Prompt, Question, ScoreField};
+use crate::measure::{AnswerForm, Opinion, Prompt, Question, ScoreField};
 
 /// The metrics that judges answer.
 pub const JUDGED_PARTS: [PlanPart; 3] =
@@ -58,19 +58,19 @@ const BEST: &str = "\
 BEST is a plan for the same query that people hold to be the best one. Use it to see what the query \
 needs and what the tools can do; a plan may do the same in another way.";
 
-static STEPS: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static STEPS: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let wrong = object_schema(json!({ "reason": { "type": "string" }, "step": { "type": "integer" } }));
     let wrong = json!({ "type": "array", "items": wrong });
-    Form::object("plan_steps", json!({ "rationale": { "type": "string" }, "wrong": wrong }))
+    AnswerForm::object("plan_steps", json!({ "rationale": { "type": "string" }, "wrong": wrong }))
 });
 
-static WHOLE: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static WHOLE: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let schema = object_schema(json!({
         "rationale": { "type": "string" },
         "score": { "type": "integer", "enum": [0, 1, 2] },
     }));
     let score = Some(ScoreField { key: "score", values: vec![0, 1, 2] });
-    Arc::new(Form { name: "plan_adherence", schema, score })
+    Arc::new(AnswerForm { name: "plan_adherence", schema, score })
 });
 
 /// The operator's version of a rubric, given the name of the question and the built-in rubric.

@@ -13,7 +13,7 @@ use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::content_piece::{ContentPiece, PieceKind};
-use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
+use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES_JUDGE, measured, unmeasured};
 use crate::measure::excerpt::head;
 pub(crate) use crate::measure::metric_names::PlanPart;
 use crate::measure::rule::Rule;
@@ -74,7 +74,7 @@ impl Metric for PlanRules {
                 None => unmeasured(context.at, part.metric(), Unmeasured::NotApplicable),
             })
             .collect();
-        out.push(report.score(Cow::Borrowed(RULES)));
+        out.push(report.score(Cow::Borrowed(RULES_JUDGE)));
         out.push(report.rating());
         MetricProgress::Done(out)
     }
@@ -158,7 +158,7 @@ fn measure_answers(
     answers: &[Answer],
 ) -> Vec<Measurement> {
     let mut out = Vec::new();
-    let mut judge: Cow<'static, str> = Cow::Borrowed(RULES);
+    let mut judge: Cow<'static, str> = Cow::Borrowed(RULES_JUDGE);
     let mut failed = None;
     for part in JUDGED_PARTS {
         if !judge_questions::is_judged(part, &assessment.plan) {
@@ -279,7 +279,7 @@ impl PlanMeasurements<'_> {
             details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
         }
         let outcome = outcome.ok_or(Unmeasured::NotApplicable);
-        let examined = if outcome.is_ok() && judge == RULES { values.len() as u64 } else { 0 };
+        let examined = if outcome.is_ok() && judge == RULES_JUDGE { values.len() as u64 } else { 0 };
         Measurement { details, examined, ..Measurement::new(context.at, PLAN_SCORE, judge, outcome) }
     }
 

@@ -18,7 +18,7 @@ use super::reference::PairDecisions;
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
 use crate::measure::table::PLAN_RATING;
-use crate::measure::{Form, Opinion, Prompt, Question};
+use crate::measure::{AnswerForm, Opinion, Prompt, Question};
 
 /// Key of the question to an embedding endpoint.
 pub(crate) const EMBEDDED_KEY: &str = "plan.rating.embeddings";
@@ -37,18 +37,18 @@ for more than the other, or adds a condition, is not the same. Placeholders in p
 other steps; which step they name does not matter.
 For every pair give the reason first: what differs, if anything. Then 'same': yes or no.";
 
-static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static FORM: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let pair = object_schema(json!({
         "reason": { "type": "string" },
         "pair": { "type": "integer" },
         "same": { "type": "string", "enum": ["yes", "no"] },
     }));
-    Form::object("plan_pairs", json!({ "pairs": { "type": "array", "items": pair } }))
+    AnswerForm::object("plan_pairs", json!({ "pairs": { "type": "array", "items": pair } }))
 });
 
-static COSINES: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static COSINES: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let numbers = json!({ "type": "array", "items": { "type": "number" } });
-    Form::object("embeddings", json!({ "cosines": numbers }))
+    AnswerForm::object("embeddings", json!({ "cosines": numbers }))
 });
 
 settings! {

@@ -87,31 +87,30 @@ impl PlanPart {
     }
 }
 
+/// A value of each metric, in the order of [`PlanPart::ALL`].
+type PerPart<T> = [T; PlanPart::ALL.len()];
+
 impl PlanWeights {
-    /// In the order of [`PlanPart::ALL`].
-    pub(crate) fn from_array(w: [f64; 7]) -> PlanWeights {
-        PlanWeights {
-            tool_prompt_alignment: w[0],
-            format: w[1],
-            step_executability: w[2],
-            query_adherence: w[3],
-            dependencies: w[4],
-            redundancy: w[5],
-            tool_usage_completeness: w[6],
+    fn weight_mut(&mut self, part: PlanPart) -> &mut f64 {
+        match part {
+            PlanPart::ToolPromptAlignment => &mut self.tool_prompt_alignment,
+            PlanPart::Format => &mut self.format,
+            PlanPart::StepExecutability => &mut self.step_executability,
+            PlanPart::QueryAdherence => &mut self.query_adherence,
+            PlanPart::Dependencies => &mut self.dependencies,
+            PlanPart::Redundancy => &mut self.redundancy,
+            PlanPart::ToolUsageCompleteness => &mut self.tool_usage_completeness,
         }
     }
 
-    /// In the order of [`PlanPart::ALL`].
-    pub(crate) fn to_array(self) -> [f64; 7] {
-        [
-            self.tool_prompt_alignment,
-            self.format,
-            self.step_executability,
-            self.query_adherence,
-            self.dependencies,
-            self.redundancy,
-            self.tool_usage_completeness,
-        ]
+    pub(crate) fn from_array(weights: PerPart<f64>) -> PlanWeights {
+        let mut out = PlanWeights::default();
+        PlanPart::ALL.into_iter().zip(weights).for_each(|(part, weight)| *out.weight_mut(part) = weight);
+        out
+    }
+
+    pub(crate) fn to_array(mut self) -> PerPart<f64> {
+        PlanPart::ALL.map(|part| *self.weight_mut(part))
     }
 
     /// Weights that are invalid, and groups without weight.
@@ -136,8 +135,8 @@ impl PlanWeights {
     }
 }
 
-/// Values from 0 to 1 in the order of [`PlanPart::ALL`]; `None` if unmeasured.
-pub(crate) type PartValues = [Option<f64>; 7];
+/// Values from 0 to 1; `None` if unmeasured.
+pub(crate) type PartValues = PerPart<Option<f64>>;
 
 /// The score from 0 to 100: the points of each group times the weighted mean of its measured metrics,
 /// so that an unmeasured metric has no effect. `None` if a group has no measured metric.
@@ -177,12 +176,12 @@ mod tests {
 
     #[test]
     fn weight_of_unmeasured_metric_goes_to_its_group() {
-        let mut values = [None; 7];
-        values[1] = Some(0.5);
+        let mut values = PartValues::default();
+        values[PlanPart::Format as usize] = Some(0.5);
         assert_eq!(score(&values, &PlanWeights::default()), None, "efficiency is unmeasured");
-        values[4] = Some(1.0);
+        values[PlanPart::Dependencies as usize] = Some(1.0);
         assert_eq!(score(&values, &PlanWeights::default()), Some(65.0));
-        values[5] = Some(0.5);
+        values[PlanPart::Redundancy as usize] = Some(0.5);
         assert_eq!(score(&values, &PlanWeights::default()), Some(35.0 + 22.5));
     }
 

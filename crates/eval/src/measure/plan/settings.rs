@@ -13,8 +13,8 @@ use super::part::PlanWeights;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
-use crate::measure::sections::{MetricSettings, Section, below};
-use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
+use crate::measure::sections::{MetricSettings, Section, below, outside};
+use crate::measure::table::{MetricSpec, PLAN, PLAN_RATING, PLAN_SCORE, spec};
 
 settings! {
     /// The section.
@@ -28,9 +28,9 @@ settings! {
         /// adherence to the query; rules measure the rest.
         judges: Vec<String>,
         /// Default 0.75. Each of the seven metrics fails below it.
-        threshold: f64 = 0.75,
+        threshold: f64 = PLAN.default_threshold(),
         /// Default 75. `plan.score` fails below it.
-        score_threshold: f64 = 75.0,
+        score_threshold: f64 = spec(PLAN_SCORE).map(MetricSpec::default_threshold).unwrap_or_default(),
         /// Default `good`. `plan.rating` fails below it.
         least_rating: Rating = Rating::Good,
         /// The weight of each metric in `plan.score`; `otel-verdict plan learn-weights` fits weights to
@@ -79,14 +79,12 @@ impl Section for PlanSettings {
         MetricSettings { enabled: self.enabled, threshold, judges: &self.judges, ..MetricSettings::OFF }
     }
 
-    fn problems(&self) -> Vec<Problem> {
-        let mut out = Vec::new();
-        let scales = [("threshold", self.threshold, 1.0), ("score_threshold", self.score_threshold, 100.0)];
-        for (key, value, top) in scales {
-            if !(0.0..=top).contains(&value) {
-                out.push(Problem::new(key, format!("expected a value from 0 to {top}, found {value}")));
-            }
-        }
+    fn problems(&self, row: &MetricSpec) -> Vec<Problem> {
+        let score = spec(PLAN_SCORE).unwrap_or(row);
+        let thresholds =
+            [("threshold", self.threshold, row), ("score_threshold", self.score_threshold, score)];
+        let outside = thresholds.map(|(key, value, row)| outside(row.scale, key.to_owned(), value));
+        let mut out: Vec<Problem> = outside.into_iter().flatten().collect();
         out.extend(self.matching.problems().into_iter().map(|p| p.in_section("matching")));
         out.extend(self.weights.problems().into_iter().map(|p| p.in_section("weights")));
         out.extend(tools::problems(&self.tools).into_iter().map(|p| p.in_section("tools")));

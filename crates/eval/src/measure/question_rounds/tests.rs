@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::measure::Settings;
-use crate::measure::question::{Form, Opinion, Prompt};
-use crate::measure::sample::{Sample, llm};
+use crate::measure::question::{AnswerForm, Opinion, Prompt};
+use crate::measure::sample::{SampleTrace, llm};
 use crate::measure::{Measured, Metric, Usage, Value};
 use crate::recognise::AgentTrace;
 
@@ -15,7 +15,7 @@ use crate::recognise::AgentTrace;
 struct Thrice;
 
 fn question(key: &str) -> Question {
-    let form = Form { name: "any", schema: json!({"type": "object"}), score: None };
+    let form = AnswerForm { name: "any", schema: json!({"type": "object"}), score: None };
     let prompt = Prompt::new("judge", key);
     Question { key: key.to_owned(), prompt, form: Arc::new(form), judges: Vec::new() }
 }
@@ -58,7 +58,7 @@ fn only(name: &str, metric: impl Metric + 'static) -> Vec<JudgedRow<'static>> {
 }
 
 fn two_spans() -> AgentTrace {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let root = sample.span(None, llm(Vec::new(), "one"));
     sample.span(Some(root), llm(Vec::new(), "two"));
     sample.trace()

@@ -13,7 +13,7 @@
 //! there already ("my express order") is not asked for.
 
 use std::cell::OnceCell;
-use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use serde_json::Value;
@@ -30,8 +30,8 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Call, Text, json_keys};
 
-regex!(TRUE: Finder<'static> = Ok::<_, Infallible>(Finder::new("true")));
-regex!(FALSE: Finder<'static> = Ok::<_, Infallible>(Finder::new("false")));
+static TRUE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("true"));
+static FALSE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("false"));
 
 /// Words of a flag's name that name no property.
 const PLAIN: [&str; 16] = [

@@ -11,7 +11,7 @@ use super::metric::RemoteMetric;
 use super::protocol::RequestedScale;
 use super::subject::Subject;
 use crate::measure::custom_metric::CustomMetric;
-use crate::measure::sections::{Override, RULES, Scored};
+use crate::measure::sections::{Override, RULES_NAME, Scored};
 use crate::measure::table::{About, MetricSpec, Need, Requires, Scale};
 
 /// The evaluators by the name of their metric, which is its attribute key.
@@ -125,7 +125,7 @@ impl EvaluatorConfig {
         if self.judges.is_empty() {
             found("judges", "names no judge of dialect evaluator, so that nothing would answer".to_owned());
         }
-        if self.judges.iter().any(|judge| judge == RULES) {
+        if self.judges.iter().any(|judge| judge == RULES_NAME) {
             found("judges", "the built-in rules do not know this metric".to_owned());
         }
         if !(MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes.0) {

@@ -12,7 +12,7 @@ use verdict_otlp::trace::Kind;
 
 use crate::measure::ask::form::{FINDINGS, LABEL, RATIONALE, SCORE, severity};
 use crate::measure::table::{MetricSpec, Scale};
-use crate::measure::{Form, Prompt, Question};
+use crate::measure::{AnswerForm, Prompt, Question};
 
 /// The version of the protocol.
 pub const VERSION: u32 = 1;
@@ -267,11 +267,11 @@ impl RequestedScale {
 }
 
 /// The form of the answers to a metric of this row.
-pub(crate) fn form(row: &MetricSpec) -> Arc<Form> {
+pub(crate) fn form(row: &MetricSpec) -> Arc<AnswerForm> {
     form_of(row.name, &RequestedScale::new(row.scale))
 }
 
-fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<Form> {
+fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<AnswerForm> {
     let text = json!({ "type": "string" });
     let optional = json!({ "type": ["string", "null"] });
     let finding = json!({
@@ -294,7 +294,7 @@ fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<Form> {
         "required": [key],
         "additionalProperties": false,
     });
-    Arc::new(Form { name, schema, score: None })
+    Arc::new(AnswerForm { name, schema, score: None })
 }
 
 /// The metric of requests to run a program.

@@ -25,6 +25,7 @@ impl SchemaPattern {
     }
 
     /// `None` if the pattern is invalid, or cannot be matched in linear time.
+    #[allow(clippy::disallowed_methods, reason = "a pattern of a user's schema, of bounded size")]
     pub(super) fn regex(&self) -> Option<&Regex> {
         let compile = || {
             let mut builder = regex::RegexBuilder::new(&ascii_classes(&self.text));

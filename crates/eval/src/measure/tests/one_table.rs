@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::measure::metric_names::{FailCondition, GpaMetric, PlanPart};
+use crate::measure::metric_names::{GpaMetric, PathMetric, PlanPart};
 use crate::measure::plan::reference::Rating;
-use crate::measure::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
+use crate::measure::sections::{AvoidanceLabel, ErrorLabel};
 use crate::measure::table::{MetricSpec, PLAN_RATING, PLAN_SCORE, Scale, SectionKey, rows_of, spec};
 
 fn rows(section: SectionKey) -> Vec<&'static str> {
@@ -23,13 +23,13 @@ fn labels(row: &MetricSpec) -> &'static [&'static str] {
 #[test]
 fn names_of_sections_are_those_of_their_rows() {
     let names = |names: &[&'static str]| names.iter().copied().collect::<BTreeSet<_>>();
-    assert_eq!(names(&FailCondition::ALL.map(FailCondition::as_str)), names(&rows(SectionKey::path)));
+    assert_eq!(names(&PathMetric::ALL.map(PathMetric::as_str)), names(&rows(SectionKey::path)));
     assert_eq!(GpaMetric::ALL.map(GpaMetric::as_str).to_vec(), rows(SectionKey::gpa));
     for metric in GpaMetric::ALL {
         assert_eq!(json!(metric), metric.as_str().trim_start_matches("gpa."));
     }
-    for condition in FailCondition::ALL {
-        assert_eq!(json!(condition), condition.as_str().trim_start_matches("path."));
+    for metric in PathMetric::ALL {
+        assert_eq!(json!(metric), metric.as_str().trim_start_matches("path."));
     }
     let mut plans = rows(SectionKey::plan);
     plans.retain(|name| ![PLAN_SCORE, PLAN_RATING].contains(name));
@@ -44,27 +44,16 @@ fn labels_are_those_of_their_enumerations() {
 }
 
 #[test]
-fn labels_that_fail_by_default_are_those_of_the_row() {
-    let written = |labels: serde_json::Value| serde_json::from_value::<Vec<String>>(labels).unwrap();
-    for (metric, failing) in [
-        ("error_detection", written(json!(FailingErrors::default()))),
-        ("avoidance", written(json!(FailingAvoidances::default()))),
-    ] {
-        let row = spec(metric).unwrap();
-        let mut expected = row.fail_labels.to_vec();
-        let mut failing: Vec<&str> = failing.iter().map(String::as_str).collect();
+fn labels_that_can_fail_are_those_of_the_row() {
+    let errors = ErrorLabel::ALL.map(|label| (label.as_str(), json!(label)));
+    let avoidances = AvoidanceLabel::ALL.map(|label| (label.as_str(), json!(label)));
+    for (metric, failing) in [("error_detection", errors), ("avoidance", avoidances)] {
+        let mut expected = labels(spec(metric).unwrap()).to_vec();
+        expected.retain(|label| *label != "valid");
+        let mut names = failing.each_ref().map(|(name, _)| *name);
         expected.sort_unstable();
-        failing.sort_unstable();
-        assert_eq!(failing, expected, "{metric}");
-    }
-    let errors =
-        [ErrorLabel::System, ErrorLabel::Tool, ErrorLabel::Api].map(|label| (label as usize, json!(label)));
-    let avoidances =
-        [AvoidanceLabel::MissingKnowledge, AvoidanceLabel::PolicyRestriction, AvoidanceLabel::Other];
-    let avoidances = avoidances.map(|label| (label as usize, json!(label)));
-    for (metric, by_index) in [("error_detection", errors), ("avoidance", avoidances)] {
-        for (index, name) in by_index {
-            assert_eq!(json!(labels(spec(metric).unwrap())[index]), name, "{metric}");
-        }
+        names.sort_unstable();
+        assert_eq!(names[..], expected, "{metric}");
+        assert!(failing.iter().all(|(name, written)| written == name), "{metric}");
     }
 }

@@ -144,11 +144,11 @@ const MARKERS: [&str; 16] = [
     "[content cut",
     "[output cut",
 ];
-regex!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS));
+checked_static!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS));
 
 /// Every marker has one of these.
 const CUT_WORDS: [&str; 2] = ["truncated", "cut"];
-regex!(CUT_WORD: WordSearcher = WordSearcher::new(&CUT_WORDS));
+checked_static!(CUT_WORD: WordSearcher = WordSearcher::new(&CUT_WORDS));
 
 /// The end of a text with an explicit marker that the tool (not the instrumentation) truncated it.
 fn cut_off(text: &str) -> Option<&str> {

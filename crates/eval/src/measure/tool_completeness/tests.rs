@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
+use crate::measure::sample::{SampleTrace, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Severity, Value};
 use crate::recognise::{AgentTrace, Content, ToolDefinition};
@@ -24,7 +24,7 @@ fn definition(name: &str, description: &str) -> ToolDefinition {
 
 /// A model call (span 0) that calls a tool (span 1), which answers with `result`.
 fn ran(name: &str, arguments: &str, result: &str) -> AgentTrace {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let wrote = sample.span(None, asking(llm(vec![], ""), name, arguments));
     let did = sample.span(None, tool(name, arguments, result));
     sample.call(Some(wrote), Some(did), name, arguments, Some(result)).definition =
@@ -261,7 +261,7 @@ fn number_as_a_string_passes_if_the_call_succeeded() {
 
 #[test]
 fn truncated_arguments_are_malformed() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let arguments = r#"{"url": "https://almanac.exam"#;
     let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
     sample.call(Some(at), None, "visit_page", arguments, None);
@@ -283,7 +283,7 @@ fn arguments_of_a_successful_call_are_not_malformed() {
 
 #[test]
 fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let mut view = asking(llm(vec![], ""), "teleport", "{}");
     view.tools = vec![definition("visit_page", "")];
     let at = sample.span(None, view.clone());
@@ -298,7 +298,7 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
     // A call that was answered is not an unknown tool.
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
     assert_eq!(run("tool_completeness", &sample.trace(), at)[0].outcome, Err(Unmeasured::NotApplicable));
@@ -307,7 +307,7 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
 #[test]
 fn result_that_shows_no_outcome_is_unmeasured() {
     let on_tool = |result: &str, status: Status| {
-        let mut sample = Sample::new();
+        let mut sample = SampleTrace::new();
         let at = sample.span(None, tool("send_mail", "{}", result));
         sample.call(None, Some(at), "send_mail", "{}", Some(result));
         let mut trace = sample.trace();
@@ -342,7 +342,7 @@ fn result_that_shows_no_outcome_is_unmeasured() {
 
 #[test]
 fn announced_retry_scores_3() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
@@ -353,7 +353,7 @@ fn announced_retry_scores_3() {
 
 #[test]
 fn missing_content_is_unmeasured() {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.output_content = Content::Absent;
@@ -391,7 +391,7 @@ fn run_that_ends_with_an_unparsed_call_scores_2() {
 #[test]
 fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     let failed = |message: &str| {
-        let mut sample = Sample::new();
+        let mut sample = SampleTrace::new();
         let step = sample.span(
             None,
             crate::recognise::SpanView {

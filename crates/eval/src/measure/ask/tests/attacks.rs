@@ -199,7 +199,7 @@ fn marked(word: &str) -> AgentTrace {
         (view.name, view.service, view.agent, view.model) = (named(), named(), named(), named());
         (view.provider, view.response_id, view.session) = (named(), named(), named());
         view.finish = vec![word.clone()];
-        view.errors.iter_mut().for_each(|sign| sign.kind = named());
+        view.errors.iter_mut().for_each(|sign| sign.error_type = named());
         view.call.iter_mut().for_each(|call| (call.id, call.name) = (named(), word.clone()));
         view.tools.iter_mut().for_each(|tool| tool.description = named());
     }

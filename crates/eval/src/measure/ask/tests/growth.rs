@@ -3,7 +3,7 @@
 use verdict_otlp::work;
 
 use super::*;
-use crate::measure::sample::{Sample, llm, text, text_message as message, tool};
+use crate::measure::sample::{SampleTrace, llm, text, text_message as message, tool};
 use crate::recognise::{Content, Message, Part, Role, ToolRequest};
 
 /// How many times as much a larger trace has.
@@ -15,7 +15,7 @@ const METRICS: [&str; 5] =
 /// Many parts in the instructions of one model call.
 fn instructions(n: usize) -> AgentTrace {
     let parts = (0..n).map(|i| Part::Text(text(&format!("rule {i}")))).collect();
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     sample.span(None, llm(vec![Message { role: Role::System, parts }, message(Role::User, "do it")], "done"));
     sample.trace()
 }
@@ -32,7 +32,7 @@ fn calls_of_one_message(n: usize) -> AgentTrace {
 
 /// A model call with a long prompt and many requests, and after it many tools at the same time that others requested.
 fn tools_after_one_call(n: usize) -> AgentTrace {
-    let mut sample = Sample::new();
+    let mut sample = SampleTrace::new();
     let top = sample.span(None, llm(Vec::new(), "I begin."));
     let mut first = llm((0..n).map(|i| message(Role::User, &format!("page {i}"))).collect(), "");
     let call =

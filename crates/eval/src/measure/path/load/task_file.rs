@@ -22,7 +22,7 @@ use super::super::prompt_pattern::PromptRegex;
 use super::super::score::{Parameters, PathWeights};
 use super::super::task::{AgentConditions, FailedCalls, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, RuleEntry, TaskPolicy};
-use crate::measure::metric_names::FailCondition;
+use crate::measure::metric_names::PathMetric;
 use crate::pattern::as_written;
 
 /// A task and its warnings, or its problems.
@@ -71,7 +71,7 @@ struct TaskFile {
     #[serde(default)]
     thresholds: Thresholds,
     /// The conditions that fail a run. Default `[harmful_call]`.
-    fail_on: Option<Vec<FailCondition>>,
+    fail_on: Option<Vec<PathMetric>>,
     weights: Option<PathWeights>,
 }
 
@@ -311,7 +311,7 @@ fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     if let Some(problem) = file.weights.and_then(|w| w.problem()) {
         problems.push(TaskProblem::new(&[key("weights")], problem));
     }
-    if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == FailCondition::Weighted) {
+    if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == PathMetric::Weighted) {
         problems.push(TaskProblem::new(&[key("fail_on")], "'weighted' needs 'weights'"));
     }
     Parameters { lambda, beta }

@@ -4,6 +4,7 @@ use verdict_config::Source;
 
 use super::*;
 use crate::measure::path::settings::TaskSet;
+use crate::measure::table::HARMFUL_CALL;
 use crate::measure::testing::Script;
 use crate::measure::work_budget::WorkBudget;
 use crate::measure::{Settings as All, catalog};
@@ -196,7 +197,7 @@ fn run_with_unrecorded_calls_is_unmeasured() {
 fn weights_add_a_weighted_score_and_configuration_supplies_defaults() {
     let trace = calls(Script::new(ASKED), &[LOOK]).answers("Done.").build();
     let mut settings = settings("weights: { correctness: 1, harm_free: 1 }\n");
-    settings.path.fail_on = vec![FailCondition::Weighted, FailCondition::Accepting];
+    settings.path.fail_on = vec![PathMetric::Weighted, PathMetric::Accepting];
     settings.path.thresholds.weighted = Some(0.6);
     let all = run(&trace, &settings);
     // PC of one call of three is 1/3, and none was harmful.

@@ -89,14 +89,14 @@ fn allowed_call_counts_as_made_until_its_span_comes() {
     let asked = refund(150, "");
     assert_eq!(before.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
     pending.push(before.pending(&tasks, &hints, &pending, asked));
-    before.settle(&hints, &mut pending);
+    before.remove_arrived(&hints, &mut pending);
     assert_eq!(pending.len(), 1, "its span has not come");
     let second = refund(150, "");
     assert_eq!(before.decide(&tasks, &hints, &pending, &second).decision, PathDecision::Denied);
     let arrived =
         script().calls("", &[("issue_refund", r#"{"amount": 150.0, "order": "A-17"}"#)]).returns("paid");
     let after = PathPositions::new(&arrived.build(), &tasks, &Memo::new());
-    after.settle(&hints, &mut pending);
+    after.remove_arrived(&hints, &mut pending);
     assert!(pending.is_empty(), "its span has come, with the keys in another order");
     assert_eq!(after.decide(&tasks, &hints, &pending, &refund(50, "")).decision, PathDecision::Allowed);
     assert_eq!(after.decide(&tasks, &hints, &pending, &refund(51, "")).decision, PathDecision::Denied);

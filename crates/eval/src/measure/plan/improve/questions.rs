@@ -12,7 +12,7 @@ use crate::measure::plan::schema::{Plan, PlanStep};
 use crate::measure::plan::shape;
 use crate::measure::plan::tools::Toolbox;
 use crate::measure::question::object_schema;
-use crate::measure::{Form, Prompt, Question};
+use crate::measure::{AnswerForm, Prompt, Question};
 
 const EVALUATE: &str = "\
 You check one step of a plan by which tools are to answer a user's query. Nothing is carried out: you \
@@ -42,14 +42,14 @@ in order; numbers follow from the order, from 1. 'inputs' are the steps whose ou
 prompt, 'depends_on' all earlier steps that the step needs. Each dependency has a placeholder, in \
 'inputs' or as (k) in the prompt, as the tool takes it.";
 
-static TAGS: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static TAGS: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let tag = json!({ "type": "string", "enum": Tag::ALL.map(Tag::as_str) });
     let finding = object_schema(json!({ "reason": { "type": "string" }, "tag": tag }));
     let findings = json!({ "type": "array", "items": finding });
-    Form::object("plan_step_check", json!({ "findings": findings }))
+    AnswerForm::object("plan_step_check", json!({ "findings": findings }))
 });
 
-static REVISED: LazyLock<Arc<Form>> = LazyLock::new(|| {
+static REVISED: LazyLock<Arc<AnswerForm>> = LazyLock::new(|| {
     let numbers = json!({ "type": "array", "items": { "type": "integer" } });
     let step = object_schema(json!({
         "tool": { "type": "string" },
@@ -62,7 +62,7 @@ static REVISED: LazyLock<Arc<Form>> = LazyLock::new(|| {
         "change_1": { "type": "string" },
         "steps": { "type": "array", "items": step },
     });
-    Form::object("plan_revision", fields)
+    AnswerForm::object("plan_revision", fields)
 });
 
 labelled_enum! {
@@ -91,7 +91,7 @@ pub struct StepFinding {
     pub tag: Tag,
 }
 
-fn question(key: String, rubric: &str, tools: &Toolbox, user: String, form: &Arc<Form>) -> Question {
+fn question(key: String, rubric: &str, tools: &Toolbox, user: String, form: &Arc<AnswerForm>) -> Question {
     let system = format!("{rubric}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(tools, true));
     Question::new(key, Prompt::new(system, user), form.clone())
 }

@@ -367,7 +367,7 @@ fn plans_are_disabled_by_default_and_invalid_settings_are_problems() {
     let settings = settings(
         "threshold: 2, weights: { format: -1 }, tools: { X: { max_phrases: 1 } }, references: [{ plan: '' }]",
     );
-    let keys: Vec<String> = Section::problems(&settings.plan).into_iter().map(|p| p.key).collect();
+    let keys: Vec<String> = settings.plan.problems(row("plan.format")).into_iter().map(|p| p.key).collect();
     let expected =
         ["threshold", "weights.format", "tools.X.max_phrases", "references[0].query", "references[0].plan"];
     assert_eq!(keys, expected);

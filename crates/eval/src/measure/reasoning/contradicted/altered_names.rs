@@ -22,7 +22,7 @@ const MAX_VALUES: usize = 400;
 /// Longer answers have too many capitalised terms.
 const MAX_ANSWER: usize = 3_000;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     if prose.len() > MAX_ANSWER || exchange.clauses.is_empty() {
         return;
@@ -84,7 +84,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if !trimmed.get(at..at + window.len()).is_some_and(is_name) || !is_one(at, window.len()) {
                 continue;
             }
-            outcome.examined = true;
+            findings.examined = true;
             let begins_alike = other.chars().take(SPELLING).eq(field_word.chars().take(SPELLING));
             // "Mrs. Lopez" for Maria Lopez.
             let is_title = nth == 0 && names::is_of(other, WordClass::Title);
@@ -107,7 +107,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             let shown = trimmed.get(at + nth).copied().unwrap_or_default();
             let place = prose.find(shown).unwrap_or_default();
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
-            outcome.contradicts(&returned, source.call, exchange.sentence_at(place));
+            findings.contradicts(&returned, source.call, exchange.sentence_at(place));
             return;
         }
     }

@@ -31,7 +31,7 @@ const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
 /// Words before a name that are searched for these.
 const WITHIN: usize = 3;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let asked = exchange.asked();
     if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
@@ -68,10 +68,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if row.names.iter().any(is_related) {
             continue;
         }
-        outcome.examined = true;
+        findings.examined = true;
         if let Some((field, sentence)) = other_row_figure(exchange, table, row, &figures) {
             let returned = format!("{}: {} for what the request names", field.name.join(" "), field.shown());
-            outcome.contradicts(&returned, row.source.call, sentence);
+            findings.contradicts(&returned, row.source.call, sentence);
             return;
         }
     }

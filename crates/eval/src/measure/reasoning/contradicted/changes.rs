@@ -24,7 +24,7 @@ const BEHIND: usize = 16;
 const NEXT: usize = 3;
 const PERCENT: f64 = 100.0;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     if !prose.contains('%') {
         return;
@@ -39,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let amounts = amounts(sentence, &numbers);
         if !sentence.trim_end().ends_with(['?', '？'])
             && !vocabulary::has(sentence, WordMeaning::Ratio)
-            && let Some((stated, right)) = wrong(sentence, &numbers, &amounts, &before, outcome)
+            && let Some((stated, right)) = wrong(sentence, &numbers, &amounts, &before, findings)
         {
             // A result may state the percentage, of whatever it is.
             let is_seen = |text: &str| numbers::all(text).iter().any(|n| n.value == stated.value);
@@ -51,7 +51,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 right, stated.value
             );
             let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
-            outcome.findings.push((Defect::ContradictsResult.finding(rationale, quote), None));
+            findings.entries.push((Defect::ContradictsResult.finding(rationale, quote), None));
             return;
         }
         before = amounts;
@@ -84,7 +84,7 @@ fn wrong(
     numbers: &[Number],
     amounts: &[Number],
     before: &[Number],
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(Number, f64)> {
     for stated in numbers.iter().filter(|n| !n.in_identifier && is_percent(sentence, n)) {
         let Some(rises) = direction(sentence, stated) else { continue };
@@ -109,7 +109,7 @@ fn wrong(
                 (difference / b.value, difference / a.value)
             };
             let (right, other) = (right * PERCENT, other * PERCENT);
-            outcome.examined = true;
+            findings.examined = true;
             let slack = stated.tolerance * 1.01 + 0.002 * stated.value;
             if (right - stated.value).abs() <= 2.0 * slack {
                 return None;

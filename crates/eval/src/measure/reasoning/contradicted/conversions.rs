@@ -25,7 +25,7 @@ const EXACT: f64 = 1e-9;
 /// Numbers by which something is taken in tens, hundreds and so on. They may be written in words.
 const TENS: [f64; 12] = [10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 0.1, 0.01, 0.001, 1e-4, 90.0, 0.9];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -66,7 +66,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             })
             .collect();
         let Some((source, field, field_unit, _)) = conversions.first() else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         let is_right = conversions.iter().any(|(.., shift)| *shift == 0)
             || fields.iter().any(|(.., value)| is_stated_value(*value));
         if is_right || !exchange.spends_numbers() {
@@ -89,7 +89,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         if !unstructured(&exchange.sources).any(has) && !is_sum() && !by_tens() {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), field_unit.symbol);
-            outcome.contradicts(&returned, source.call, exchange.sentence_at(n.start));
+            findings.contradicts(&returned, source.call, exchange.sentence_at(n.start));
             return;
         }
     }

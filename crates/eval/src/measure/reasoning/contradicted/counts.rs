@@ -36,14 +36,14 @@ const MIN_ITEMS: usize = 2;
 /// Words after a count in which a flag belongs to it.
 const FLAG_WITHIN: usize = 4;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
     // Most answers count nothing.
     if !stated.flat_map(|clause| clause.words.split_whitespace()).any(|word| count_of(word).is_some()) {
         return;
     }
-    check_flagged(exchange, outcome);
-    check_lists(exchange, outcome);
+    check_flagged(exchange, findings);
+    check_lists(exchange, findings);
 }
 
 /// Items next to each other of which some have a flag.
@@ -85,7 +85,7 @@ fn number_of_verb(word: &str) -> Option<usize> {
 
 /// "11 available options", where 10 of the items have `available: true`. Fewer are a contradiction only where the
 /// request asks how many, and names no other property of the items.
-fn check_flagged(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let groups: Vec<Flagged<'_>> = exchange.sources.structured.iter().flat_map(flagged).collect();
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         let words: Vec<&str> = clause.words.split_whitespace().collect();
@@ -115,7 +115,7 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if !exchange.spends(groups.len()) || !exchange.spends_numbers() {
             return;
         }
-        outcome.examined = true;
+        findings.examined = true;
         let flag_groups = || groups.iter().filter(|group| group.word == flag);
         let total: usize = flag_groups().map(|group| group.count).sum();
         let largest = flag_groups().map(|group| group.count).max().unwrap_or_default();
@@ -130,7 +130,7 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             let returned =
                 format!("{largest} of {} items with {}: {}", group.items.len(), group.key, group.holds);
             let call = group.source.call;
-            outcome.contradicts(&returned, call, clause.sentence);
+            findings.contradicts(&returned, call, clause.sentence);
             return;
         }
     }
@@ -192,7 +192,7 @@ fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
     values.any(|text| text.len() > 1 && contains_words(exchange.asked(), text))
 }
 
-fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lists: Vec<(&RecordList, usize)> = exchange
         .sources
         .structured
@@ -229,7 +229,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if !exchange.spends_numbers() {
             return;
         }
-        outcome.examined = true;
+        findings.examined = true;
         let seen = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == count as f64) || has_count_in_words(text, count)
         };
@@ -252,7 +252,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !is_known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
-            outcome.contradicts(&returned, source.call, clause.sentence);
+            findings.contradicts(&returned, source.call, clause.sentence);
             return;
         }
     }

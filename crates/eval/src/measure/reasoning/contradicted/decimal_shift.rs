@@ -22,7 +22,7 @@ const NO_QUANTITY: [&str; 10] =
     ["id", "number", "no", "code", "ref", "reference", "timestamp", "time", "phone", "zip"];
 const EXACT: f64 = 1e-9;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -56,7 +56,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let Some((field, _, source)) = fields.iter().find(|(field, value, _)| shifted(field, *value)) else {
             continue;
         };
-        outcome.examined = true;
+        findings.examined = true;
         if fields.iter().any(|(_, value, _)| is_read(*value))
             || !exchange.spends_numbers()
             || is_by_ten(exchange, field)
@@ -70,7 +70,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if !is_sum && !unstructured(&exchange.sources).any(is_told) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             let sentence = exchange.sentence_at(n.start);
-            outcome.contradicts(&returned, source.call, sentence);
+            findings.contradicts(&returned, source.call, sentence);
             return;
         }
     }

@@ -18,7 +18,7 @@ const MAX_FLAGS: usize = 200;
 /// Words of statements that do not hold of the thing, or not yet.
 const LIMITS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.is_english() || exchange.clauses.is_empty() {
         return;
     }
@@ -39,14 +39,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let name: Vec<String> = field.name.iter().map(|word| stem(word)).collect();
         let denial = stated.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
         let Some((sentence, _)) = denial else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         // Another thing may have the flag.
         let holds = |(_, other): &(_, &RecordField)| {
             other.name == field.name && other.value == FieldValue::Bool(true)
         };
         if field.value == FieldValue::Bool(false) && !flags.iter().any(holds) {
             let returned = format!("{}: false", field.name.join(" "));
-            outcome.contradicts(&returned, source.call, sentence.trim());
+            findings.contradicts(&returned, source.call, sentence.trim());
             return;
         }
     }

@@ -43,7 +43,7 @@ regex!(CLOCK_AFTER, r"(?i)^ ?(?:h ?\d|[ap]\.?m\b|uhr\b|o'clock\b)");
 /// Most bytes between the amounts and the percentage, among which are the words of [`STATES_CHANGE`].
 const MAX_GAP: usize = 40;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end) else { continue };
@@ -55,15 +55,16 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             continue;
         }
         let numbers = numbers::all(sentence);
-        let wrong = if is_equation { equation(sentence, &numbers, exchange.language, outcome) } else { None };
-        let wrong = wrong.or_else(|| percentage(sentence, &numbers, outcome));
+        let wrong =
+            if is_equation { equation(sentence, &numbers, exchange.language, findings) } else { None };
+        let wrong = wrong.or_else(|| percentage(sentence, &numbers, findings));
         if let Some((stated, computed)) = wrong {
             let computed = (computed * 1e4).round() / 1e4;
             let rationale = format!(
                 "a result that follows from its terms was expected; they give {computed}, and the answer says {stated}"
             );
             let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
-            outcome.findings.push((Defect::ContradictsResult.finding(rationale, quote), None));
+            findings.entries.push((Defect::ContradictsResult.finding(rationale, quote), None));
             return;
         }
     }
@@ -115,7 +116,7 @@ fn equation(
     sentence: &str,
     numbers: &[Number],
     language: Option<Language>,
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, f64)> {
     let between = |i: usize| -> Option<Sign> {
         let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
@@ -148,7 +149,7 @@ fn equation(
             && between(last).is_none_or(|next| matches!(next, Sign::Equals { .. }))
             && terms.iter().all(|n| !n.in_identifier && !is_date_or_time(sentence, n))
         {
-            outcome.examined = true;
+            findings.examined = true;
             let signs = signs.get(..operands.len() - 1).unwrap_or_default();
             let wrong = differs(sentence, operands, signs, result, *approximate, language);
             if let Some(computed) = wrong {
@@ -274,7 +275,7 @@ fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
 }
 
 /// A percentage next to "from A to B", or "P % (A of B)", where the sentence has no other percentage.
-fn percentage(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings) -> Option<(String, f64)> {
+fn percentage(sentence: &str, numbers: &[Number], findings: &mut ExchangeFindings) -> Option<(String, f64)> {
     let is_percent =
         |n: &&Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
     let (part, stated, is_change) = match SHARE.captures(sentence) {
@@ -306,7 +307,7 @@ fn percentage(sentence: &str, numbers: &[Number], outcome: &mut ExchangeFindings
     {
         return None;
     }
-    outcome.examined = true;
+    findings.examined = true;
     let readings = |n: &Number| n.possible_values().collect::<Vec<f64>>();
     let mut expected = None;
     for a in readings(a) {
@@ -336,10 +337,10 @@ mod tests {
     use super::*;
 
     fn wrong(text: &str) -> Option<(String, f64)> {
-        let (numbers, mut outcome) = (numbers::all(text), ExchangeFindings::default());
-        let found = equation(text, &numbers, Some(Language::English), &mut outcome);
-        let found = found.or_else(|| percentage(text, &numbers, &mut outcome));
-        assert!(outcome.examined || found.is_none());
+        let (numbers, mut findings) = (numbers::all(text), ExchangeFindings::default());
+        let found = equation(text, &numbers, Some(Language::English), &mut findings);
+        let found = found.or_else(|| percentage(text, &numbers, &mut findings));
+        assert!(findings.examined || found.is_none());
         found
     }
 

@@ -101,7 +101,7 @@ impl<'a> Exchange<'a> {
 #[derive(Default)]
 pub(super) struct ExchangeFindings {
     /// With the span of the call that returned what the answer contradicts.
-    pub(super) findings: Vec<(Finding, Option<Idx>)>,
+    pub(super) entries: Vec<(Finding, Option<Idx>)>,
     /// The answer states something that a result also states.
     pub(super) examined: bool,
 }
@@ -112,6 +112,6 @@ impl ExchangeFindings {
         let tool = call.name.trim();
         let rationale =
             format!("an answer that agrees with the result of {tool} was expected; it returned {returned}");
-        self.findings.push((Defect::ContradictsResult.finding(rationale, sentence), Some(call.at)));
+        self.entries.push((Defect::ContradictsResult.finding(rationale, sentence), Some(call.at)));
     }
 }

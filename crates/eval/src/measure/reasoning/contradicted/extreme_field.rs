@@ -24,15 +24,15 @@ const EXTREMES: [Extreme; 2] = [
 /// Most objects that are compared.
 const MAX_RECORDS: usize = 400;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (words, keys) in EXTREMES {
         if contains_any(exchange.asked(), words) {
-            check_one(exchange, words, keys, outcome);
+            check_one(exchange, words, keys, findings);
         }
     }
 }
 
-fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &mut ExchangeFindings) {
+fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], findings: &mut ExchangeFindings) {
     if !exchange.spends(1 + exchange.sources.fields()) {
         return;
     }
@@ -50,7 +50,7 @@ fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &m
         n.possible_values().any(|reading| (reading - value).abs() <= n.tolerance * 1.01)
     };
     if numbers::all(&exchange.prose).iter().any(|n| gives(n, right)) {
-        outcome.examined = true;
+        findings.examined = true;
         return;
     }
     let others = || {
@@ -62,14 +62,14 @@ fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], outcome: &m
     let stated =
         exchange.clauses.iter().filter(|clause| !clause.negated && contains_any(&clause.words, words));
     for clause in stated.filter(|_| exchange.spends(fields.len())) {
-        outcome.examined = true;
+        findings.examined = true;
         let numbers = numbers::all(clause.sentence);
         let wrong = others().find(|(_, value)| {
             numbers.iter().any(|n| n.fractional == (value.fract() != 0.0) && gives(n, *value))
         });
         if let Some((other, _)) = wrong {
             let shown = |entry: &RecordField| format!("{}: {}", entry.name.join(" "), entry.shown());
-            outcome.contradicts(
+            findings.contradicts(
                 &format!("{}, and {}", shown(field), shown(other)),
                 call,
                 clause.sentence.trim(),

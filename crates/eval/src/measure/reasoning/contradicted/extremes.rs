@@ -58,7 +58,7 @@ const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
 const DATE: &[&str] = &["date"];
 const LASTS: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside of other words.
-regex!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
+checked_static!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
 // Words before a number that is called the highest or the lowest one.
 regex!(
     PEAK,
@@ -90,7 +90,7 @@ const MAX_COMPARED: usize = 400;
 /// A superlative, whether it means the smallest value, and the fields that it is about.
 type Superlative = (&'static str, bool, &'static [&'static str]);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let superlative = |clause: &Clause<'_>| {
         let may_have = FORMS.is_match(&clause.words);
         SUPERLATIVES.into_iter().find(|(form, ..)| may_have && contains_words(&clause.words, form))
@@ -126,10 +126,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             // The tool has applied the arguments of the call to all items.
             let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
             let passed = source.call.arguments.as_deref().unwrap_or_default();
-            let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, outcome)
-                .or_else(|| wrong_peak(exchange, &rows, outcome));
+            let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, findings)
+                .or_else(|| wrong_peak(exchange, &rows, findings));
             if let Some((returned, sentence)) = wrong {
-                outcome.contradicts(&returned, source.call, sentence);
+                findings.contradicts(&returned, source.call, sentence);
                 return;
             }
         }
@@ -142,7 +142,7 @@ fn wrong_extreme<'a>(
     rows: &[&Record],
     (conditions, passed): (&[f64], &str),
     answer: &str,
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, topic_words)) in stated {
         let Some(field) = field_of(form, topic_words, &clause.words, rows) else { continue };
@@ -175,7 +175,7 @@ fn wrong_extreme<'a>(
         if [&*clause.words, exchange.asked()].iter().any(has_other) {
             continue;
         }
-        outcome.examined = true;
+        findings.examined = true;
         let is_timed = limits_time(exchange.task) || limits_time(clause.sentence);
         let beats = |other: f64| if least { other < item_value } else { other > item_value };
         let is_better = |row: &&&Record| {
@@ -213,7 +213,7 @@ fn wrong_extreme<'a>(
 fn wrong_peak<'a>(
     exchange: &Exchange<'a>,
     rows: &[&Record],
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     for clause in stating.take(MAX_STATED) {
@@ -240,7 +240,7 @@ fn wrong_peak<'a>(
         let mut candidates = candidates
             .filter(|(_, series)| series.len() == rows.len() && series.iter().any(|v| is_shown(*v)));
         let (Some((field, series)), None) = (candidates.next(), candidates.next()) else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         let best = |best: f64, v: &f64| if least { best.min(*v) } else { best.max(*v) };
         let extreme = series.iter().fold(stated.value, best);
         if !is_shown(extreme) {

@@ -65,7 +65,7 @@ struct UniqueFieldValue<'a> {
     is_mixed: bool,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -89,7 +89,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if !is_named {
                 continue;
             }
-            outcome.examined = true;
+            findings.examined = true;
             if !exchange.spends_numbers() {
                 return;
             }
@@ -102,7 +102,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             {
                 let returned = format!("{}: {}", field.name.join(" "), field.value);
                 let call = field.source.call;
-                outcome.contradicts(&returned, call, clause.sentence);
+                findings.contradicts(&returned, call, clause.sentence);
                 return;
             }
         }

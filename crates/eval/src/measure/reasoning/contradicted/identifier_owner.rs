@@ -20,7 +20,7 @@ const MIN_DIGITS: usize = 4;
 /// Most identifiers of a call by which other results may name the thing.
 const MAX_LINKS: usize = 16;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut before = "";
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {
         // The clauses of one sentence follow each other, and it is read as a whole.
@@ -47,7 +47,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             source.call.result.as_deref().is_some_and(|result| contains_ignoring_case(result, id))
         });
         let (Some(source), None) = (candidates.next(), candidates.next()) else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         let call = source.call;
         let call_texts = [&call.arguments, &call.result];
         let is_named = call_texts.into_iter().flatten().any(|text| names(text));
@@ -65,7 +65,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let is_elsewhere = results.chain(exchange.later.iter().copied()).any(|text| names(text));
         if !is_named && !is_linked && is_elsewhere {
             let returned = format!("{id}, and names no {}", thing.as_str());
-            outcome.contradicts(&returned, call, clause.sentence);
+            findings.contradicts(&returned, call, clause.sentence);
             return;
         }
     }

@@ -22,7 +22,7 @@ const MIN_NUMBER: usize = 6;
 const MAX_LENGTH: usize = 40;
 const MAX_IDENTIFIERS: usize = 64;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.prose;
     let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
     // Every identifier has at least `MIN_DIGITS - 1` digits.
@@ -44,8 +44,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         for (token, sentence) in &found {
             let shape = shape(token);
             let Some(similar) = result_ids.iter().find(|id| self::shape(id) == shape) else { continue };
-            outcome.examined = true;
-            if !outcome.findings.is_empty() || !exchange.spends_search() {
+            findings.examined = true;
+            if !findings.entries.is_empty() || !exchange.spends_search() {
                 break;
             }
             if exchange.sources.have_seen(token) || is_derived(exchange, token) {
@@ -57,7 +57,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 source.call.name.trim()
             );
             let finding = Defect::ContradictsResult.finding(rationale, sentence.trim());
-            outcome.findings.push((finding, Some(source.call.at)));
+            findings.entries.push((finding, Some(source.call.at)));
         }
     }
 }

@@ -25,7 +25,7 @@ const RELATES: WordClasses =
 /// A moment of one end, with its record.
 type JourneyEnd<'e, 'a> = (&'e ResultSource<'a>, &'e Record, &'e RecordField);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Most answers speak of no journey.
     let speaks = !vocabulary::find(
         &exchange.prose,
@@ -62,11 +62,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         };
         let is_asked =
             clause.classes.has_any(RELATES) || vocabulary::has(&sentence_words, WordMeaning::Addressee);
-        outcome.examined = true;
+        findings.examined = true;
         let is_wrong = gives_day(&clause.words, wrong.2) && is_linked(clause, right, wrong);
         if !is_asked && is_wrong && !gives_day(&words, right.2) {
             let returned = format!("{}: {}", right.2.name.join(" "), right.2.shown());
-            outcome.contradicts(&returned, right.0.call, clause.sentence);
+            findings.contradicts(&returned, right.0.call, clause.sentence);
             return;
         }
     }

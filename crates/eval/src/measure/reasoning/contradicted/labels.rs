@@ -6,7 +6,7 @@
 //! A result gives one member of a set; the answer names another one, which the model had seen nowhere, and
 //! not the one that was returned. Words such as "high" count only next to the words of the field.
 
-use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use foldhash::HashMap;
 
@@ -80,8 +80,8 @@ static LEVELS: [Set; 4] = [
     ],
 ];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    check_question(exchange, outcome);
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+    check_question(exchange, findings);
     for (source, _, record) in exchange.sources.records() {
         for field in &record.fields {
             let FieldValue::Text(value) = &field.value else { continue };
@@ -92,18 +92,18 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 continue;
             }
             let statement = named_otherwise(exchange, value)
-                .or_else(|| graded_otherwise(exchange, field, value, outcome));
-            if let Some((sentence, _)) = statement.filter(|_| outcome.findings.is_empty()) {
+                .or_else(|| graded_otherwise(exchange, field, value, findings));
+            if let Some((sentence, _)) = statement.filter(|_| findings.entries.is_empty()) {
                 let returned = format!("{}: {}", field.name.join(" "), field.shown());
-                outcome.examined = true;
-                outcome.contradicts(&returned, source.call, sentence);
+                findings.examined = true;
+                findings.contradicts(&returned, source.call, sentence);
             }
         }
     }
 }
 
 /// "Is its colour red?" answered with "no", though the result gives red; or with "yes", though it gives another.
-fn check_question(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let Some((is_affirmative, sentence)) = exchange.yes_or_no() else { return };
     let asked = words_of(&exchange.task.replace(['=', ':', '/', '_', '?', '"', '\''], " "));
     let mut found: Option<(&ResultSource<'_>, &RecordField, bool)> = None;
@@ -126,10 +126,10 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         }
     }
     let Some((source, field, is_same)) = found else { return };
-    outcome.examined = true;
+    findings.examined = true;
     if is_same != is_affirmative {
         let returned = format!("{}: {}", field.name.join(" "), field.shown());
-        outcome.contradicts(&returned, source.call, sentence);
+        findings.contradicts(&returned, source.call, sentence);
     }
 }
 
@@ -149,14 +149,14 @@ type Set = &'static [&'static [&'static str]];
 /// By value, the first set that has it, and its forms there.
 type SetMembers = HashMap<&'static str, (Set, &'static [&'static str])>;
 
-regex!(NAMES_BY_VALUE: SetMembers = members(&NAMES));
-regex!(LEVELS_BY_VALUE: SetMembers = members(&LEVELS));
+static NAMES_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&NAMES));
+static LEVELS_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&LEVELS));
 
-fn members(sets: &'static [Set]) -> Result<SetMembers, Infallible> {
+fn members(sets: &'static [Set]) -> SetMembers {
     let set_entries = |set: &'static Set| {
         set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))))
     };
-    Ok(sets.iter().rev().flat_map(set_entries).collect())
+    sets.iter().rev().flat_map(set_entries).collect()
 }
 
 /// No value of a set is longer.
@@ -202,7 +202,7 @@ fn graded_otherwise<'a>(
     exchange: &Exchange<'a>,
     field: &RecordField,
     value: &str,
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(&'a str, &'static str)> {
     let (set, own_forms) = *LEVELS_BY_VALUE.get(value)?;
     let name = field.name.last().filter(|name| name.len() >= 4)?;
@@ -227,7 +227,7 @@ fn graded_otherwise<'a>(
     let is_own = |clause: &Clause<'_>| own_forms.iter().any(|form| next_to(&clause.words, form));
     // The answer gives this degree, so that another degree is of another thing.
     if exchange.clauses.iter().any(is_own) {
-        outcome.examined = true;
+        findings.examined = true;
         return None;
     }
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {

@@ -22,7 +22,7 @@ regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})(?-u:\b)");
 regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
 regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     let words = exchange.language.map(|language| language.places(prose, exchange.memo));
     let endings =
@@ -42,7 +42,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             Some((source, field))
         });
         let Some((source, field)) = named else { return };
-        outcome.examined = true;
+        findings.examined = true;
         let ends = |field: &RecordField| letters_and_digits(field.shown()).ends_with(digits);
         let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
         if is_known || exchange.sources.have_seen(digits) {
@@ -51,7 +51,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let returned =
             format!("{}: {}, and nothing that ends in {}", field.name.join(" "), field.shown(), digits);
         let sentence = exchange.sentence_at(digits.as_ptr().addr() - prose.as_ptr().addr());
-        outcome.contradicts(&returned, source.call, sentence);
+        findings.contradicts(&returned, source.call, sentence);
         return;
     }
 }

@@ -24,7 +24,7 @@ const MAX_QUESTION: usize = 400;
 /// Beginnings of clauses that add a place or a time to the one before.
 const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let states =
         |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !measures(clause);
     let stating_clauses: Vec<(usize, &Clause<'_>)> =
@@ -59,13 +59,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 (Some(Named::One(row)), _) | (_, Some(Some(row))) => row,
                 _ => continue,
             };
-            outcome.examined = true;
+            findings.examined = true;
             if !exchange.spends(table.len() * 2) {
                 return;
             }
             if let Some((own_field, call)) = comparison.other_row_value(nth, clause, *row) {
                 let returned = format!("{}: {} for it", own_field.name.join(" "), own_field.shown());
-                outcome.contradicts(&returned, call.call, clause.sentence);
+                findings.contradicts(&returned, call.call, clause.sentence);
                 return;
             }
         }

@@ -287,10 +287,10 @@ fn compare(
         if memo.budget.is_exceeded() {
             return None;
         }
-        let mut outcome = ExchangeFindings::default();
-        (comparison.check)(&exchange, &mut outcome);
-        examined |= outcome.examined;
-        for (finding, source) in outcome.findings {
+        let mut findings = ExchangeFindings::default();
+        (comparison.check)(&exchange, &mut findings);
+        examined |= findings.examined;
+        for (finding, source) in findings.entries {
             let is_known = |other: &Finding| other.quote == finding.quote;
             if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
                 let finding = finding.by_rule(comparison.name);

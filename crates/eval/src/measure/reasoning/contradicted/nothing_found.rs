@@ -31,7 +31,7 @@ const CONDITIONS: WordClasses =
 const SEARCHED: [&str; 6] = ["matching", "corresponding", "relevant", "such", "more", "at"];
 regex!(CONDITION, r" (?:under|over|least|cheaper|longer|without|with|that are|that have|which|left) ");
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let Some(clause) = exchange.clauses.first().filter(|clause| clause.first && clause.negated) else {
         return;
     };
@@ -39,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let Some(parsed) = &last.parsed.0 else { return };
     let Some(at) = parsed.lists.iter().position(|list| list.len > 0) else { return };
     let (Some(list), Some(denial)) = (parsed.lists.get(at), NOTHING.find(&clause.words)) else { return };
-    outcome.examined = true;
+    findings.examined = true;
     let named =
         list.name.last().is_some_and(|name| clause.has(name) || clause.has(name.trim_end_matches('s')));
     let classes = |words: &str| Language::English.classes(words);
@@ -75,7 +75,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     };
     if complete && (named || FOUND.is_match(&clause.words)) && !counts_part() {
         let returned = format!("{} item(s) for the arguments {arguments}", list.len);
-        outcome.contradicts(&returned, last.call, clause.sentence);
+        findings.contradicts(&returned, last.call, clause.sentence);
     }
 }
 

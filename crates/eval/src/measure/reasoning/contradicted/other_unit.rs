@@ -27,7 +27,7 @@ const SECONDS: [(&str, f64); 6] =
 /// Most bytes of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
@@ -83,7 +83,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 || exchange.spends_numbers()
                     && texts.into_iter().any(|text| numbers::all(text).iter().any(is_count))
         };
-        outcome.examined = true;
+        findings.examined = true;
         if is_hours_of_day(exchange, &n, &unit) || matching_fields.iter().any(converts) || is_multiple() {
             continue;
         }
@@ -94,7 +94,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         {
             let returned = format!("{}: {} {}", field.name.join(" "), field.shown(), field_unit.symbol);
             let sentence = exchange.sentence_at(n.start);
-            outcome.contradicts(&returned, source.call, sentence);
+            findings.contradicts(&returned, source.call, sentence);
             return;
         }
     }

@@ -66,7 +66,7 @@ const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "coun
 /// Most arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let asks_for_all = match exchange.is_english() {
         true => contains_any(exchange.asked(), &ASKS),
         false => vocabulary::has(exchange.task, WordMeaning::HowMany),
@@ -83,7 +83,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             return;
         }
         let Some((field, list)) = part(source, parsed) else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         if is_read_on(exchange, source) || says_part(exchange) {
             return;
         }
@@ -93,7 +93,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         }
         if let Some(sentence) = totals(source.call.at, exchange, parsed, list, shown) {
             let returned = format!("{}: {}, with {shown} items", field.name.join(" "), field.shown());
-            outcome.contradicts(&returned, source.call, sentence);
+            findings.contradicts(&returned, source.call, sentence);
             return;
         }
     }

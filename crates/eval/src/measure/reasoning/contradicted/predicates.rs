@@ -3,7 +3,7 @@
 //! A word asserts a predicate or its opposite ("sold out" is the opposite of "available"). A state of a
 //! process also asserts others: what is delivered has been shipped, what is being processed has not.
 
-use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use foldhash::HashMap;
 
@@ -73,15 +73,13 @@ pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("encrypted", false, &["unencrypted"]),
 ];
 
-// By word: its assertion.
-regex!(ASSERTIONS: HashMap<&'static str, Assertion> = assertions());
-
-fn assertions() -> Result<HashMap<&'static str, Assertion>, Infallible> {
+// What each of the words asserts.
+static ASSERTIONS: LazyLock<HashMap<&'static str, Assertion>> = LazyLock::new(|| {
     let rows = WORDS.iter().rev();
     let forms = rows
         .flat_map(|(predicate, holds, forms)| forms.iter().map(move |form| (*form, (*predicate, *holds))));
-    Ok(forms.collect())
-}
+    forms.collect()
+});
 
 /// Words of a key up to this length are compared whole.
 const SHORT: usize = 3;

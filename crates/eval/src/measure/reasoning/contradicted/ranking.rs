@@ -34,7 +34,7 @@ const SUPERLATIVES: [(&str, Option<bool>); 12] = [
     ("worst", None),
 ];
 // Finds any superlative, also inside of other words.
-regex!(
+checked_static!(
     FORMS: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(SUPERLATIVES.map(|(form, _)| form))
 );
 /// Words of fields of which a larger value is the better one.
@@ -69,7 +69,7 @@ const MAX_REQUEST: usize = 300;
 /// Words of requests and sentences that limit which rows are meant.
 const LIMITS: WordClasses = classes!(Condition Exception Bound Restriction Contrast Comparison Neighbour);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.task.len() > MAX_REQUEST || exchange.task.matches('?').count() != 1 {
         return;
     }
@@ -129,7 +129,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     else {
         return;
     };
-    outcome.examined = true;
+    findings.examined = true;
     let is_among = |value: f64| if is_highest { value >= *last } else { value <= *last };
     let wrong = chosen.iter().filter_map(|at| values.get(*at)).find(|value| !is_among(**value));
     if let Some(value) = wrong {
@@ -137,7 +137,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             "better ones by {}: {value} for one that it names, and {last} or better for {count}",
             field.name.join(" ")
         );
-        outcome.contradicts(&returned, source.call, sentence.sentence);
+        findings.contradicts(&returned, source.call, sentence.sentence);
     }
 }
 

@@ -30,13 +30,13 @@ const MAX_KNOWN: usize = 200;
 /// Words of sentences that do not say what was paid back.
 const OTHERS: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Most results have none of these keys.
     let has_key = |source: &ResultSource<'_>| source.may_have_key(may_be_of_refund);
     if exchange.spends(exchange.sources.fields()) && exchange.sources.structured.iter().any(has_key) {
-        check_amount(exchange, outcome);
-        if outcome.findings.is_empty() {
-            check_count(exchange, outcome);
+        check_amount(exchange, findings);
+        if findings.entries.is_empty() {
+            check_count(exchange, findings);
         }
     }
 }
@@ -84,7 +84,7 @@ fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
         && (!is_count || field.number().is_some_and(|n| n.fract() != 0.0))
 }
 
-fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut found: Vec<(&ResultSource<'_>, &Record, &RecordField, f64)> = Vec::new();
     // Several refunds may be given as one.
     let mut sum = 0.0;
@@ -113,7 +113,7 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let gives_own =
         numbers::all(prose).iter().any(|n| right_values.iter().any(|value| has_amount(n, *value)));
     if gives_own {
-        outcome.examined = true;
+        findings.examined = true;
         return;
     }
     for (start, end) in sentences(prose) {
@@ -131,7 +131,7 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 .and_then(RecordField::text),
         );
         let stated_symbol = unit_of_number(sentence, &stated).map(|unit| unit.symbol);
-        outcome.examined = true;
+        findings.examined = true;
         if result_symbol.zip(stated_symbol).is_some_and(|(expected, actual)| expected != actual)
             || !exchange.spends_numbers()
         {
@@ -140,7 +140,7 @@ fn check_amount(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if !follows(exchange, record, *value, &stated) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
-            outcome.contradicts(&returned, source.call, quote);
+            findings.contradicts(&returned, source.call, quote);
             return;
         }
     }
@@ -193,7 +193,7 @@ fn follows(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number
 }
 
 /// "The two tickets are refunded", where the result has `refunded: 4`, of a list of four.
-fn check_count(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_list = |count: usize| {
         let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
@@ -219,10 +219,10 @@ fn check_count(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let refund_clauses =
         counted.iter().filter(|(clause, _)| is_said(clause) && !clause.classes.has_any(OTHERS));
     for (clause, counts) in refund_clauses {
-        outcome.examined = true;
+        findings.examined = true;
         if matches!(counts.as_slice(), [n] if *n < count) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
-            outcome.contradicts(&returned, source.call, clause.sentence);
+            findings.contradicts(&returned, source.call, clause.sentence);
             return;
         }
     }

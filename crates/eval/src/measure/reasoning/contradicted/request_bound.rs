@@ -22,7 +22,7 @@ regex!(
 const ADMITS: WordClasses =
     classes!(Condition Contrast Exception Already Bound Increment Negation Neighbour Restriction);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
         let text = found.name("n")?.as_str();
         let before = exchange.task.get(..found.get(0)?.start())?;
@@ -65,7 +65,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let named: Vec<&(&Record, &RecordField)> =
             rows.iter().filter(|(row, _)| is_named(row) && !is_asked(row)).collect();
         let [(_, field)] = named.as_slice() else { continue };
-        outcome.examined = true;
+        findings.examined = true;
         let value = field.number().unwrap_or_default();
         let gives = exchange.clauses.iter().find(|clause| {
             let stated = numbers::all(&clause.words);
@@ -81,7 +81,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 "{} {value} for it, above the bound of the request, and others that keep it",
                 field.name.join(" ")
             );
-            outcome.contradicts(&returned, source.call, clause.sentence);
+            findings.contradicts(&returned, source.call, clause.sentence);
             return;
         }
     }

@@ -50,7 +50,7 @@ const NO_VALUES: [&str; 14] = [
 /// A bound that is said to hold of all values, whether it is an upper one, and the sentence.
 type Stated<'a> = (f64, bool, &'a str);
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let stated = exchange.has_digits.then(|| stated(exchange)).flatten();
     let Some((bound, is_upper, sentence)) = stated.or_else(|| denied(exchange)) else { return };
     // "Except", "only", "about": it is no statement about all.
@@ -64,7 +64,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if !exchange.spends(values.len()) {
         return;
     }
-    outcome.examined = true;
+    findings.examined = true;
     let numbers = || values.iter().filter_map(|field| field.number());
     let breaking = values.iter().filter(|field| field.number().is_some_and(|value| !keeps(value)));
     let breaking: Vec<&&RecordField> = breaking.collect();
@@ -74,7 +74,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     };
     if let Some(field) = breaking.first().filter(|_| breaking.len() * 2 < values.len() || are_near()) {
         let returned = format!("{} {} among the values", field.name.join(" "), field.shown());
-        outcome.contradicts(&returned, source.call, sentence);
+        findings.contradicts(&returned, source.call, sentence);
     }
 }
 

@@ -38,7 +38,7 @@ struct AnswerSentence<'a> {
     words: String,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.clauses.iter().all(|clause| clause.negated) || !exchange.spends(exchange.sources.fields()) {
         return;
     }
@@ -66,10 +66,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     let words = words_of(exchange.answer);
     let answer_words: HashSet<&str> = words.split(' ').collect();
     for source in sources {
-        let found = sibling_value(exchange, source, (&sentences, &answer_words), outcome)
-            .or_else(|| other_year_value(exchange, source, &sentences, outcome));
+        let found = sibling_value(exchange, source, (&sentences, &answer_words), findings)
+            .or_else(|| other_year_value(exchange, source, &sentences, findings));
         if let Some((returned, sentence)) = found {
-            outcome.contradicts(&returned, source.call, sentence);
+            findings.contradicts(&returned, source.call, sentence);
             return;
         }
     }
@@ -93,7 +93,7 @@ fn sibling_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
     (sentences, answer_words): (&[AnswerSentence<'a>], &HashSet<&str>),
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let objects = parsed.records.iter().filter(|record| is_object(record));
@@ -129,7 +129,7 @@ fn sibling_value<'a>(
                     .iter()
                     .filter_map(|sibling| sibling.fields.iter().find(|f| f.name == field.name));
                 let mut others = others.filter(|f| is_telling(f) && f.value != field.value);
-                outcome.examined = true;
+                findings.examined = true;
                 let is_given = |given_field: &RecordField| {
                     contains_words(&words_of(exchange.answer), &text_of(given_field))
                 };
@@ -200,7 +200,7 @@ fn other_year_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
     sentences: &[AnswerSentence<'a>],
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let first =
@@ -237,7 +237,7 @@ fn other_year_value<'a>(
             };
             let Some(right) = cell(*column_year).filter(|field| is_telling(field)) else { continue };
             let others = columns.iter().filter(|(y, words)| y != column_year && words == rest);
-            outcome.examined = true;
+            findings.examined = true;
             let statement = RowStatement::new(&sentence.words);
             let mut wrong =
                 others.filter_map(|(y, _)| cell(*y)).filter(|f| f.value != right.value && statement.gives(f));

@@ -54,7 +54,7 @@ struct StateFact<'a> {
     at: usize,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Most results have neither flags nor states.
     let may_have = |source: &&ResultSource<'_>| {
         let has_flags = source.parsed.0.as_ref().is_some_and(|parsed| parsed.has_flags);
@@ -103,7 +103,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if !exchange.spends(1 + facts.len()) {
                 return;
             }
-            outcome.examined = true;
+            findings.examined = true;
             let exception = || {
                 (is_universal && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten()
             };
@@ -111,7 +111,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 refuted(exchange, &facts, predicate, claimed, sentence, is_mixed).or_else(exception)
             {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
-                outcome.contradicts(&returned, fact.source.call, sentence);
+                findings.contradicts(&returned, fact.source.call, sentence);
                 break;
             }
         }

@@ -6,7 +6,7 @@
 //! value. In the same way, a statement that gives a number of things and their total is wrong if the answer's table of
 //! these things, below the statement, adds up to another total.
 
-use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
@@ -23,16 +23,16 @@ const MAX_COLUMNS: usize = 12;
 /// Phrases that refer to the rows counted before.
 const PARTITIVES: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
 // The beginning of each of these phrases.
-regex!(OF: Finder<'static> = Ok::<_, Infallible>(Finder::new(" of ")));
+static OF: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(" of "));
 /// Letters at the beginning that words of one kind share: "breached" and "breaching".
 const STEM: usize = 5;
 /// Letters that the name of a column and a word share: "failures" and "failed".
 const COLUMN_STEM: usize = 4;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    check_clause_pairs(exchange, outcome);
-    if exchange.has_digits && !exchange.clauses.is_empty() && outcome.findings.is_empty() {
-        check_table_total(exchange, outcome);
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+    check_clause_pairs(exchange, findings);
+    if exchange.has_digits && !exchange.clauses.is_empty() && findings.entries.is_empty() {
+        check_table_total(exchange, findings);
     }
 }
 
@@ -46,7 +46,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
     counts.next().filter(|_| counts.next().is_none())
 }
 
-fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_clause_pairs(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_of_them = |clause: &Clause<'_>| {
         OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &PARTITIVES)
     };
@@ -66,11 +66,11 @@ fn check_clause_pairs(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 }
                 let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
                 let Some((kind, among)) = counted(whole, part, all, part_count, &rows) else { continue };
-                outcome.examined = true;
+                findings.examined = true;
                 if among != part_count {
                     let returned =
                         format!("{among} of {all} with {kind}, and {part_count} of all {}", rows.len());
-                    outcome.contradicts(&returned, source.call, part.sentence);
+                    findings.contradicts(&returned, source.call, part.sentence);
                     return;
                 }
             }
@@ -116,7 +116,7 @@ fn counted(
 }
 
 /// "14 failed attempts for 6 names", above a table of 6 names whose numbers add up to another total.
-fn check_table_total(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_table_total(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lines: Vec<&str> = exchange
         .prose
         .lines()
@@ -171,14 +171,14 @@ fn check_table_total(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let Some((clause, total)) = stating.filter_map(|clause| Some((clause, total(clause)?))).next() else {
             continue;
         };
-        outcome.examined = true;
+        findings.examined = true;
         if total.value != sum {
             let rationale = format!(
                 "numbers of its table that add up to the stated {} were expected; those of its {} rows add up to {sum}",
                 total.value,
                 rows.len()
             );
-            outcome.findings.push((Defect::ContradictsResult.finding(rationale, clause.sentence), None));
+            findings.entries.push((Defect::ContradictsResult.finding(rationale, clause.sentence), None));
             return;
         }
     }

@@ -29,7 +29,7 @@ const UNITS: [&[(&str, f64)]; 3] = [
     &[("kwh", 1.0), ("wh", 1e-3), ("mwh", 1e3)],
 ];
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lines = labelled(exchange);
     let has_counts = !exchange.clauses.is_empty();
     if lines.len() < 2 && !has_counts {
@@ -47,10 +47,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if rows.len() != table.len {
                 continue;
             }
-            let wrong = wrong_group_sum(exchange, &lines, &rows, outcome)
-                .or_else(|| wrong_column_sum(exchange, source, &rows, outcome));
+            let wrong = wrong_group_sum(exchange, &lines, &rows, findings)
+                .or_else(|| wrong_column_sum(exchange, source, &rows, findings));
             if let Some((returned, sentence)) = wrong {
-                outcome.contradicts(&returned, source.call, sentence);
+                findings.contradicts(&returned, source.call, sentence);
                 return;
             }
         }
@@ -102,7 +102,7 @@ fn wrong_group_sum<'a>(
     exchange: &Exchange<'a>,
     lines: &[LabelledAmount<'a>],
     rows: &[&Record],
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let first = rows.first()?;
     let fields = || first.fields.iter().take(MAX_COLUMNS);
@@ -128,7 +128,7 @@ fn wrong_group_sum<'a>(
             if !is_sum || wrong.is_empty() || wrong.len() > right.len() {
                 continue;
             }
-            outcome.examined = true;
+            findings.examined = true;
             let right: Vec<&Record> = right.iter().flat_map(|(_, group)| group.iter().copied()).collect();
             let is_other = |(line, group): &(&LabelledAmount<'a>, &Vec<&Record>)| {
                 group.len() > 1 && !is_selected(&line.amount, group, &right, column)
@@ -192,7 +192,7 @@ fn wrong_column_sum<'a>(
     exchange: &Exchange<'a>,
     source: &ResultSource<'_>,
     rows: &[&Record],
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let len = rows.len() as f64;
@@ -213,7 +213,7 @@ fn wrong_column_sum<'a>(
             fields.filter(varies).filter_map(|field| Some((field, scale(clause, amount, field)?)));
         let (Some((column, scale)), None) = (candidates.next(), candidates.next()) else { continue };
         exchange.spends_numbers().then_some(())?;
-        outcome.examined = true;
+        findings.examined = true;
         let sum = sum_of(rows.iter().copied(), column) / scale;
         let is_near =
             |value: f64| (value - amount.value).abs() <= amount.tolerance * 1.01 + 0.005 * amount.value;

@@ -65,7 +65,7 @@ impl Calculation {
     }
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut lines = exchange.prose.lines().peekable();
     while let Some(line) = lines.next() {
         let is_table = |line: &str| line.trim_start().starts_with('|');
@@ -87,12 +87,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if rows.len() <= MIN_RIGHT || !exchange.spends(rows.len() * MAX_COLUMNS * MAX_COLUMNS) {
             continue;
         }
-        if let Some((line, stated, computed)) = wrong(exchange, &rows, outcome) {
+        if let Some((line, stated, computed)) = wrong(exchange, &rows, findings) {
             let rationale = format!(
                 "a column that is calculated from the others was expected; they give {}, and the answer has {stated}",
                 (computed * 1e4).round() / 1e4
             );
-            outcome.findings.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
+            findings.entries.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
             return;
         }
     }
@@ -113,7 +113,7 @@ fn number(cell: &str) -> Option<Number> {
 fn wrong<'a>(
     exchange: &Exchange<'_>,
     rows: &[NumberRow<'a>],
-    outcome: &mut ExchangeFindings,
+    findings: &mut ExchangeFindings,
 ) -> Option<(&'a str, f64, f64)> {
     let width = rows.iter().map(|(cells, _)| cells.len()).min()?;
     let column =
@@ -127,7 +127,7 @@ fn wrong<'a>(
                 {
                     exchange.spends(rows.len()).then_some(())?;
                     let Some(at) = only_wrong(calculation, a, b, c) else { continue };
-                    outcome.examined = true;
+                    findings.examined = true;
                     let (line, stated) = (rows.get(at)?.1, c.get(at)?);
                     let computed = calculation.apply(a.get(at)?.value, b.get(at)?.value);
                     // The last row may have the total of the others.

@@ -42,7 +42,7 @@ pub(super) fn claim<'c, 'a>(clauses: &'c [Clause<'a>]) -> Option<&'c Clause<'a>>
     clauses.iter().find(|clause| !clause.modal && says(clause))
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let Some(claim) = claim(&exchange.clauses) else { return };
     let results =
         exchange.sources.calls.iter().rev().filter_map(|call| Some((*call, call.result.as_deref()?)));
@@ -62,7 +62,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if counts.is_empty() || !TESTS.is_match(&call.name.replace('_', " ")) && !TESTS.is_match(tail) {
             continue;
         }
-        outcome.examined = true;
+        findings.examined = true;
         let failed = counts.iter().find(|(passed, n)| !passed && *n > 0);
         let others = exchange.prose.replace(claim.sentence, "");
         let run: u64 = counts.iter().map(|(_, n)| n).sum();
@@ -76,7 +76,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if let Some((_, n)) = failed.filter(|_| !admits(&others) || is_of_run()) {
             let place = REPORT.find(tail).map_or(0, |found| found.start());
             let returned = format!("{n} failed, \"{}\"", around(tail, place, place, 60).trim());
-            outcome.contradicts(&returned, call, claim.sentence);
+            findings.contradicts(&returned, call, claim.sentence);
         }
         return;
     }

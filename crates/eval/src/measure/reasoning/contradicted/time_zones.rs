@@ -144,7 +144,7 @@ impl Time {
     }
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
     let stated = labelled(prose);
     let is_in_utc =
@@ -179,7 +179,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             only.and_then(|offset| in_offset(&plain, *offset, &known_times))
         }
     };
-    outcome.examined = true;
+    findings.examined = true;
     let Some((claimed, original)) = found else { return };
     let in_utc = original.in_utc().next().unwrap_or_default();
     let right = |offset: i32| format!("{} at {}", clock((in_utc + offset).rem_euclid(DAY)), zone(offset));
@@ -191,7 +191,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         right.join(" or ")
     );
     let sentence = exchange.sentence_at(claimed.start);
-    outcome.findings.push((Defect::ContradictsResult.finding(rationale, sentence), None));
+    findings.entries.push((Defect::ContradictsResult.finding(rationale, sentence), None));
 }
 
 /// A time that is that of a result with another offset, and no moment that is known.

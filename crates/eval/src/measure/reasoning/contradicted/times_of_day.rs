@@ -68,7 +68,7 @@ fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
     out
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_english = exchange.is_english();
     if is_english && !exchange.prose.contains(':') && !exchange.prose.contains(['m', 'M']) {
         return;
@@ -109,7 +109,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let timed = record.fields.iter().filter(|field| !times(field.shown()).is_empty());
         record.list.is_some() && timed.count() > 1
     });
-    outcome.examined = true;
+    findings.examined = true;
     let is_known = |stated: Clock| {
         let time = stated.time;
         let (hour, minute) = (time / 60, time % 60);
@@ -143,7 +143,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
     if let Some((clause, time)) = unknown {
         let time = time.time;
         let returned = format!("other times, and nothing has {:02}:{:02}", time / 60, time % 60);
-        outcome.contradicts(&returned, source.call, clause.sentence);
+        findings.contradicts(&returned, source.call, clause.sentence);
     }
 }
 

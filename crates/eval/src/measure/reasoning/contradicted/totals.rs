@@ -51,7 +51,7 @@ const OTHERS: WordClasses = classes!(Comparison Exception Alternative Neighbour 
 /// Most columns of a table with a total below it.
 const MAX_COLUMNS: usize = 12;
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut lines: Vec<&str> = Vec::new();
     let prose = exchange.grouped();
     for line in prose.lines().filter(|line| !line.trim().is_empty()) {
@@ -69,10 +69,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 // "Mug, 12.00 × 2": the last number is no amount.
                 let are_plain = lines.iter().all(|part| part.contains('=') || is_alone(part));
                 columns.retain(|parts| TOTAL.is_match(line) || are_plain && are_amounts(parts));
-                outcome.examined |= !columns.is_empty();
+                findings.examined |= !columns.is_empty();
                 let is_right = columns.iter().any(|parts| adds_up(exchange, parts, total));
                 if let Some(parts) = columns.last().filter(|_| !is_right) {
-                    outcome.findings.push((wrong_total(parts, total, line), None));
+                    findings.entries.push((wrong_total(parts, total, line), None));
                 }
                 if !columns.is_empty() {
                     return;
@@ -85,8 +85,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             lines.clear();
         }
     }
-    if outcome.findings.is_empty() {
-        check_announced(exchange, outcome);
+    if findings.entries.is_empty() {
+        check_announced(exchange, findings);
     }
 }
 
@@ -108,7 +108,7 @@ fn is_labelled_total(line: &str) -> bool {
 }
 
 /// "Your trip came to a total of 449.05:", above lines with one amount each.
-fn check_announced(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = exchange.grouped();
     let mut lines = prose.lines().filter(|line| !line.trim().is_empty()).peekable();
     while let Some(line) = lines.next() {
@@ -126,9 +126,9 @@ fn check_announced(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if !is_plain || parts.len() < 2 || is_multiple(&parts, &total) {
             continue;
         }
-        outcome.examined = true;
+        findings.examined = true;
         if !adds_up(exchange, &parts, &total) && (is_all || is_column(exchange, &parts)) {
-            outcome.findings.push((wrong_total(&parts, &total, line), None));
+            findings.entries.push((wrong_total(&parts, &total, line), None));
             return;
         }
     }
@@ -162,14 +162,14 @@ fn is_money(text: &str, n: &Number) -> bool {
 
 /// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
 /// decimals: other numbers may count the parts.
-pub(super) fn check_sentences(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
-    check_listed(exchange, outcome);
-    if outcome.findings.is_empty() {
-        check_behind(exchange, outcome);
+pub(super) fn check_sentences(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+    check_listed(exchange, findings);
+    if findings.entries.is_empty() {
+        check_behind(exchange, findings);
     }
 }
 
-fn check_behind(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_behind(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     let is_english = exchange.is_english();
     let words = |text: &str| -> Vec<Range<usize>> {
@@ -202,9 +202,9 @@ fn check_behind(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             if !is_english && !is_plain() {
                 continue;
             }
-            outcome.examined = true;
+            findings.examined = true;
             if !adds_up(exchange, parts, total) {
-                outcome.findings.push((wrong_total(parts, total, sentence), None));
+                findings.entries.push((wrong_total(parts, total, sentence), None));
                 return;
             }
         }
@@ -213,7 +213,7 @@ fn check_behind(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
 
 /// An amount above the parts that its sentence lists behind a colon: "the budget is 1,893.30: hall 1,240.00, cake
 /// 385.50, flowers 97.80". They are all values of one field of the results.
-fn check_listed(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+fn check_listed(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     if !prose.contains(": ") || !exchange.spends(1 + prose.len() / 32) {
         return;
@@ -233,10 +233,10 @@ fn check_listed(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         let is_less = parts.iter().any(|part| part.value >= total.value);
         let are_parts = (3..=MAX_PARTS).contains(&parts.len()) && !is_less && !is_multiple(&parts, total);
         if is_near && are_parts && are_of_one_field(exchange, &parts) {
-            outcome.examined = true;
+            findings.examined = true;
             if !adds_up(exchange, &parts, total) {
-                outcome
-                    .findings
+                findings
+                    .entries
                     .push((wrong_total(&parts, total, prose.get(start..end).unwrap_or_default()), None));
                 return;
             }

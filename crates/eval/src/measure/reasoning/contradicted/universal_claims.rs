@@ -22,7 +22,7 @@ regex!(
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
 /// "All pods are running", where the state of one of them is another.
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_plain = |clause: &&Clause<'_>| {
         let is_whole = subject(clause, exchange.asked()).is_some() && !clause.modal;
         is_whole && !clause.negated
@@ -47,7 +47,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 if !rows.iter().any(|(.., state)| is_claimed(state)) {
                     continue;
                 }
-                outcome.examined = true;
+                findings.examined = true;
                 let row = |at: &(usize, &'_ Record, String)| is_claimed(&at.2);
                 let holds: Vec<bool> = rows.iter().map(row).collect();
                 let compared: Vec<TestedRow<'_>> = rows
@@ -59,7 +59,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
                 if let Some((_, record, state)) = other {
                     let name = names_of(record).next().unwrap_or_default();
                     let returned = format!("{} for {name}", state.trim());
-                    outcome.contradicts(&returned, source.call, clause.sentence);
+                    findings.contradicts(&returned, source.call, clause.sentence);
                     return;
                 }
             }

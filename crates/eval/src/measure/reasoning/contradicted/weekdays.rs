@@ -57,7 +57,7 @@ struct DatedWeekday {
     end: usize,
 }
 
-pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
+pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*with_figures(&exchange.prose, exchange.answer);
     let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
     for dated in found {
@@ -68,7 +68,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
         if years.is_empty() {
             continue;
         }
-        outcome.examined = true;
+        findings.examined = true;
         let days = [Some((dated.month, dated.day)), dated.other];
         let is_right = |year: &i64| {
             days.into_iter().flatten().any(|(month, day)| weekday(*year, month, day) == dated.weekday)
@@ -83,7 +83,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut ExchangeFindings) {
             "the weekday of the calendar was expected; the answer says \"{written}\", and that day is a {name}"
         );
         let quote = exchange.sentence_at(dated.start);
-        outcome.findings.push((Defect::ContradictsResult.finding(rationale, quote), None));
+        findings.entries.push((Defect::ContradictsResult.finding(rationale, quote), None));
         return;
     }
 }

@@ -24,7 +24,7 @@ regex!(HOST, r"(?i)https?://(?:www\.)?([a-z0-9-]+(?:\.[a-z0-9-]+)+)");
 const PARTIAL_OUTPUT: usize = 1_500;
 
 /// A sentence of the prose as it is in the output: links are masked in the prose, and positions are the same.
-fn as_written<'o>(prose: &str, output: &'o str, sentence: &str) -> Option<&'o str> {
+fn text_in_output<'o>(prose: &str, output: &'o str, sentence: &str) -> Option<&'o str> {
     let from = sentence.as_ptr().addr().checked_sub(prose.as_ptr().addr())?;
     let place = from..from.checked_add(sentence.len())?;
     output.get(place.clone()).filter(|_| prose.get(place) == Some(sentence))
@@ -85,7 +85,7 @@ impl<'a> Reviewer<'a> {
             };
             findings.extend(unfounded.map(|reason| {
                 false_sentence = claim.sentence;
-                let written = as_written(&prose, output, claim.sentence).unwrap_or(claim.sentence);
+                let written = text_in_output(&prose, output, claim.sentence).unwrap_or(claim.sentence);
                 let words = head(written, 100);
                 let rationale = format!("a call that supports the claim \"{words}\" was expected, {reason}");
                 Defect::FalseClaim.finding(rationale, written).by_rule("work_claims")
@@ -126,7 +126,7 @@ impl<'a> Reviewer<'a> {
         at: Idx,
         counts: CallCounts,
     ) -> Option<String> {
-        let host = HOST.captures(as_written(prose, output, sentence)?)?.get(1)?.as_str();
+        let host = HOST.captures(text_in_output(prose, output, sentence)?)?.get(1)?.as_str();
         let end = end_of(self.trace, at);
         let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         let is_in = |text: &Text| {
