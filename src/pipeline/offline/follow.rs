@@ -41,9 +41,9 @@ struct Done {
 }
 
 impl RecordingEvaluation {
-    /// Evaluates the traces of requests that [`RecordingEvaluation::parser`] has read, as they close. `each` is called
-    /// in the order in which they close. Must run on a Tokio runtime with threads. Returns the largest number of bytes that
-    /// were in memory: of open traces, and of those whose evaluation had not ended.
+    /// Evaluates the traces of requests that [`RecordingEvaluation::parser`] has read, as they close. `each` is
+    /// called in the order in which they close. Must run on a Tokio runtime with threads. Returns the largest number
+    /// of bytes that were in memory: of open traces, and of those whose evaluation had not ended.
     pub async fn follow(
         &mut self,
         mut closing: Closing,
