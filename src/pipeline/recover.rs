@@ -154,7 +154,8 @@ impl Pipeline {
             return;
         }
         let lengths = verdict.lengths.iter().map(|&n| n as usize).collect();
-        let annotations = EncodedAnnotations { appended: verdict.appended.clone(), lengths, events: Vec::new() };
+        let annotations =
+            EncodedAnnotations { appended: verdict.appended.clone(), lengths, events: Vec::new() };
         let spans = annotations.apply(&self.shared.config.load_full().evaluator, &tree).0;
         let trace = EncodedTrace { verdict, spans, started: Instant::now() };
         export(&self.shared, Some(seq), trace, acked).await;
