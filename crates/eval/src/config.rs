@@ -34,29 +34,29 @@ pub use crate::recognise::table::TableError;
 pub use crate::redact::{InvalidPattern, Redact};
 pub use verdict_config::{Invalid, Problem, Source};
 
-/// What [`AskConfig`] and [`Instruction`] consist of.
+/// The parts of [`AskConfig`] and [`Instruction`].
 pub mod ask {
     pub use crate::measure::ask::config::{AskCondition, Example, SpanFilter, TraceSampling};
 }
 
-/// What [`Labelled`] consists of.
+/// The parts of [`Labelled`].
 pub mod labels {
     pub use crate::measure::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
 }
 
-/// What [`Gpa`] consists of.
+/// The parts of [`Gpa`].
 pub mod gpa {
     pub use crate::measure::gpa::{MetricOverride, Per};
     pub use crate::measure::metric_names::GpaMetric;
 }
 
-/// What [`PathSettings`] consists of.
+/// The parts of [`PathSettings`].
 pub mod path {
     pub use crate::measure::metric_names::PathMetric;
     pub use crate::measure::path::task::Thresholds;
 }
 
-/// What [`PlanSettings`] consists of.
+/// The parts of [`PlanSettings`].
 pub mod plan {
     pub use crate::measure::plan::pair_questions::Matching;
     pub use crate::measure::plan::part::PlanWeights;
@@ -65,28 +65,28 @@ pub mod plan {
     pub use crate::measure::plan::tools::{Placement, ToolSpec};
 }
 
-/// What [`ChecklistSettings`] consists of.
+/// The parts of [`ChecklistSettings`].
 pub mod checklist {
     pub use crate::measure::checklist::check::{Called, Check, Lookup, SearchIn, TextForm};
     pub use crate::measure::checklist::compiled::CompiledPattern;
     pub use crate::measure::checklist::settings::{Asset, Class, Fixed, Item, Match, Of};
 }
 
-/// What [`Evaluators`] consist of.
+/// The parts of [`Evaluators`].
 pub mod evaluators {
     pub use crate::measure::remote::config::EvaluatorConfig;
     pub use crate::measure::remote::subject::Subject;
     pub use verdict_config::Size;
 }
 
-/// What [`Overrides`] consist of.
+/// The parts of [`Overrides`].
 pub mod recognise {
     pub use crate::recognise::overrides::{
         EventRule, Field, Flag, KindKey, LeafKind, Meaning, NameRule, PlanMarker, Rank,
     };
 }
 
-/// What [`Redact`] consists of.
+/// The parts of [`Redact`].
 pub mod redact {
     pub use crate::redact::Mode;
 }

@@ -24,7 +24,7 @@
 //! The feature `internals` adds modules for the service and commands of the product, which are built from the same
 //! revision. They have no stability promise.
 
-// What only the feature exports is unused and unreachable without it; these lints are checked with the feature.
+// Items that only the feature exports are unused and unreachable without it; these lints are checked with the feature.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 #![deny(unnameable_types)]

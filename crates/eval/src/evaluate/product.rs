@@ -1,4 +1,4 @@
-//! What the service and the commands of the product read of an [`Evaluator`], behind the feature `internals`.
+//! The parts of an [`Evaluator`] that the service and the commands of the product read, behind the feature `internals`.
 
 use super::{Assessment, Evaluator};
 use crate::annotate::Emission;

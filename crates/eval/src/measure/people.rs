@@ -24,8 +24,8 @@ static WORDS: LazyLock<PeopleWords> = LazyLock::new(|| {
     let lines = PEOPLE.lines().filter(|line| !line.starts_with('#'));
     for (language, words) in lines.filter_map(|line| line.split_once(' ')) {
         let (names, openings) = words.split_once('|').unwrap_or((words, ""));
-        let of_language = Language::ALL.into_iter().find(|known| known.as_str() == language);
-        if let Some(counters) = of_language.and_then(counters_at).and_then(|at| out.counters.get_mut(at)) {
+        let known_language = Language::ALL.into_iter().find(|known| known.as_str() == language);
+        if let Some(counters) = known_language.and_then(counters_at).and_then(|at| out.counters.get_mut(at)) {
             let counter =
                 |word: &'static str| word.strip_prefix('-').map_or((word, true), |word| (word, false));
             counters.extend(names.split_whitespace().map(counter));

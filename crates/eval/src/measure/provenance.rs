@@ -157,7 +157,7 @@ impl KnownWords {
         let texts = known.until(call);
         let new = texts.get(self.count..).unwrap_or_default();
         self.count = texts.len();
-        // What the model wrote is no source of a name.
+        // The model's own text is no source of a name.
         let given = new.iter().filter(|known| known.origin != Origin::Model);
         given.for_each(|known| self.add(memo, &known.text, known.origin));
     }

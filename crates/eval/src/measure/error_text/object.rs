@@ -136,7 +136,7 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
 
 /// Keys of an error, after the word for one.
 const ERRORS: [&str; 5] = ["errors", "exception", "traceback", "error_message", "errorMessage"];
-/// Those, and the word for an error in every language.
+/// [`ERRORS`], and the word for an error in every language.
 static ERROR_KEYS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(ERRORS).collect());
 /// Keys of what a check found of what it was given.
@@ -156,7 +156,7 @@ const MESSAGES: [&str; 12] = [
     "output",
     "result",
 ];
-/// Those, and the word for an error in every language.
+/// [`MESSAGES`], and the word for an error in every language.
 static MESSAGE_KEYS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| vocabulary::words_of(WordMeaning::Error).chain(MESSAGES).collect());
 /// Keys under which frameworks wrap a plain result.

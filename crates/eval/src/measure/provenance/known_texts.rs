@@ -198,7 +198,7 @@ impl<'t> Listing<'t> {
             }
             call.llm.into_iter().for_each(|at| self.add_prompt(at));
         }
-        // What an answer may have, which follows all calls.
+        // The texts from here on are known to an answer, which follows all calls.
         self.next = trace.calls.len();
         agents.for_each(|agent| self.add_task(agent));
         returned.for_each(|call| self.add_result(call));
@@ -222,7 +222,7 @@ impl<'t> Listing<'t> {
         call.result.iter().for_each(|text| self.add(text, Origin::Result, call.agent));
     }
 
-    /// What the prompt of a model call shows: of the model's own texts, those that the user answered.
+    /// Adds the prompt of a model call: of the model's own texts, those that the user answered.
     fn add_prompt(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at).filter(|_| self.prompts.insert(at)) else { return };
         if !self.memo.budget.spend(1 + view.input.len() / BYTES_PER_STEP) {

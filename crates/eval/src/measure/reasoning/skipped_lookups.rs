@@ -184,7 +184,7 @@ impl AnswerContext<'_> {
             }
             if let CallOutcome::Failed { error_text, cause } = &attempt.outcome {
                 if *cause == Defect::EmptyResult {
-                    // What a search says that found nothing, in whatever form, is no failure.
+                    // An empty result of a search, in whatever form, is no failure.
                     let failed = empty.is_some_and(|previous| previous.failed);
                     empty = Some(ResultWords { words: error_text.clone(), source: call.at, failed });
                     continue;

@@ -160,7 +160,7 @@ fn exception_is_the_models_where_the_model_wrote_the_code_that_raised_it() {
             );
         }
     }
-    // What does not parse is the model's wherever it is read.
+    // Invalid code is the model's fault, whichever program reads it.
     let parsed = cause("query_db", r#"{"sql":"SELEC rain"}"#, "syntax error at or near \"SELEC\"");
     assert_eq!(parsed, (Some(Defect::InvalidCode), Some(Category::FormattingErrors), true));
 }
