@@ -1,7 +1,7 @@
 //! Amounts for each of several things: "150 EUR per night", "98 €/night", "每晚150元".
 //!
-//! In: a number of a text, and the language of the text. Out: whether the number is for one of something. In Chinese and
-//! Japanese the word for it stands before the number.
+//! In: a number of a text, and the language of the text. Out: whether the number is for one of something. In Chinese
+//! and Japanese the word for it stands before the number.
 
 use crate::measure::excerpt::{clip, clip_end, lowercase};
 use crate::measure::language::{Language, WordClass};
