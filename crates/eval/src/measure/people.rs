@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use foldhash::HashSet;
 
-use super::language::Language;
+use super::language::{Language, WordClass};
 
 const PEOPLE: &str = include_str!("language/data/people.txt");
 /// Numerals of Chinese and Japanese, from one on.
@@ -46,8 +46,20 @@ pub(crate) fn are_named_by(word: &str) -> bool {
 }
 
 /// Whether a number after these two words in lower case is one of people: "a table for 4".
-pub(crate) fn are_counted_behind(words: &str) -> bool {
+fn are_counted_behind(words: &str) -> bool {
     words.contains(' ') && WORDS.words.contains(words)
+}
+
+/// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing after it is counted.
+pub(crate) fn are_counted_at(language: Option<Language>, words: &[&str], at: usize) -> bool {
+    let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
+    let ends = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
+    let is_relation = |word: &&str| {
+        language
+            .is_some_and(|language| language.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
+    };
+    are_counted_behind(&before.join(" ").to_lowercase())
+        && (ends || words.get(at + 1).is_none_or(is_relation))
 }
 
 /// The numbers of people in a text of a language without spaces between words: "4位", "四人".

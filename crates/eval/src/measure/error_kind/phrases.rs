@@ -1,7 +1,7 @@
 //! Phrases that name the cause of an error, in lower case.
 //!
 //! Data for [`error_kind`](super). Messages of programs are English in any language of their users, so that there is no
-//! list for each language; what services write for their users in other languages are words of the
+//! list for each language; what services write for their users in other languages are words of
 //! [`vocabulary`](crate::measure::vocabulary). A phrase that starts or ends with a letter or digit only matches at a
 //! word border on that side, unless it has `~` there.
 

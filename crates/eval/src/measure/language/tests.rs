@@ -216,8 +216,8 @@ fn closed_classes_are_those_of_their_sentences() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The sentences of a language with the meanings of the vocabulary that each has words of: `meaning ~meaning:
-/// sentence`. Behind `~` is one whose word means something else in the sentence, or is of another language.
+/// The sentences of a language with the meanings of the vocabulary that each has words of: `meaning ~meaning: text`.
+/// Behind `~` is one whose word means something else in the sentence, or is of another language.
 fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
     let file = match language {
         Language::English => include_str!("sentences/en.meanings.txt"),

@@ -356,8 +356,8 @@ impl WordClassTable {
 
     /// The value of a word in lower case, if it is of the class: the month of "februar".
     pub(crate) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
-        let mut values = self.values.get(word)?.iter();
-        values.find(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
+        let mut readings = self.values.get(word)?.iter();
+        readings.find(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
     }
 }
 

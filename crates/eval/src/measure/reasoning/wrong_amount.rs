@@ -454,7 +454,7 @@ fn counted_in(text: &str, language: Option<Language>) -> impl Iterator<Item = (f
         let is_sign = |c: char| !c.is_alphanumeric();
         let number = value(words.get(at)?.trim_matches(is_sign), language)?;
         let mut nouns = Vec::new();
-        if is_for_people(language, &words, at) {
+        if people::are_counted_at(language, &words, at) {
             nouns.push((number, PERSON.to_owned()));
         }
         for next in words.get(at + 1..)?.iter().take(2) {
@@ -475,18 +475,6 @@ fn counted_in(text: &str, language: Option<Language>) -> impl Iterator<Item = (f
         .flatten()
         .chain(people.into_iter().map(|number| (number, PERSON.to_owned())))
         .filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
-}
-
-/// Whether the number at `at` is of people by the words before it, "a table for 4", and nothing after it is counted.
-fn is_for_people(language: Option<Language>, words: &[&str], at: usize) -> bool {
-    let before = at.checked_sub(2).and_then(|from| words.get(from..at)).unwrap_or_default();
-    let ends = words.get(at).is_some_and(|word| word.ends_with([',', '.', ';', '!', '?']));
-    let is_relation = |word: &&str| {
-        language
-            .is_some_and(|language| language.table().name(&word.to_lowercase()).0.has(WordClass::Relation))
-    };
-    people::are_counted_behind(&before.join(" ").to_lowercase())
-        && (ends || words.get(at + 1).is_none_or(is_relation))
 }
 
 #[cfg(test)]
