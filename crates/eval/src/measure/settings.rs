@@ -107,8 +107,11 @@ impl std::ops::DerefMut for Settings {
 impl Settings {
     pub(super) fn metric_settings(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
-            Some(SectionKey::path) if self.path_tasks.is_empty() => MetricSettings::OFF,
-            Some(key) => self.section(key).settings_for(row.name),
+            Some(key) => {
+                let settings = self.section(key).settings_for(row.name);
+                let has_tasks = key != SectionKey::path || !self.path_tasks.is_empty();
+                MetricSettings { enabled: settings.enabled && has_tasks, ..settings }
+            }
             None => {
                 let custom = self.custom.iter().find(|custom| custom.row.name == row.name);
                 custom.map_or(MetricSettings::OFF, |custom| custom.settings.settings_for(row.name))
