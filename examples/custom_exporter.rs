@@ -67,7 +67,7 @@ pub async fn run(requests: Vec<Vec<u8>>) -> Result<Vec<String>, Box<dyn Error>> 
 
     // Open traces are evaluated and exported while the service stops.
     let mut lines = Vec::new();
-    let stopping = service.stop(Duration::from_secs(10));
+    let stopping = service.stop(Duration::from_secs(60));
     tokio::pin!(stopping);
     loop {
         tokio::select! {
