@@ -139,7 +139,7 @@ pub enum Fault {
     // Without effect on any metric.
     /// Text before or after the plan, or a code fence around it.
     Surrounded,
-    /// More than [`MAX_STEPS`] steps.
+    /// More than `MAX_STEPS` steps.
     TooLong,
 
     // Format: the plan.

@@ -73,7 +73,7 @@ pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("encrypted", false, &["unencrypted"]),
 ];
 
-// What each of the words asserts.
+// The assertion of each word.
 static ASSERTIONS: LazyLock<HashMap<&'static str, Assertion>> = LazyLock::new(|| {
     let rows = WORDS.iter().rev();
     let forms = rows
