@@ -140,9 +140,9 @@ fn comments_begin_with_a_noun() {
 
 /// Words that name nothing by themselves: prepositions, pronouns, adverbs, adjectives, and verbs without an object. As
 /// the name of a value or a function they leave to the reader what it is, as does a name that begins with "of".
-const EMPTY_NAMES: [&str; 23] = [
+const EMPTY_NAMES: [&str; 25] = [
     "of", "own", "why", "said", "room", "told", "meant", "most", "what", "here", "there", "beside", "yes",
-    "whose", "alike", "is", "was", "made", "again", "got", "squash", "silent", "legal",
+    "whose", "alike", "is", "was", "made", "again", "got", "squash", "silent", "legal", "special", "settle",
 ];
 
 /// Adds the identifiers of the tokens that are such words, except in paths to other crates: `TypeId::of`.

@@ -265,7 +265,7 @@ mod tests {
         let settings = Settings::default();
         for row in TABLE {
             assert_eq!(row.name.split('.').next().unwrap(), format!("{:?}", row.section.unwrap()));
-            let default = settings.metric_settings(row);
+            let default = settings.section(row.section.unwrap()).settings_for(row.name);
             assert_eq!(default.threshold, row.threshold, "{}", row.name);
             if let (Scale::Labels(labels), true) = (row.scale, row.rubric.is_some()) {
                 let fails = |label: &&&str| settings.fails(row, label);

@@ -61,7 +61,7 @@ macro_rules! settings {
                 vec![$( (SectionKey::$section, &self.$section), )*]
             }
 
-            fn section(&self, key: SectionKey) -> &dyn Section {
+            pub(super) fn section(&self, key: SectionKey) -> &dyn Section {
                 match key {
                     $( SectionKey::$section => &self.$section, )*
                 }
@@ -107,11 +107,8 @@ impl std::ops::DerefMut for Settings {
 impl Settings {
     pub(super) fn metric_settings(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
-            Some(key) => {
-                let settings = self.section(key).settings_for(row.name);
-                let has_tasks = key != SectionKey::path || !self.path_tasks.is_empty();
-                MetricSettings { enabled: settings.enabled && has_tasks, ..settings }
-            }
+            Some(SectionKey::path) if self.path_tasks.is_empty() => MetricSettings::OFF,
+            Some(key) => self.section(key).settings_for(row.name),
             None => {
                 let custom = self.custom.iter().find(|custom| custom.row.name == row.name);
                 custom.map_or(MetricSettings::OFF, |custom| custom.settings.settings_for(row.name))
