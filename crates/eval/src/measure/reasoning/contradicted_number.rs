@@ -14,6 +14,7 @@ use verdict_otlp::trace::Idx;
 use super::arithmetic::{near, pair_gives};
 use super::combined_amounts::{combinable, combined, is_rounded, is_share};
 use crate::measure::calls::attempts::CallAttempts;
+use crate::measure::conversation::plain_text;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
 use crate::measure::language::{WordClass, classes_in, names};
@@ -21,7 +22,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::provenance::{KnownText, KnownTexts, Origin};
 use crate::measure::records::KeyNames;
 use crate::measure::{Finding, Memo, currency};
-use crate::recognise::{AgentTrace, Call, Text};
+use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most calls, the latest ones, of one agent.
 const MAX_CALLS: usize = 64;
@@ -63,7 +64,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
     let arguments = call.parsed.as_deref()?.as_object()?;
     let keys = memo.shared::<KeyNames>();
     let is_money = |key: &str| names::has(&keys.name_for(key), WordClass::Amount);
-    let mut counts = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
+    let counts = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let passed = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let name = keys.name_for(key);
         let words = name.iter().filter(|word| !PLAIN.contains(&word.as_str()));
@@ -72,8 +73,32 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         let is_count = matches!(name.as_slice(), [noun] if !names::is_of(noun, WordClass::TimeUnit));
         is_count.then_some((key, passed, name))
     });
-    // Most calls count nothing.
-    let first = counts.next()?;
+    let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
+    let counts: Vec<(&String, f64, Vec<String>, Vec<String>)> = counts
+        .map(|(key, passed, name)| {
+            let nouns = match is_money(key) {
+                true if is_only_amount() => currency::all().map(str::to_owned).collect(),
+                true => Vec::new(),
+                false => name.clone(),
+            };
+            (key, passed, name, nouns)
+        })
+        .collect();
+    // Of most calls the prompt counts nothing that an argument is named for: their earlier texts need not be listed.
+    let may_be_counted = || {
+        let prompt = call.llm.and_then(|at| trace.views.get(at)).map_or(&[][..], |view| &view.input);
+        let from_user = prompt.iter().filter(|message| message.role == Role::User);
+        let texts = from_user.flat_map(|message| &message.parts).filter_map(plain_text);
+        let agent = call.agent.and_then(|agent| trace.agents.get(agent));
+        let mut texts = texts.chain(agent.and_then(|agent| agent.task.as_ref()));
+        texts.any(|text| {
+            text.len() <= MAX_MESSAGE
+                && counts.iter().any(|(.., nouns)| !counted(memo, text, nouns).is_empty())
+        })
+    };
+    if counts.is_empty() || !may_be_counted() {
+        return None;
+    }
     let known = KnownTexts::cached(trace, memo);
     let before = known.before(trace, call)?;
     let written_by = |origin: Origin| {
@@ -83,17 +108,12 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
     let from_user = written_by(Origin::User).filter(|known| known.agent == call.agent);
     let from_user: Vec<&Text> = from_user.map(|known| &known.text).collect();
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
-    let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
     let (mut given_numbers, mut derived) = (None, None);
-    for (key, passed, name) in std::iter::once(first).chain(counts) {
-        let nouns: Vec<&str> = match is_money(key) {
-            true if is_only_amount() => currency::all().collect(),
-            true => continue,
-            false => name.iter().map(String::as_str).collect(),
-        };
+    for (key, passed, name, nouns) in &counts {
+        let passed = *passed;
         let stated: Vec<(f64, &Text, Number)> =
-            from_user.iter().flat_map(|text| counted(memo, text, &nouns)).collect();
+            from_user.iter().flat_map(|text| counted(memo, text, nouns)).collect();
         let Some((number, text, place)) =
             stated.first().filter(|(n, ..)| stated.iter().all(|(other, ..)| other == n))
         else {
@@ -126,7 +146,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
                 .finding(rationale, crate::measure::calls::attempts::quoted(call))
                 .by_rule("contradicted_number")
         });
-        out.push((name, finding));
+        out.push((name.clone(), finding));
     }
     Some(out)
 }
@@ -189,7 +209,7 @@ struct Numbers(Vec<Number>);
 
 /// The numbers of a text that are followed by one of the nouns, or by its plural or singular, or that have
 /// one of the signs before them.
-fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Text, Number)> {
+fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[String]) -> Vec<(f64, &'t Text, Number)> {
     let names_noun = |word: &str| {
         nouns.iter().any(|noun| {
             let (noun, word) = (noun.trim_end_matches('s'), word.trim_end_matches('s'));
