@@ -31,7 +31,7 @@ const POLL_BUSY: Duration = Duration::from_millis(5);
 const PRESSURE: Duration = Duration::from_millis(500);
 /// How often it is looked whether partitions are to be paused or resumed.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the client tells the ends of topics, by which spans and logs are kept together.
+/// How often the client reports the ends of topics, by which spans and logs are kept together.
 const ENDS_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of attempts to read metadata.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! `error_detection` (001, table 1): is the output a valid response, or a system, tool or API error?
 //!
-//! Principle: a step that raised, returned or recorded an error did not do what it was called for, whoever caused the
-//! error; the cause is told by its text ([`error_kind`](super::error_kind)). An error that was looked up, as in a
+//! Principle: a step that raised, returned or recorded an error failed, independently of the party that caused the
+//! error; the text names the cause ([`error_kind`](super::error_kind)). An error that was looked up, as in a
 //! log, is data, and whether the run recovered is not decided here.
 //!
 //! In: a span's own error signs and its result. Out: one of `valid`, `system_error`, `tool_error`,

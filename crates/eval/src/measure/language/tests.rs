@@ -168,18 +168,25 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// The file of sentences of a language with this suffix.
+macro_rules! sentences_of {
+    ($language:expr, $suffix:literal) => {
+        match $language {
+            Language::English => include_str!(concat!("sentences/en.", $suffix, ".txt")),
+            Language::German => include_str!(concat!("sentences/de.", $suffix, ".txt")),
+            Language::French => include_str!(concat!("sentences/fr.", $suffix, ".txt")),
+            Language::Spanish => include_str!(concat!("sentences/es.", $suffix, ".txt")),
+            Language::Portuguese => include_str!(concat!("sentences/pt.", $suffix, ".txt")),
+            Language::Italian => include_str!(concat!("sentences/it.", $suffix, ".txt")),
+            Language::Chinese => include_str!(concat!("sentences/zh.", $suffix, ".txt")),
+            Language::Japanese => include_str!(concat!("sentences/ja.", $suffix, ".txt")),
+        }
+    };
+}
+
 /// The sentences of a language with the closed classes that each has words of: `class class: sentence`.
 fn classified(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let file = match language {
-        Language::English => include_str!("sentences/en.classes.txt"),
-        Language::German => include_str!("sentences/de.classes.txt"),
-        Language::French => include_str!("sentences/fr.classes.txt"),
-        Language::Spanish => include_str!("sentences/es.classes.txt"),
-        Language::Portuguese => include_str!("sentences/pt.classes.txt"),
-        Language::Italian => include_str!("sentences/it.classes.txt"),
-        Language::Chinese => include_str!("sentences/zh.classes.txt"),
-        Language::Japanese => include_str!("sentences/ja.classes.txt"),
-    };
+    let file = sentences_of!(language, "classes");
     file.lines().map(|line| line.split_once(": ").expect("classes and a sentence"))
 }
 
@@ -219,16 +226,7 @@ fn closed_classes_are_those_of_their_sentences() {
 /// The sentences of a language with the meanings of the vocabulary that each has words of: `meaning ~meaning: text`.
 /// Behind `~` is one whose word means something else in the sentence, or is of another language.
 fn with_meanings(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let file = match language {
-        Language::English => include_str!("sentences/en.meanings.txt"),
-        Language::German => include_str!("sentences/de.meanings.txt"),
-        Language::French => include_str!("sentences/fr.meanings.txt"),
-        Language::Spanish => include_str!("sentences/es.meanings.txt"),
-        Language::Portuguese => include_str!("sentences/pt.meanings.txt"),
-        Language::Italian => include_str!("sentences/it.meanings.txt"),
-        Language::Chinese => include_str!("sentences/zh.meanings.txt"),
-        Language::Japanese => include_str!("sentences/ja.meanings.txt"),
-    };
+    let file = sentences_of!(language, "meanings");
     file.lines().map(|line| line.split_once(": ").expect("meanings and a sentence"))
 }
 
