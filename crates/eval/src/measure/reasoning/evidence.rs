@@ -86,6 +86,8 @@ pub(crate) struct Evidence<'a> {
     lowered: Vec<u8>,
     /// How many of the `texts` are in `lowered`.
     lowered_texts: usize,
+    /// The first values in capitals of the `texts` ("JFK"), and how many of the texts were searched for them.
+    codes: (Vec<&'a str>, usize),
     /// All numbers, sorted.
     values: Vec<f64>,
     /// The numbers that arithmetic may use, sorted.
@@ -319,12 +321,9 @@ impl<'a> Evidence<'a> {
         if self.new_values.is_empty() || !self.spend(self.values.len() + self.new_values.len()) {
             return;
         }
-        self.values.extend(self.new_values.iter().map(|(value, _)| *value));
-        self.operands.extend(self.new_values.drain(..).filter(|(_, is_operand)| *is_operand).map(|(v, _)| v));
-        for list in [&mut self.values, &mut self.operands] {
-            list.sort_unstable_by(f64::total_cmp);
-            list.dedup();
-        }
+        let operands = self.new_values.iter().filter(|(_, is_operand)| *is_operand).map(|(value, _)| *value);
+        merge_sorted(&mut self.operands, operands.collect());
+        merge_sorted(&mut self.values, self.new_values.drain(..).map(|(value, _)| value).collect());
         self.full |= self.values.len() > MAX_VALUES;
     }
 
@@ -435,14 +434,19 @@ impl<'a> Evidence<'a> {
 
     /// Whether a structured text has a value in capitals ("JFK", "GB") that the answer does not give alone: it gives it
     /// next to a name, or not at all.
-    pub(crate) fn has_codes(&self, answer: &str) -> bool {
-        let bytes: usize = self.texts.iter().map(|text| text.len()).sum();
-        if !self.spend(bytes / BYTES_PER_STEP) {
+    pub(crate) fn has_codes(&mut self, answer: &str) -> bool {
+        // Each text is searched once per trace.
+        let (codes, searched) = &mut self.codes;
+        let new = self.texts.get(*searched..).unwrap_or_default();
+        let bytes: usize = new.iter().map(|text| text.len()).sum();
+        if self.budget.is_some_and(|budget| !budget.spend(1 + bytes / BYTES_PER_STEP)) {
             return true;
         }
+        let found = new.iter().flat_map(|text| CODE.captures_iter(text)).filter_map(|code| code.get(1));
+        codes.extend(found.take(MAX_CODES - codes.len()).map(|code| code.as_str()));
+        *searched = self.texts.len();
         let is_told = |code: &str| answer.contains(code) && !answer.contains(&format!("({code})"));
-        let codes = self.texts.iter().flat_map(|text| CODE.captures_iter(text)).take(MAX_CODES);
-        codes.filter_map(|code| code.get(1)).any(|code| !is_told(code.as_str()))
+        codes.iter().any(|code| !is_told(code))
     }
 
     /// The texts so far, newest last.
@@ -450,6 +454,19 @@ impl<'a> Evidence<'a> {
     pub(crate) fn texts(&self) -> &[&'a str] {
         &self.texts
     }
+}
+
+/// Adds numbers to a sorted list without repeats, which is long where traces have many agents: it is not sorted again.
+fn merge_sorted(list: &mut Vec<f64>, mut new: Vec<f64>) {
+    new.sort_unstable_by(f64::total_cmp);
+    let (Some(first), Some(last)) = (new.first().copied(), new.last().copied()) else { return };
+    let from = list.partition_point(|value| value.total_cmp(&first).is_lt());
+    let to = list.partition_point(|value| value.total_cmp(&last).is_le());
+    new.extend_from_slice(list.get(from..to).unwrap_or_default());
+    // Two runs that are sorted: the stable sort merges them.
+    new.sort_by(f64::total_cmp);
+    new.dedup();
+    list.splice(from..to, new);
 }
 
 /// Whether the text is a single number, with at most a unit, a label or brackets.
