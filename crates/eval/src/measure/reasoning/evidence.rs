@@ -9,6 +9,7 @@ mod derived;
 use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
+use self::derived::EvidenceDates;
 use super::arithmetic::{converts, named_units, near, tolerance_of, within};
 use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
@@ -111,6 +112,7 @@ pub(crate) struct Evidence<'a> {
     /// The conversions that the answer may use, if its words are read.
     units: Option<Vec<f64>>,
     full: bool,
+    dates: EvidenceDates,
     /// The dates and times of the texts, and how many of these were read.
     moments: (EvidenceMoments, usize),
 }

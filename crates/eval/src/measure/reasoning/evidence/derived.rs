@@ -3,6 +3,7 @@
 use super::{Evidence, MAX_AGGREGATES, MAX_DATED, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
 use crate::measure::reasoning::arithmetic::{PRECISE, near, pair_gives, product_gives, triple_gives, within};
 use crate::measure::reasoning::dates;
+use crate::measure::work_budget::BYTES_PER_STEP;
 
 /// Most numbers of which any two are combined.
 const PAIRS_AMONG: usize = 400;
@@ -14,6 +15,17 @@ const CHANCE: f64 = 2.0;
 const TRIPLES_AMONG: usize = 40;
 /// Steps of one number that is combined with the others: a dozen binary searches.
 pub(super) const STEPS_PER_OPERAND: usize = 12;
+
+/// The dates of the first texts of an evidence.
+#[derive(Default)]
+pub(super) struct EvidenceDates {
+    full_dates: Vec<dates::Date>,
+    /// Months and days.
+    without_year: Vec<(usize, usize)>,
+    /// How many texts were read, and their bytes, at most [`MAX_DATED`].
+    texts: usize,
+    bytes: usize,
+}
 
 impl Evidence<'_> {
     /// Whether the value follows from the operands and from the `stated` numbers by simple arithmetic.
@@ -87,20 +99,10 @@ impl Evidence<'_> {
     /// months or years of the texts away; a term of months may end the day before.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
-        let mut remaining = MAX_DATED;
-        let texts = self.texts.iter().take_while(|text| {
-            remaining = remaining.saturating_sub(text.len());
-            remaining > 0
-        });
-        let (mut full_dates, mut without_year): (Vec<dates::Date>, Vec<(usize, usize)>) =
-            (Vec::new(), Vec::new());
-        for text in texts {
-            full_dates.extend(dates::all(text));
-            without_year.extend(dates::without_year(text));
-        }
-        if !self.spend(MAX_DATED.saturating_sub(remaining) / 16 + full_dates.len() + without_year.len()) {
+        if !self.read_dates() {
             return true;
         }
+        let EvidenceDates { full_dates, without_year, .. } = &self.dates;
         let has = |n: i64| within(&self.operands, n as f64, n as f64);
         let is_days_away = |from: i64| {
             let distance = (day - from).abs();
@@ -113,11 +115,29 @@ impl Evidence<'_> {
         };
         let is_known = full_dates.iter().any(|date| is_days_away(date.day))
             || without_year.iter().any(has_matching_year);
-        is_known || !self.read_moments() || self.is_end_of_term(day, &full_dates)
+        is_known || !self.read_moments() || self.is_end_of_term(day)
+    }
+
+    /// Reads the dates of the texts, of each once per trace; false if the work budget is exceeded.
+    fn read_dates(&mut self) -> bool {
+        let EvidenceDates { full_dates, without_year, texts, bytes } = &mut self.dates;
+        let bytes_before = *bytes;
+        for text in self.texts.iter().skip(*texts) {
+            if *bytes + text.len() >= MAX_DATED {
+                break;
+            }
+            *bytes += text.len();
+            *texts += 1;
+            full_dates.extend(dates::all(text));
+            without_year.extend(dates::without_year(text));
+        }
+        let (read, compared) = (*bytes - bytes_before, full_dates.len() + without_year.len());
+        self.spend(read / BYTES_PER_STEP + compared)
     }
 
     /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
-    fn is_end_of_term(&self, day: i64, full_dates: &[dates::Date]) -> bool {
+    fn is_end_of_term(&self, day: i64) -> bool {
+        let full_dates = &self.dates.full_dates;
         let terms = self.moments.0.terms();
         let pairs = full_dates.len() * terms.clone().count();
         pairs <= MAX_TERMS
