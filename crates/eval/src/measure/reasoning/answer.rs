@@ -1,7 +1,7 @@
 //! The final answer in a model's output, without code, calls and thoughts.
 //!
-//! In: the view of an LLM span. Out: its final answer as text, if its output is one; and the prose of
-//! a text, with code, links and paths masked, so that only statements are compared with the evidence.
+//! In: the view of an LLM span. Out: its final answer as text, if its output has one; and the prose of a text, with
+//! code, links and paths masked, so that only statements are compared with the evidence.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::recognise::{ControlTools, SpanView, ToolRequest, action_text, json_ke
 /// Most bytes of an answer that are checked.
 pub(crate) const MAX_ANSWER: usize = 32 * 1024;
 
-/// The final answer of `view`, if its output is one: text without a call, or the arguments of a
-/// final-answer tool (as a call, or in code).
+/// The final answer of `view`: text without a call, or the arguments of a final-answer tool that is called or used in
+/// code. `None` if the output has another call, is code, or is empty.
 pub(crate) fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<String> {
     if view.requests().any(|request| !tools.is_final_answer(&request.name)) {
         return None;
@@ -39,21 +39,22 @@ pub(crate) fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<Stri
     (!answer.is_empty()).then(|| clip(answer, MAX_ANSWER).to_owned())
 }
 
+/// All texts and numbers in the arguments of a call, one per line.
 fn argument_text(request: &ToolRequest) -> String {
     let Some(raw) = request.arguments.as_deref() else { return String::new() };
     let Some(value) = json_keys::parse(raw) else { return raw.to_owned() };
     let mut leaves = Vec::new();
-    collect(value, &mut leaves);
+    collect_leaves(value, &mut leaves);
     leaves.join("\n")
 }
 
 /// Adds all texts and numbers of `value`. Depth is bounded by the JSON parser.
-fn collect(value: Value, leaves: &mut Vec<String>) {
+fn collect_leaves(value: Value, leaves: &mut Vec<String>) {
     match value {
         Value::String(text) => leaves.push(text),
         Value::Number(n) => leaves.push(n.to_string()),
-        Value::Array(items) => items.into_iter().for_each(|v| collect(v, leaves)),
-        Value::Object(map) => map.into_iter().for_each(|(_, v)| collect(v, leaves)),
+        Value::Array(items) => items.into_iter().for_each(|v| collect_leaves(v, leaves)),
+        Value::Object(map) => map.into_iter().for_each(|(_, v)| collect_leaves(v, leaves)),
         _ => {}
     }
 }
@@ -65,25 +66,25 @@ const REFERENCES: &str = r"`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.
 /// `text` with code blocks, inline code, links and paths replaced by spaces, so that byte positions
 /// stay the same.
 pub(crate) fn masked(text: &str) -> Cow<'_, str> {
-    // Most texts have none of the first characters of these, and no dots before extensions or behind "www".
+    // The regular expression is run only if the text has a first character of a match, or a dot as in an extension or
+    // after "www".
     let bytes = text.as_bytes();
-    let inside = |at: usize| {
+    let is_inner_dot = |at: usize| {
         bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
             || at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'w')
     };
     let may_match = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
-    if !may_match() && !memchr::memchr_iter(b'.', bytes).any(inside) {
+    if !may_match() && !memchr::memchr_iter(b'.', bytes).any(is_inner_dot) {
         return Cow::Borrowed(text);
     }
     MASKED.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
 }
 
-/// The byte ranges of the sentences of `text`: each ends with . ! ? before whitespace, or with a line
-/// break.
+/// The byte ranges of the sentences of `text`. Each ends with ".", "!" or "?" before whitespace, or with a line break.
 pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let bytes = text.as_bytes();
-    let is_said = |part| text.get::<Range<usize>>(part).is_some_and(|s| !s.chars().all(char::is_whitespace));
+    let has_text = |part| text.get::<Range<usize>>(part).is_some_and(|s| !s.chars().all(char::is_whitespace));
     let mut out = Vec::new();
     let mut start = 0;
     for end in end_signs(bytes) {
@@ -91,21 +92,22 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
         let ends = bytes.get(end) == Some(&b'\n')
             || bytes.get(next).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, end);
         if ends {
-            if is_said(start..next) {
+            if has_text(start..next) {
                 out.push((start, next));
             }
             start = next;
         }
     }
-    if is_said(start..text.len()) {
+    if has_text(start..text.len()) {
         out.push((start, text.len()));
     }
     out
 }
 
-/// More bytes than an abbreviation has.
-const LONGEST_ABBREVIATION: usize = 8;
-/// The places of the bytes that may end a sentence, in order.
+/// Bytes before a dot that are read: more than an initial, an abbreviation or a list number has.
+const MAX_ABBREVIATION: usize = 8;
+
+/// The positions of the bytes that may end a sentence, in order.
 fn end_signs(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let mut marks = memchr::memchr3_iter(b'.', b'!', b'?', bytes).peekable();
     let mut breaks = memchr::memchr_iter(b'\n', bytes).peekable();
@@ -118,8 +120,8 @@ fn end_signs(bytes: &[u8]) -> impl Iterator<Item = usize> {
 
 /// Whether the dot at `at` belongs to an initial, an abbreviation or a list number.
 fn abbreviates(text: &str, at: usize) -> bool {
-    // Longer words are none of these. Only their ends are read, since a text may consist of dots.
-    let from = text.floor_char_boundary(at.saturating_sub(LONGEST_ABBREVIATION));
+    // Only a few bytes are read, so that the work is bounded in a text of dots.
+    let from = text.floor_char_boundary(at.saturating_sub(MAX_ABBREVIATION));
     let end = text.get(from..at).unwrap_or_default();
     work::count(end.len());
     let word = end.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();

@@ -1,15 +1,15 @@
 //! Actions that a model says it has carried out: "I have cancelled your booking".
 //!
-//! Principle: who reports an action has carried it out: a claim without a successful call that does such a thing
-//! makes the user rely on something that did not happen. That an action should have been carried out, or was carried
-//! out well, is not said.
+//! Principle: an agent that reports an action has carried it out. A claim without a successful call that does such a
+//! thing makes the user rely on something that did not happen. Whether the action was required, or was carried out
+//! well, is not examined.
 //!
-//! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
-//! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
-//! that reports no effect, or that somebody has yet to decide (`pending_approval`) unless the answer says so. What
-//! follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result reports
-//! as a state is no claim of the model's own. Actions that a text itself can be ("I have added a paragraph") are claims
-//! only where a tool for them was offered.
+//! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call that does
+//! such a thing, or with identifiers that no such call names. A failed call supports no claim. Neither does a call
+//! that reports no effect, or one whose result still waits for approval (`pending_approval`) unless the answer says
+//! so. An action supports claims of its consequences in the same turn ("the refund has been issued"). A state that a
+//! result reports is not a claim of the model. Actions on the text that the model writes ("I have added a paragraph")
+//! are claims only where a tool for them was offered.
 
 mod effects;
 mod insufficient_calls;
@@ -43,18 +43,18 @@ use effects::{CalledTool, Effects, MAX_BYTES};
 pub(super) use insufficient_calls::{is_form_of, says_done};
 use offers::{NamedTool, Offers, things};
 
-/// Words by which a claim is about a part of the things.
+/// Classes of words that restrict a claim to a part of the things.
 const PARTS: WordClasses = classes!(Exception Restriction Bound);
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
-/// Most calls whose results are searched for what a claim is about.
+/// Maximum calls whose arguments and results are searched for one claim.
 const MAX_CALLS: usize = 500;
-/// Verbs of actions outside of a text that also say what is done in one ("moved to the top") or decided ("settled on"):
-/// claims where a tool changes something.
-const IN_TEXTS: [&str; 2] = ["moved", "settled"];
-/// Words after "by" that name what things are ordered by.
-const MAX_FIELD: usize = 3;
-/// Maximum identifiers that one claim is compared by.
+/// Verbs of external actions that are also used of the editing of a text ("moved to the top") or of a decision
+/// ("settled on"). They are claims only where a tool changes something.
+const EDITING_VERBS: [&str; 2] = ["moved", "settled"];
+/// Maximum words after "by" that are compared with the results: "ordered by price".
+const MAX_CRITERION_WORDS: usize = 3;
+/// Maximum identifiers of one claim, or of one request, that are compared.
 const MAX_IDENTIFIERS: usize = 8;
 
 /// The claims that were examined, by model span, each with the finding if it is unsupported.
@@ -67,7 +67,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             continue;
         }
         let mut offers = None;
-        let mut turn = 0;
+        let mut turn_start = 0;
         for &at in &agent.llms {
             let Some(view) = trace.views.get(at) else { continue };
             let text = view.output_text();
@@ -86,12 +86,13 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
                     let offers = offers.get_or_insert_with(|| offers::offers(trace, i));
                     let classes = analysed.classes(claim.sentence);
                     let verdict =
-                        Claimed { trace, memo, at, turn, claim, classes, effects, offers }.examine();
+                        ClaimCheck { trace, memo, span: at, turn_start, claim, classes, effects, offers }
+                            .examine();
                     out.extend(verdict.map(|finding| (at, finding)));
                 }
             }
             if Replies::cached(trace, memo).to(at).is_some() {
-                turn = end_of(trace, at);
+                turn_start = end_of(trace, at);
             }
         }
     }
@@ -102,7 +103,7 @@ fn never_sent(tool: &str) -> String {
     format!("{tool} was never called, and no call or result says that anything was sent")
 }
 
-/// The words of a text with a sign between letters or digits, as names of files have: "cart.py", "src/main".
+/// The words of a text that look like names of files or paths: "cart.py", "src/main".
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"' | '(' | ')' | ','));
     let words = words.map(|word| word.trim_end_matches(['.', ':', ';', '!', '?']));
@@ -117,7 +118,7 @@ fn are_opposite(one: Action, other: Action) -> bool {
     makes(one) && ends(other) || ends(one) && makes(other)
 }
 
-/// Whether a text has a participle of a verb of this class: "CANCELED" for cancelled.
+/// Whether a text has an English past participle of this action: "CANCELED" for `Cancel`.
 fn has_participle(text: &str, action: Action) -> bool {
     let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 3);
     let mut done = words
@@ -125,57 +126,58 @@ fn has_participle(text: &str, action: Action) -> bool {
     done.any(|word| action_of(&word.to_lowercase()) == Some(action))
 }
 
-/// One claim, with what it is compared with.
-struct Claimed<'c, 't> {
+/// One claim, with the calls and offered tools that it is compared with.
+struct ClaimCheck<'c, 't> {
     trace: &'c AgentTrace,
-    at: Idx,
-    /// The time of the user's last reply.
-    turn: u64,
+    /// The model span whose output has the claim.
+    span: Idx,
+    /// The time of the user's last reply before the claim.
+    turn_start: u64,
     claim: ActionClaim<'t>,
-    /// The closed classes that its sentence has words of.
+    /// The classes of the words in the sentence of the claim.
     classes: WordClasses,
     memo: &'c Memo,
     effects: &'c Effects,
     offers: &'c Offers,
 }
 
-impl Claimed<'_, '_> {
+impl ClaimCheck<'_, '_> {
     /// The finding if the claim is unsupported; `None` if the claim cannot be examined.
     fn examine(&self) -> Option<Option<Finding>> {
         use Action::{Book, Cancel, Order, Pay, Refund, Send, Transfer};
         let ActionClaim { action, tense, .. } = self.claim;
-        // These take effect only outside of a text.
-        let outside = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
+        // These actions take effect only outside of a text.
+        let is_external = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
         let is_offered = self.offers.actions.contains(&action);
-        let is_in_text = || !self.offers.change && IN_TEXTS.contains(&self.claim.verb.as_str());
+        let is_in_text = || !self.offers.may_change && EDITING_VERBS.contains(&self.claim.verb.as_str());
         let is_of_text = || is_in_text() || action == Order && self.arranges();
         if action == Action::Notify && !is_offered {
             // Messages have a recipient.
-            let unsent = self.unsent().map(|tool| never_sent(tool));
+            let unsent = self.unused_sender().map(|tool| never_sent(tool));
             let lacking = || Some(format!("no call has its words: {}", self.not_passed_on()?));
             return unsent.or_else(lacking).map(|reason| Some(self.finding(&reason)));
         }
-        if !is_offered && (!outside || is_of_text()) {
+        if !is_offered && (!is_external || is_of_text()) {
             return None;
         }
         if let Some(id) = self.missing_of_all() {
             return Some(Some(self.finding(&format!("none that was made names {id} of the request"))));
         }
-        if let Some(call) = self.denied() {
+        if let Some(call) = self.denied_call() {
             let reason = format!("{} reported that it was not done", call.name.trim());
             return Some(Some(self.finding(&reason).citing_at(self.trace, call.at)));
         }
-        if let Some((call, state)) = self.awaited() {
+        if let Some((call, state)) = self.waiting_call() {
             let reason = format!("{} reported {state}, which the answer does not say", call.name.trim());
             return Some(Some(self.finding(&reason).citing_at(self.trace, call.at)));
         }
-        // "It has been shipped" may report what a result says, and is no claim of the model's own.
+        // "It has been shipped" may report a state that a result contains, and is then not a claim of the model.
         if tense == Tense::DonePassive && self.effects.has_results {
             // The answer to a question is a report.
-            if !outside || !is_offered || !self.effects.whole || self.is_question() {
+            if !is_external || !is_offered || !self.effects.is_fully_recorded || self.is_question() {
                 return None;
             }
-            let uncalled = || self.uncalled(action).filter(|_| self.is_asked());
+            let uncalled = || self.uncalled_tool(action).filter(|_| self.is_asked());
             let reason = match self.effects.starts.is_empty() {
                 true => "no call of the run changed anything".to_owned(),
                 false => format!("{} was never called, and no other call does that", uncalled()?),
@@ -183,21 +185,21 @@ impl Claimed<'_, '_> {
             let finding = || self.finding(&format!("{reason}, and no message or result says so"));
             return (!self.is_reported()).then(|| Some(finding()));
         }
-        if !self.acted(action) {
+        if !self.has_supporting_call(action) {
             // "Did you transfer it yesterday?" asks for a report of what was done before.
             if self.effects.has_results && self.is_question() && self.is_reported() {
                 return None;
             }
             return Some(Some(self.finding("none was made that succeeded")));
         }
-        if let Some(tool) = self.only_prepared() {
+        if let Some(tool) = self.unused_second_step() {
             let reason = format!("{tool} was never called, and what was called only makes what it takes");
             return Some(Some(self.finding(&reason)));
         }
-        if let Some(tool) = self.unsent() {
+        if let Some(tool) = self.unused_sender() {
             return Some(Some(self.finding(&never_sent(tool))));
         }
-        if let Some(tool) = self.uncalled(action) {
+        if let Some(tool) = self.uncalled_tool(action) {
             return Some(Some(
                 self.finding(&format!("{tool} was never called, and no other call is about it")),
             ));
@@ -215,21 +217,27 @@ impl Claimed<'_, '_> {
         self.classes.has(WordClass::Quantifier) && !self.classes.has_any(PARTS)
     }
 
-    /// One of the identifiers that the request lists, if all are said to be done, and the calls name others of them.
+    /// An identifier that the request lists and no call names, if the claim is about all things of the request, and the
+    /// calls name other identifiers of that list.
     fn missing_of_all(&self) -> Option<String> {
         let says_all = self.says_all() && identifiers(self.claim.sentence).next().is_none();
-        let agent =
-            self.trace.owner.get(self.at).copied().flatten().filter(|_| says_all && self.effects.whole)?;
+        let agent = self
+            .trace
+            .owner
+            .get(self.span)
+            .copied()
+            .flatten()
+            .filter(|_| says_all && self.effects.is_fully_recorded)?;
         let task = agent_index::task(self.trace, agent)?;
         let listed: Vec<String> = identifiers(task).take(MAX_IDENTIFIERS).collect();
         let is_list = listed.len() > 1
             && listed.iter().all(|id| listed.first().is_some_and(|first_id| shape(first_id) == shape(id)));
-        let end = end_of(self.trace, self.at);
+        let end = end_of(self.trace, self.span);
         let is_known = |id: &&String| self.effects.identifiers.get(*id).is_some_and(|start| *start <= end);
         if !is_list || !listed.iter().any(|id| is_known(&id)) {
             return None;
         }
-        // A lookup may show that one of them was in that state before.
+        // A lookup may show that one of the things was in that state before.
         let results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
         let results: Vec<&Text> = results.filter(|text| text.len() <= MAX_BYTES).collect();
         let bytes: usize = results.iter().map(|text| text.len()).sum();
@@ -241,8 +249,8 @@ impl Claimed<'_, '_> {
         listed.iter().find(|id| !is_known(id) && !shown(id)).cloned()
     }
 
-    /// The call that books or orders for another day or time than the claim says. A claim about a change names the old
-    /// one as well.
+    /// The call that books or orders for another day or time than the claim states. Claims of changes are not examined,
+    /// since they name the old day or time as well.
     fn other_moment(&self) -> Option<&Call> {
         use Action::{Book, Create, Order, Schedule};
         // Another clause is about another moment: "it is booked, and it arrives on 6 March".
@@ -252,7 +260,7 @@ impl Claimed<'_, '_> {
         let is_first = matches!(self.claim.action, Book | Create | Order | Schedule)
             && !self.claim.verb.starts_with("re");
         if !is_first
-            || !self.effects.whole
+            || !self.effects.is_fully_recorded
             || self.claim.tense != Tense::Done
             || wrong_date_time::is_relative(sentence)
         {
@@ -262,7 +270,7 @@ impl Claimed<'_, '_> {
         if days.len() > 1 || times.len() > 1 || days.is_empty() && times.is_empty() {
             return None;
         }
-        let end = end_of(self.trace, self.at);
+        let end = end_of(self.trace, self.span);
         if !self.memo.budget.spend(4 * MAX_CALLS.min(self.trace.calls.len())) {
             return None;
         }
@@ -293,10 +301,10 @@ impl Claimed<'_, '_> {
         (is_read && (other_day() || other_time())).then_some(call)
     }
 
-    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its
-    /// class.
+    /// Whether a text of the prompt or a result contains the verb of the claim, or a participle of the same action.
+    /// True beyond the work budget.
     fn is_reported(&self) -> bool {
-        let Some(view) = self.trace.views.get(self.at) else { return true };
+        let Some(view) = self.trace.views.get(self.span) else { return true };
         if !self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP) {
             return true;
         }
@@ -308,14 +316,14 @@ impl Claimed<'_, '_> {
             || texts.iter().any(|text| has_participle(text, self.claim.action))
     }
 
-    /// Whether the word "order" means an arrangement: "ordered by price", where a result has prices.
+    /// Whether "ordered" means "arranged": "ordered by price", where a result has prices.
     fn arranges(&self) -> bool {
         let criterion = self.claim.sentence.split_once(" by ").map(|(_, criterion)| criterion);
         let words = criterion
             .into_iter()
             .flat_map(|criterion| criterion.split(|c: char| !c.is_alphanumeric()))
             .filter(|w| w.len() > 2);
-        let mut words = words.take(MAX_FIELD);
+        let mut words = words.take(MAX_CRITERION_WORDS);
         let results =
             || self.trace.calls.iter().rev().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
         let bytes: usize = results().map(|text| text.len()).sum();
@@ -323,33 +331,34 @@ impl Claimed<'_, '_> {
             && words.any(|word| results().any(|text| contains_ignoring_case(text, &word.to_lowercase())))
     }
 
-    /// The tool that is named for the claimed action and its thing, if neither it nor a call about that thing was
-    /// made before: "I ran the tests" without `run_tests`, although a file was written.
-    fn uncalled(&self, action: Action) -> Option<&Text> {
-        if !self.effects.whole || action == Action::Update {
+    /// The offered tool that is named for the claimed action and its thing, if neither that tool nor one about the same
+    /// thing was called before: "I ran the tests" without `run_tests`, although a file was written.
+    fn uncalled_tool(&self, action: Action) -> Option<&Text> {
+        if !self.effects.is_fully_recorded || action == Action::Update {
             return None;
         }
         if !self.memo.budget.spend(self.offers.named.len() + self.effects.tools.len()) {
             return None;
         }
         let claim_stems: HashSet<String> = stems(self.claim.sentence).collect();
-        let is_said =
-            |named: &&NamedTool| named.is_own || named.things.iter().all(|thing| claim_stems.contains(thing));
+        let is_said = |named: &&NamedTool| {
+            named.is_action_noun || named.things.iter().all(|thing| claim_stems.contains(thing))
+        };
         let action_tools = self.offers.named.iter().filter(|named| named.action == action);
-        let NamedTool { tool, things: wanted, is_own, .. } = action_tools.clone().find(is_said)?;
-        // The claim names another tool that did it, or one that may do anything.
-        let end = end_of(self.trace, self.at);
-        let mut called_tools = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
-        let may_be = called_tools.any(|(name, tool)| {
+        let NamedTool { tool, things: wanted, is_action_noun, .. } = action_tools.clone().find(is_said)?;
+        // Another tool may have done it: one about the same thing, or one that may do anything.
+        let end = end_of(self.trace, self.span);
+        let mut called_tools = self.effects.tools.iter().filter(|(_, tool)| tool.first_start <= end);
+        let may_be_done = called_tools.any(|(name, tool)| {
             let actions = &tool.purpose.actions;
             let things = tool.things.get_or_init(|| things(name));
-            // A tool that makes a thing does not end one.
+            // A tool that creates a thing does not cancel one.
             if actions.first().is_some_and(|tool_action| are_opposite(*tool_action, action)) {
                 return false;
             }
             let ends = |tool_action: Action| matches!(tool_action, Action::Cancel | Action::Delete);
             // `add_store_credit` may be the refund, and deleting a job ends it.
-            if *is_own && identifier_words(name).iter().any(|word| action_of(word) == Some(action))
+            if *is_action_noun && identifier_words(name).iter().any(|word| action_of(word) == Some(action))
                 || ends(action)
                     && actions.first().is_some_and(|tool_action| ends(*tool_action) && *tool_action != action)
             {
@@ -358,11 +367,11 @@ impl Claimed<'_, '_> {
             things.is_empty()
                 || actions.is_empty()
                 || actions.contains(&Action::Execute)
-                || *is_own && actions.contains(&action)
+                || *is_action_noun && actions.contains(&action)
                 || things.iter().any(|thing| wanted.contains(thing))
         });
         // The instructions may state what one action includes.
-        if may_be || *is_own && self.is_ruled(wanted) {
+        if may_be_done || *is_action_noun && self.instructions_mention(wanted) {
             return None;
         }
         let earlier_calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
@@ -383,18 +392,18 @@ impl Claimed<'_, '_> {
 
     /// The messages of the user, which are read for each claim; `None` beyond the work budget.
     fn user_messages(&self) -> Option<Vec<Text>> {
-        let agent = self.trace.owner.get(self.at).copied().flatten();
+        let agent = self.trace.owner.get(self.span).copied().flatten();
         let messages = agent.map(|agent| said_by_user(self.trace, self.memo, agent)).unwrap_or_default();
         let bytes: usize = messages.iter().map(|text| text.len()).sum();
         work::count(bytes);
         self.memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(messages)
     }
 
-    /// Whether the user asked a question that asks for no action: "Can you cancel it?" asks for one. So beyond the work
-    /// budget.
+    /// Whether the user asked a question that is not a request for an action, as "Can you cancel it?" is. True beyond
+    /// the work budget.
     fn is_question(&self) -> bool {
-        let agent = self.trace.owner.get(self.at).copied().flatten();
-        // An agent may claim many things.
+        let agent = self.trace.owner.get(self.span).copied().flatten();
+        // Cached, since an agent may claim many things.
         *self.effects.asked_question.borrow_mut().entry(agent).or_insert_with(|| {
             let asks = |text: &Text| {
                 let classes = classes_in(text, None, self.memo);
@@ -414,39 +423,40 @@ impl Claimed<'_, '_> {
         self.user_messages().is_some_and(|messages| messages.iter().any(names))
     }
 
-    /// Whether a text of the instructions has all of these words, or the work budget is exceeded. A text may claim the
-    /// same many times.
-    fn is_ruled(&self, words: &[String]) -> bool {
-        let key = (self.at, words.join(" "));
-        if let Some(cached) = self.effects.ruled.borrow().get(&key) {
+    /// Whether one text of the instructions has all of these words, or the work budget is exceeded. Cached, since an
+    /// answer may repeat a claim many times.
+    fn instructions_mention(&self, words: &[String]) -> bool {
+        let key = (self.span, words.join(" "));
+        if let Some(cached) = self.effects.mentioned_in_instructions.borrow().get(&key) {
             return *cached;
         }
-        let texts = || self.trace.views.get(self.at).into_iter().flat_map(instructions);
+        let texts = || self.trace.views.get(self.span).into_iter().flat_map(instructions);
         let bytes: usize = texts().map(str::len).sum();
         work::count(bytes);
         let has_all = |text: &str| words.iter().all(|word| contains_ignoring_case(text, word));
-        let is_ruled = !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(has_all);
-        self.effects.ruled.borrow_mut().insert(key, is_ruled);
-        is_ruled
+        let instructions_mention =
+            !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(has_all);
+        self.effects.mentioned_in_instructions.borrow_mut().insert(key, instructions_mention);
+        instructions_mention
     }
 
-    /// Whether a call before the claim, or of its own message, may be the action or what caused it.
-    fn acted(&self, action: Action) -> bool {
-        let end = end_of(self.trace, self.at);
+    /// Whether a call before the claim, or one that the same message requests, may be the claimed action or its cause.
+    fn has_supporting_call(&self, action: Action) -> bool {
+        let end = end_of(self.trace, self.span);
         let effects = self.effects;
-        effects.authors.contains(&self.at)
+        effects.authors.contains(&self.span)
             || effects.may_have_done(action, end)
-            || effects.any_within(self.turn, end)
+            || effects.any_within(self.turn_start, end)
             || !self.offers.actions.contains(&action) && effects.any_within(0, end)
     }
 
-    /// An identifier of the claim, if calls are recorded and name none of its identifiers; or if they name others of
-    /// its kind in the same list: "A-1, A-2 and A-3 have been changed".
+    /// An identifier of the claim that no call names, if the calls are recorded and name no identifier of the claim; or
+    /// if the claim lists several of the same shape: "A-1, A-2 and A-3 have been changed".
     fn unknown_identifier(&self) -> Option<String> {
-        let end = end_of(self.trace, self.at);
+        let end = end_of(self.trace, self.span);
         let named: Vec<String> = identifiers(self.claim.sentence).take(MAX_IDENTIFIERS).collect();
         let is_known = |id: &String| self.effects.identifiers.get(id).is_some_and(|start| *start <= end);
-        if !self.effects.whole {
+        if !self.effects.is_fully_recorded {
             return None;
         }
         let first = named.iter().find(|id| !is_known(id))?;
@@ -454,7 +464,7 @@ impl Claimed<'_, '_> {
         if !is_listed && named.iter().any(is_known) {
             return None;
         }
-        // The user's number of a thing is not always the one that the tool was called with.
+        // The user may name a thing by another number than the one that was passed to the tool.
         let earlier_calls = || self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         let passed: Vec<&Text> = earlier_calls()
             .filter(|call| self.effects.changes(call))

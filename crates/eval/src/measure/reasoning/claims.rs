@@ -1,11 +1,11 @@
 //! Claims of work: "I verified", "computed with the calculator", "according to the page I read".
 //!
-//! Principle: work that is named as the source of an answer was done in the run: a reader trusts a figure that was
-//! looked up or calculated more than one from memory. Whether the answer is right is not said.
+//! Principle: work that an answer names as its source was done in the run, since a reader trusts a number that was
+//! looked up or calculated more than one from memory. Whether the answer is right is not examined.
 //!
-//! In: a model's prose. Out: its claims of work, with the tool that each names. The caller compares a claim
-//! that names a tool with the calls of that tool, and any other, which names a source, with all successful
-//! calls. In a language that rules do not read there are none.
+//! In: a model's prose. Out: its claims of work, with the tool that each names. The caller compares a claim that names
+//! a tool with the calls of that tool, and a claim that names a source with all successful calls. In an unsupported
+//! language there are no claims.
 
 use foldhash::HashMap;
 
@@ -14,25 +14,26 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::ReadText;
 use crate::measure::tool_purpose::action_of;
 
-/// Least bytes of a noun that means a tool.
+/// Minimum bytes of a noun that means a tool.
 const MIN_NOUN: usize = 4;
-/// Least bytes of a noun that means a tool by one of its words.
+/// Minimum bytes of a noun that means a tool by one word of the tool's name.
 const MIN_WORD: usize = 6;
 
 /// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WorkClaim<'t> {
     pub sentence: &'t str,
-    /// The tool that the claim names.
+    /// The noun of the tool that the claim names; `None` if it names a source.
     pub tool: Option<String>,
 }
 
+/// The claims of work in a text, in their order.
 pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<WorkClaim<'t>> {
     let work = ReadText::new(prose, None, memo).claims_of_done_action().into_iter();
     let work = work.filter(|claim| claim.action.is_work());
     let mut out: Vec<WorkClaim<'_>> = Vec::new();
     for claim in work {
-        // A sentence may claim the use of a tool, and of a source as well.
+        // A sentence may claim the use of a tool and of a source.
         let tool = claim.instrument.map(|tool| WorkClaim { sentence: claim.sentence, tool: Some(tool) });
         let source = claim.names_source.then_some(WorkClaim { sentence: claim.sentence, tool: None });
         for claim in tool.into_iter().chain(source) {
@@ -44,8 +45,8 @@ pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<WorkClaim<'t>> {
     out
 }
 
-/// Whether the noun of a claim means the tool `name`: it has the same words, or is one of them
-/// ("calculator" for `simple_calculator`). A name with a verb says what is done to its nouns: "account" is no
+/// Whether the noun of a claim means the tool `name`: it has the same words, or is one of them ("calculator" for
+/// `simple_calculator`). The nouns of a name with a verb are the object of the verb: "account" does not mean
 /// `get_account`.
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
@@ -53,10 +54,10 @@ pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     plain.len() >= MIN_NOUN && (plain == name.concat() || single_nouns(&name).any(|word| *word == plain))
 }
 
-/// The words by which a name is meant as well: the long ones of a name without a verb.
+/// The words each of which means a tool of this name: the long words of a name without a verb.
 fn single_nouns(name: &[String]) -> impl Iterator<Item = &String> {
-    let acts = name.iter().any(|word| action_of(word).is_some());
-    name.iter().filter(move |word| !acts && word.len() >= MIN_WORD)
+    let has_verb = name.iter().any(|word| action_of(word).is_some());
+    name.iter().filter(move |word| !has_verb && word.len() >= MIN_WORD)
 }
 
 /// Values of tools by the nouns that mean them, as [`noun_means_tool`] compares.
@@ -64,7 +65,7 @@ fn single_nouns(name: &[String]) -> impl Iterator<Item = &String> {
 pub(crate) struct ToolsByNoun(HashMap<String, u64>);
 
 impl ToolsByNoun {
-    /// The least value of each noun.
+    /// Keeps the least value of each noun.
     pub(crate) fn new<'n>(tools: impl IntoIterator<Item = (&'n str, u64)>) -> ToolsByNoun {
         let mut by_noun = HashMap::default();
         let mut add = |noun: String, value: u64| {
@@ -86,12 +87,12 @@ impl ToolsByNoun {
     }
 }
 
-/// Values of tools by their names, of which each means other tools.
+/// Values of tools by their names, for the search of names that, as nouns, mean another tool.
 #[derive(Debug, Default)]
 pub(crate) struct ToolsAsNouns(HashMap<String, u64>);
 
 impl ToolsAsNouns {
-    /// The least value of each name.
+    /// Keeps the least value of each name.
     pub(crate) fn new<'n>(tools: impl IntoIterator<Item = (&'n str, u64)>) -> ToolsAsNouns {
         let mut by_name = HashMap::default();
         for (name, value) in tools {
@@ -105,8 +106,8 @@ impl ToolsAsNouns {
     /// The least value of the names that, as nouns, mean `tool`.
     pub(crate) fn meaning(&self, tool: &str) -> Option<u64> {
         let words = identifier_words(tool);
-        let long = single_nouns(&words).filter_map(|word| self.0.get(word));
-        long.chain(self.0.get(&words.concat())).min().copied()
+        let by_word = single_nouns(&words).filter_map(|word| self.0.get(word));
+        by_word.chain(self.0.get(&words.concat())).min().copied()
     }
 }
 
@@ -167,8 +168,8 @@ mod tests {
             "Visit the retrieved article page with the visit_page tool.",
             "Compile the verified quote and provide it using final_answer.",
         ] {
-            let found = claims(text);
-            assert!(found.is_empty(), "{text}: {found:?}");
+            let claims = claims(text);
+            assert!(claims.is_empty(), "{text}: {claims:?}");
         }
     }
 

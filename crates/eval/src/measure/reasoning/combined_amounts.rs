@@ -1,6 +1,6 @@
 //! Amounts that follow from several numbers of a request: 412 km at 0.30 and 24 more, 17.5 hours at 85 with 19 %.
 //!
-//! In: the numbers of a request, and those of the instructions. Out: their combinations, and whether an amount is one.
+//! In: the numbers of a request and of the instructions. Out: the amounts that result from their combinations.
 
 use crate::measure::numbers;
 use crate::recognise::Text;
@@ -9,10 +9,10 @@ use crate::recognise::Text;
 const MAX_FRACTION: u8 = 12;
 /// Most numbers of a request that are combined.
 const MAX_COMBINED: usize = 6;
-/// Half of a cent, and what a sum in binary numbers is away from it.
-const CENT: f64 = 0.0051;
+/// Half of a cent, with a margin for rounding errors of floating-point sums.
+const ROUNDING_TOLERANCE: f64 = 0.0051;
 
-/// The numbers of texts that may be combined, at most `max` of each text.
+/// The positive numbers of texts outside identifiers, at most `max` of each text.
 pub(super) fn combinable<'t>(texts: impl IntoIterator<Item = &'t Text>, max: usize) -> Vec<f64> {
     let positive_numbers = |text: &Text| {
         let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value > 0.0);
@@ -21,28 +21,28 @@ pub(super) fn combinable<'t>(texts: impl IntoIterator<Item = &'t Text>, max: usi
     texts.into_iter().flat_map(positive_numbers).collect()
 }
 
-/// Whether an amount is another one, rounded to cents.
+/// Whether `shown` is `exact`, rounded to cents.
 pub(super) fn is_rounded(exact: f64, shown: f64) -> bool {
-    (exact - shown).abs() <= CENT
+    (exact - shown).abs() <= ROUNDING_TOLERANCE
 }
 
-/// Whether an amount is a fraction of another one, or what a fraction leaves: a twelfth, less a third.
+/// Whether an amount is a fraction of a total, or the total without one: a twelfth of it, or two thirds of it.
 pub(super) fn is_share(number: f64, total: f64) -> bool {
     let mut parts = (2..=MAX_FRACTION).map(f64::from);
     parts.any(|n| is_rounded(total / n, number) || is_rounded(total - total / n, number))
 }
 
-/// The values that follow from up to three numbers of a request, of which one may be a rate of the instructions, or a
-/// half. Empty if the request has many numbers.
+/// The values that follow from up to three numbers of a request, of which one may be a rate of the instructions or a
+/// half. Empty if the request has more than [`MAX_COMBINED`] numbers.
 pub(super) fn combined(amounts: &[f64], rules: &[f64]) -> Vec<f64> {
     let mut out = Vec::new();
     if amounts.len() > MAX_COMBINED {
         return out;
     }
-    // An amount, and what it gives with another number.
-    let mut add = |amount: f64, not: [&f64; 2]| {
+    // Adds an amount, and its combinations with each number of the request that it does not already contain.
+    let mut add = |amount: f64, used: [&f64; 2]| {
         out.push(amount);
-        for c in amounts.iter().filter(|c| !not.iter().any(|a| std::ptr::eq(*a, *c))) {
+        for c in amounts.iter().filter(|c| !used.iter().any(|a| std::ptr::eq(*a, *c))) {
             out.extend([amount + c, amount - c, amount * c, amount * (1.0 + c / 100.0)]);
         }
     };

@@ -1,7 +1,8 @@
-//! The rules on the conduct of an agent: what it did against its request, its instructions and its own results.
+//! The input of the rules on the conduct of an agent, which compare its calls and its answer with its request, its
+//! instructions and its results.
 //!
-//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that wrote the call or
-//! the answer.
+//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that requested the call
+//! or wrote the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -11,41 +12,41 @@ use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Finding, Memo, agent_index, dialogue};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
-/// An agent, its calls, and what it was asked for.
+/// An agent, with its trace and the attempts of its calls.
 pub(super) struct Conduct<'a> {
     pub trace: &'a AgentTrace,
     pub memo: &'a Memo,
     pub attempts: &'a CallAttempts,
-    /// The index of the agent.
-    pub i: usize,
+    /// The index of the agent in the trace.
+    pub agent_index: usize,
     pub agent: &'a Agent,
 }
 
-/// A rule: the finding on an agent.
+/// A rule: returns the finding on an agent, with its model span; `None` if there is no defect.
 pub(super) type ConductRule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
 
-/// Findings of one rule, by model span.
+/// The findings of one rule on all agents, by model span.
 pub(super) fn apply_rule(
     (name, rule): (&'static str, ConductRule),
     trace: &AgentTrace,
     memo: &Memo,
     attempts: &CallAttempts,
 ) -> Vec<(Idx, Finding)> {
-    let found = Conduct::for_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct));
-    by_rule(name, found).collect()
+    let findings = Conduct::for_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct));
+    by_rule(name, findings).collect()
 }
 
-/// Findings of one rule with its name.
+/// Adds the name of their rule to findings.
 pub(super) fn by_rule(
     name: &'static str,
-    found: impl IntoIterator<Item = (Idx, Finding)>,
+    findings: impl IntoIterator<Item = (Idx, Finding)>,
 ) -> impl Iterator<Item = (Idx, Finding)> {
-    found.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
+    findings.into_iter().map(move |(at, finding)| (at, finding.by_rule(name)))
 }
 
-/// Findings of one rule on a trace.
+/// The findings of one rule on a trace.
 #[cfg(test)]
-pub(super) fn found(rule: ConductRule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
+pub(super) fn findings_of(rule: ConductRule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
     let memo = Memo::new();
     apply_rule(("tested", rule), trace, &memo, &CallAttempts::get(trace, &memo))
 }
@@ -57,24 +58,24 @@ impl<'a> Conduct<'a> {
         attempts: &'a CallAttempts,
     ) -> impl Iterator<Item = Conduct<'a>> {
         let agents = trace.agents.iter().enumerate();
-        agents.map(move |(i, agent)| Conduct { trace, memo, attempts, i, agent })
+        agents.map(move |(agent_index, agent)| Conduct { trace, memo, attempts, agent_index, agent })
     }
 
     /// The request, unless it is longer than `max` bytes.
     pub(super) fn task(&self, max: usize) -> Option<&'a Text> {
-        agent_index::task(self.trace, self.i).filter(|task| task.len() <= max)
+        agent_index::task(self.trace, self.agent_index).filter(|task| task.len() <= max)
     }
 
     /// The messages of the user.
     pub(super) fn user_messages(&self) -> Vec<Text> {
-        dialogue::said_by_user(self.trace, self.memo, self.i)
+        dialogue::said_by_user(self.trace, self.memo, self.agent_index)
     }
 
-    /// The texts of the agent that the user answered.
-    pub(super) fn turns(&self) -> impl Iterator<Item = String> + '_ {
+    /// The outputs of the agent that the user replied to.
+    pub(super) fn answered_outputs(&self) -> impl Iterator<Item = String> + '_ {
         let replies = dialogue::Replies::cached(self.trace, self.memo);
-        let answered = self.agent.llms.iter().filter(move |at| replies.to(**at).is_some());
-        answered.filter_map(|at| Some(self.trace.views.get(*at)?.output_text().into_owned()))
+        let answered_spans = self.agent.llms.iter().filter(move |at| replies.to(**at).is_some());
+        answered_spans.filter_map(|at| Some(self.trace.views.get(*at)?.output_text().into_owned()))
     }
 
     /// The first `max` calls, each with its index.
@@ -93,7 +94,7 @@ impl<'a> Conduct<'a> {
         purpose(self.trace, self.memo, call) == Purpose::Action
     }
 
-    /// A finding that quotes a call, on the model span that wrote it.
+    /// A finding that quotes a call, on the model span that requested the call; `None` if that span is not known.
     pub(super) fn finding(&self, defect: Defect, rationale: String, call: &Call) -> Option<(Idx, Finding)> {
         Some((call.llm?, defect.finding(rationale, quoted(call)).citing_at(self.trace, call.at)))
     }

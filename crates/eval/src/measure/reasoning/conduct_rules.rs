@@ -1,4 +1,4 @@
-//! The rules on the conduct of an agent, each in a file of its own.
+//! The list of the rules on the conduct of an agent. Each rule is in a file of its own.
 
 use super::conduct::ConductRule;
 use super::{
@@ -7,9 +7,9 @@ use super::{
     wrong_date_time,
 };
 
-/// Rules on the conduct of an agent with their names, those of their files, in the order in which findings on one span
-/// are reported.
-pub(super) const ON_CONDUCT: [(&str, ConductRule); 14] = [
+/// The rules on the conduct of an agent, each with the name of its file, in the order in which findings on one span are
+/// reported.
+pub(super) const CONDUCT_RULES: [(&str, ConductRule); 14] = [
     ("wrong_date_time", wrong_date_time::check),
     ("wrong_code", wrong_code::check),
     ("less_fitting_choice", less_fitting_choice::check),

@@ -4,13 +4,13 @@
 //! call has a flag that is named for this property, the flag has the same value. Another call of the same tool with
 //! the requested value corrects it. A tool that sets a property may set it to either value.
 //!
-//! The same holds of the flags of a thing that an action chooses by its identifier from a list of a result, if another
-//! thing in the list has the other value: "a non-smoking room", and the room that is booked has `smoking: true`.
+//! The same applies to the flags of a thing that an action chooses by its identifier from a list of a result, if
+//! another thing in the list has the other value: "a non-smoking room", and the booked room has `smoking: true`.
 //!
-//! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
-//! the model span that wrote the first of them. A request states a property before a noun or after a word such as
-//! "with" or "only"; a question about a property ("is it available?") states nothing, and a property of a thing that is
-//! there already ("my express order") is not asked for.
+//! In: a request, and the calls and plans of its agent. Out: one finding, on the model span that wrote the first call
+//! or plan with such a flag. A request states a property before a noun or after a word such as "with" or "only". A
+//! question about a property ("is it available?") states nothing, and a property of an existing thing ("my express
+//! order") is not requested.
 
 use std::cell::OnceCell;
 use std::sync::LazyLock;
@@ -33,8 +33,8 @@ use crate::recognise::{Agent, AgentTrace, Call, Text, json_keys};
 static TRUE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("true"));
 static FALSE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("false"));
 
-/// Words of a flag's name that name no property.
-const PLAIN: [&str; 16] = [
+/// Words in the name of a flag that are not part of its property.
+const FILLERS: [&str; 16] = [
     "only",
     "is",
     "are",
@@ -52,23 +52,23 @@ const PLAIN: [&str; 16] = [
     "require",
     "required",
 ];
-/// Words of a flag's name that negate its property.
+/// Words in the name of a flag that negate its property.
 const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
 /// Words before a property that exclude it, besides negations.
-const EXCLUDES: [&str; 10] =
+const EXCLUSIONS: [&str; 10] =
     ["non", "avoid", "except", "excluding", "skip", "omit", "drop", "remove", "out", "no"];
 const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
-/// Words before a property of a thing that is there already: "the remote team", "my express order".
+/// Words before a property of an existing thing: "the remote team", "my express order".
 const DEFINITE: [&str; 10] = ["the", "this", "that", "these", "those", "my", "our", "your", "his", "their"];
 /// Words before a property that state it.
-const STATES: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
-/// Words after a property that is not before a noun.
+const STATING: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
+/// Words that are not a noun, so that a property before them is not an attribute.
 const NO_NOUN: [&str; 38] = [
     "isn't", "aren't", "not", "i", "we", "you", "please", "this", "that", "can", "will", "was", "were",
     "has", "have", "isnt", "in", "on", "at", "for", "from", "to", "until", "and", "or", "if", "now", "by",
     "then", "today", "as", "when", "with", "also", "is", "are", "too", "nor",
 ];
-/// Words with which a request leaves the property open.
+/// Words by which a request leaves its properties open.
 const OPEN: [&str; 11] = [
     "including",
     "even",
@@ -84,48 +84,52 @@ const OPEN: [&str; 11] = [
 ];
 /// Most bytes of a request: a longer one contains other texts.
 const MAX_TASK: usize = 4000;
-/// Most calls and plans of an agent that are compared, and flags of each.
+/// Maximum calls and plans of an agent that are compared.
 const MAX_STEPS: usize = 200;
+/// Maximum flags of each of them.
 const MAX_FLAGS: usize = 32;
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
-    agents.filter_map(|(i, agent)| first(trace, memo, i, agent)).collect()
+    agents.filter_map(|(i, agent)| first_finding(trace, memo, i, agent)).collect()
 }
 
-/// A call, or a plan that is written as the arguments of one.
+/// A call, or a plan in the form of the arguments of a call, with its flags.
 struct FlaggedStep<'a> {
-    wrote: Option<Idx>,
+    /// The model span that wrote it.
+    author: Option<Idx>,
     at: Idx,
     name: &'a str,
     text: &'a str,
     flags: Vec<(String, bool)>,
 }
 
-fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+/// The finding on the first step of an agent with a flag against the request.
+fn first_finding(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
     let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
     let planned = agent.plans.iter().take(MAX_STEPS).filter(|(_, plan)| plan.text.starts_with('{'));
     let planned = planned.filter_map(|(at, plan)| {
         let flags = flags(&json_keys::parse(&plan.text)?);
-        Some(FlaggedStep { wrote: Some(*at), at: *at, name: "the plan", text: &plan.text, flags })
+        Some(FlaggedStep { author: Some(*at), at: *at, name: "the plan", text: &plan.text, flags })
     });
     let results = OnceCell::new();
     let called = agent.calls.iter().take(MAX_STEPS).filter_map(|&c| {
         let call = trace.calls.get(c)?;
         let mut flags = flags(call.parsed.as_ref()?);
         let results = results.get_or_init(|| results_with_flags(trace, memo, agent));
-        flags.extend(chosen(trace, memo, results, call));
-        // The request's verb gives the value of the property: "stop all marketing mails".
+        flags.extend(flags_of_chosen_record(trace, memo, results, call));
+        // Not for tools that set a property, since the verb of the request may imply either value: "stop all marketing
+        // mails".
         if !flags.is_empty()
             && ToolPurpose::for_call(trace, memo, call).actions.first() == Some(&Action::Update)
         {
             return None;
         }
-        Some(FlaggedStep { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
+        Some(FlaggedStep { author: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
     });
     let steps: Vec<FlaggedStep<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
-    // The position of a property, and what excludes it or leaves it open, is read in English.
+    // The words around a property are known in English only.
     if steps.is_empty() || Language::detected(task, None, memo) != Some(Language::English) {
         return None;
     }
@@ -150,7 +154,7 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
         !value, step.name
     );
     let finding = Defect::ContradictsRequest.finding(rationale, step.text).citing_at(trace, step.at);
-    Some((step.wrote?, finding))
+    Some((step.author?, finding))
 }
 
 /// The boolean members of arguments, those of nested objects included.
@@ -170,9 +174,14 @@ fn results_with_flags<'t>(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> 
     within.filter(|(_, result)| has(result, &TRUE) && has(result, &FALSE)).collect()
 }
 
-/// The flags of the thing in a list of an earlier result that an action names, those in which another thing of the list
-/// differs.
-fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call) -> Vec<(String, bool)> {
+/// The flags of the record in a list of an earlier result that an action names by its identifier, if another record of
+/// the list has the other value. Empty beyond the work budget.
+fn flags_of_chosen_record(
+    trace: &AgentTrace,
+    memo: &Memo,
+    results: &[(u64, &Text)],
+    call: &Call,
+) -> Vec<(String, bool)> {
     let mut flags = Vec::new();
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     let named: Vec<&str> =
@@ -209,7 +218,7 @@ fn chosen(trace: &AgentTrace, memo: &Memo, results: &[(u64, &Text)], call: &Call
     flags
 }
 
-/// The words of a request in lower case, each with whether a mark follows it.
+/// The words of a request in lower case, each with whether a punctuation mark follows it.
 struct RequestTokens(Vec<(String, bool)>);
 
 impl RequestTokens {
@@ -224,24 +233,24 @@ impl RequestTokens {
         RequestTokens(lower.split([' ', '\n', '\t', '-']).filter(|p| !p.is_empty()).map(word).collect())
     }
 
-    /// The value that the request demands of the flag `key`, if it demands one.
+    /// The value that the request demands of the flag `key`; `None` if it demands none.
     fn wants(&self, key: &str) -> Option<bool> {
         let words = identifier_words(key);
         let negated = words.iter().filter(|w| NEGATIVE.contains(&w.as_str())).count() % 2 == 1;
         let property: Vec<&str> = words
             .iter()
             .map(String::as_str)
-            .filter(|w| !PLAIN.contains(w) && !NEGATIVE.contains(w))
+            .filter(|w| !FILLERS.contains(w) && !NEGATIVE.contains(w))
             .collect();
         if property.is_empty() || property.iter().any(|w| w.len() < 3) || self.is_open() {
             return None;
         }
         let places = self.0.windows(property.len()).enumerate();
-        let mut found =
+        let mut mentions =
             places.filter(|(_, words)| words.iter().map(|(w, _)| w.as_str()).eq(property.iter().copied()));
-        let (at, _) = found.next()?;
+        let (at, _) = mentions.next()?;
         // Two mentions may state different values.
-        let stated = self.stated(at, property.len()).filter(|_| found.next().is_none())?;
+        let stated = self.stated(at, property.len()).filter(|_| mentions.next().is_none())?;
         Some(stated != negated)
     }
 
@@ -249,12 +258,12 @@ impl RequestTokens {
         self.0.iter().any(|(word, _)| OPEN.contains(&word.as_str()))
     }
 
-    /// Whether the property at `at` is stated (true), excluded (false), or neither.
+    /// Whether the property at the word `at` is stated (`true`) or excluded (`false`); `None` if it is neither.
     fn stated(&self, at: usize, len: usize) -> Option<bool> {
         let before = |n: usize| at.checked_sub(n).and_then(|i| self.0.get(i)).filter(|(_, mark)| !mark);
         let is_before = |n: usize, list: &[&str]| before(n).is_some_and(|(w, _)| list.contains(&w.as_str()));
         let is_excluded = |n: usize| {
-            is_before(n, &EXCLUDES)
+            is_before(n, &EXCLUSIONS)
                 || before(n).is_some_and(|(w, _)| Language::English.classes(w).has(WordClass::Negation))
         };
         if is_excluded(1) || is_before(1, &ARTICLES) && is_excluded(2) {
@@ -264,7 +273,7 @@ impl RequestTokens {
         let next = self.0.get(at + len).filter(|_| !marked);
         let before_noun = next.is_some_and(|(w, _)| !NO_NOUN.contains(&w.as_str()));
         let is_wanted = before_noun && !is_before(1, &DEFINITE);
-        (is_wanted || is_before(1, &STATES)).then_some(true)
+        (is_wanted || is_before(1, &STATING)).then_some(true)
     }
 }
 
@@ -329,7 +338,7 @@ mod tests {
         assert_eq!(run(task, rooms, "R-11"), 1);
         assert_eq!(run(task, rooms, "R-17"), 0);
         assert_eq!(run("Book a room for 3 October.", rooms, "R-11"), 0);
-        // There is no other one.
+        // No room has the requested value.
         let all = r#"{"rooms":[{"id":"R-11","smoking":true},{"id":"R-17","smoking":true}]}"#;
         assert_eq!(run(task, all, "R-11"), 0);
     }

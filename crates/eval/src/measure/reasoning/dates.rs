@@ -1,5 +1,7 @@
-//! Dates in texts, in figures or with the name of the month in English: "9 Sep 2025", and as programs print it
-//! "Sep  9 16:40:03 2025".
+//! Dates in texts: numeric, with the English name of the month ("9 Sep 2025"), or as programs print them
+//! ("Sep  9 16:40:03 2025").
+//!
+//! In: a text. Out: its dates, with day numbers that can be subtracted; also the forms of a date without its year.
 
 use std::ops::Range;
 
@@ -18,12 +20,12 @@ regex!(
 
 /// A date of a text.
 pub(super) struct Date {
-    /// Bytes in the text.
+    /// The byte range of the date in the text.
     pub at: Range<usize>,
     pub year: i64,
     pub month: usize,
     pub day_of_month: usize,
-    /// Days since an origin.
+    /// The day as by [`day_number`].
     pub day: i64,
 }
 
@@ -38,7 +40,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
         MONTHS.get(month.checked_sub(1)?)?;
         let whole = date.get(0)?;
         Some(Date {
-            // The "T" of a timestamp is none of its date.
+            // The "T" of a timestamp is not part of its date.
             at: whole.start()..whole.end() - usize::from(whole.as_str().ends_with('T')),
             year,
             month,
@@ -57,21 +59,21 @@ pub(super) fn without_year(text: &str) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Whether the text after a number begins with the name of a month in any language, so that the number is a day of it:
-/// "9 December", "9. Dezember", "9 de diciembre".
+/// Whether the text after a number begins with the name of a month in any language, so that the number is a day of the
+/// month: "9 December", "9. Dezember", "9 de diciembre".
 pub(super) fn begins_with_month(text: Option<&str>) -> bool {
-    month_behind(text).is_some()
+    month_after(text).is_some()
 }
 
-/// The month whose name the text after a number begins with, from 1.
-pub(super) fn month_behind(text: Option<&str>) -> Option<usize> {
+/// The number, from 1, of the month whose name begins the text after a number.
+pub(super) fn month_after(text: Option<&str>) -> Option<usize> {
     let words = text.unwrap_or_default().trim_start_matches(['.', ' ']).split(|c: char| !c.is_alphabetic());
     let mut words = words.skip_while(|word| ["de", "di"].contains(word));
     let word = words.next().filter(|word| word.len() > 2)?;
     names::month_of(&lowercase(word))
 }
 
-/// The year of a day, or at its beginning and end perhaps the next one.
+/// The year of a day number. Days near the turn of a year may have the adjacent year.
 pub(super) fn year_of_day(day: i64) -> i64 {
     const DAYS: f64 = 365.2425;
     (day as f64 / DAYS) as i64
@@ -84,9 +86,9 @@ pub(super) fn year_of(time: u64) -> Option<i64> {
     i64::try_from(1970 + time / YEAR).ok().filter(|year| *year > 2000)
 }
 
-/// The days of the Gregorian calendar up to this date.
+/// The number of days in the Gregorian calendar up to this date, from a fixed origin.
 pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
-    // Years that begin in March, so that a leap day is the last of one.
+    // The year is taken to begin in March, so that a leap day is the last day of a year.
     let (month, day) = (month as i64, day as i64);
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day;
@@ -94,13 +96,13 @@ pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
 }
 
 impl Date {
-    /// Months since an origin.
+    /// Months since the year 0.
     pub(super) fn months(&self) -> i64 {
         self.year * 12 + self.month as i64 - 1
     }
 
-    /// The ways to write it without its year, in lower case.
-    pub(super) fn written(&self) -> Vec<String> {
+    /// The forms of the date without its year, in lower case.
+    pub(super) fn forms_without_year(&self) -> Vec<String> {
         let (month, day) = (self.month, self.day_of_month);
         let name = month.checked_sub(1).and_then(|i| MONTHS.get(i)).copied().unwrap_or_default();
         let short = name.get(..3).unwrap_or(name);
@@ -108,12 +110,12 @@ impl Date {
             let form = form.replace("MM", &format!("{month:02}")).replace("DD", &format!("{day:02}"));
             form.replace('M', &month.to_string()).replace('D', &day.to_string()).replace('N', name)
         };
-        let named = [name, short].map(|name| DATES_WITH_NAMES.map(|form| write(form, name)));
-        DATES.map(|form| write(form, short)).into_iter().chain(named.into_iter().flatten()).collect()
+        let named = [name, short].map(|name| NAMED_DATE_FORMS.map(|form| write(form, name)));
+        DATE_FORMS.map(|form| write(form, short)).into_iter().chain(named.into_iter().flatten()).collect()
     }
 }
 
-/// The English names, in lower case.
+/// The English names of the months, in lower case.
 pub(super) const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -139,12 +141,12 @@ pub(super) fn months_later(date: &Date, months: i64) -> i64 {
     )
 }
 
-/// The ways to write a date: `M` and `D` are the month's and the day's number, doubled with two
-/// digits, and `N` is the month's short name.
-const DATES: [&str; 12] =
+/// Forms of a date: `M` and `D` are the numbers of the month and the day, `MM` and `DD` the same with two digits, and
+/// `N` is the short name of the month.
+const DATE_FORMS: [&str; 12] =
     ["MM-DD", "M/D", "D/M", "MM/DD", "DD/MM", "D.M.", "DD.MM.", "MMDD", "D-M-", "DD-MM-", "DD-N", "D-N"];
-/// As [`DATES`], where `N` is the month's short or full name.
-const DATES_WITH_NAMES: [&str; 15] = [
+/// As [`DATE_FORMS`], where `N` is the short or full name of the month.
+const NAMED_DATE_FORMS: [&str; 15] = [
     "N D", "N  D", "N DD", "N. D", "D N", "DD N", "D. N", "Dst N", "Dnd N", "Drd N", "Dth N", "Dst of N",
     "Dnd of N", "Drd of N", "Dth of N",
 ];
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_between_dates_are_those_of_the_calendar() {
+    fn differences_of_day_numbers_are_days_of_the_calendar() {
         let day = |text: &str| all(text).next().unwrap().day;
         for (first, second, days) in [
             ("2025-02-27", "March 1, 2025", 2),

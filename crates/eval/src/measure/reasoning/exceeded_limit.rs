@@ -1,11 +1,13 @@
 //! Amounts of calls that exceed a limit of the instructions: "refunds above 200 EUR need a manager" and a refund of
 //! 249.90.
 //!
-//! Principle: a limit that the instructions set for an amount of something holds for the calls that are named for
-//! it. In: the instructions and the successful calls of an agent that change something. Out: findings on the
-//! model span that requested the call. The amount is an argument of the limit's unit, or else the amount that the
-//! call's own result reports, or that an earlier one gave of the thing that is the call's only argument. A limit with a
-//! condition is not compared, the highest of several limits counts, and a call that asks for approval lifts them.
+//! Principle: a limit that the instructions set for an amount applies to the calls of tools that are named for the
+//! same action or thing. The amount of a call is the argument with the unit of the limit, or else the amount in the
+//! result of the call, or the amount that an earlier result has for the thing that is the only argument. A limit with
+//! a condition is not compared. The highest of several limits applies, and none after a call that asks for approval.
+//!
+//! In: the instructions and the successful calls of an agent that change something. Out: findings on the model span
+//! that requested the call.
 
 use verdict_otlp::trace::Idx;
 
@@ -26,33 +28,35 @@ use crate::measure::tool_purpose::{ToolPurpose, action_of, is_of_kind, stems};
 use crate::measure::{Finding, Memo, agent_index, currency};
 use crate::recognise::{AgentTrace, Call, Text};
 
-/// Most bytes of instructions that are read, and of one sentence.
+/// Maximum bytes of instructions that are read.
 const MAX_BYTES: usize = 64 << 10;
+/// Maximum bytes of a sentence of them that is read.
 const MAX_SENTENCE: usize = 300;
 /// Most limits of one text.
 const MAX_LIMITS: usize = 64;
-/// Most calls, the latest ones, and arguments of each.
+/// Maximum calls that are compared, the latest ones.
 const MAX_CALLS: usize = 64;
+/// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 40;
-/// Most bytes between a number and the words for a bound after it: "200元以上".
-const BEHIND: usize = 16;
-/// Values of bounds.
+/// Maximum bytes between a number and the word for a bound after it: "200元以上".
+const MAX_GAP: usize = 16;
+/// Values of the words of class `Bound`.
 const AT_MOST: u8 = 1;
 const ABOVE: u8 = 2;
 
-// Behind a percentage: it is a discount.
-regex!(OFF, r"(?i)^\s*(?:%|percent|per cent) off\b");
+// After the number of a discount: "10 % off".
+regex!(DISCOUNT, r"(?i)^\s*(?:%|percent|per cent) off\b");
 
-/// Words for the condition of an amount above a limit, or for its prohibition.
+/// Classes of words for a condition on an amount above a limit, or for its prohibition.
 const DEMANDS: WordClasses = classes!(Restriction Barrier);
-/// By one of these a negation forbids something, and does not only deny it: "are not instant".
+/// Classes of words with which a negation is a prohibition. In "are not instant", it is not.
 const FORBIDS: WordClasses = classes!(Modal Obligation Confirmation Barrier);
-/// Most bytes before a negation that begins a sentence.
-const BEGINNING: usize = 4;
-/// By these a limit holds sometimes.
-const SOMETIMES: WordClasses = classes!(Condition Exception);
-/// Somebody else decides.
-const APPROVED: WordClasses = classes!(Confirmation Barrier);
+/// Maximum bytes before a negation that begins a sentence.
+const MAX_BEFORE_NEGATION: usize = 4;
+/// Classes of words by which a limit does not always apply.
+const CONDITION: WordClasses = classes!(Condition Exception);
+/// Classes of words by which somebody else decides.
+const APPROVAL: WordClasses = classes!(Confirmation Barrier);
 
 #[derive(Clone, PartialEq, Debug)]
 enum LimitUnit {
@@ -66,15 +70,16 @@ enum LimitUnit {
 struct StatedLimit {
     maximum: f64,
     unit: LimitUnit,
-    /// The stems of its sentence, and the actions of those that are verbs.
+    /// The stems of the words in the sentence.
     topic_stems: Vec<String>,
+    /// The actions of its verbs; empty in English, whose words are compared with names of tools.
     actions: Vec<Action>,
-    /// The sentence is about a discount or another share: "10 % off".
+    /// Whether the sentence is about a discount or another share: "10 % off".
     is_share: bool,
     sentence: String,
 }
 
-/// The limits of instructions, read once per trace.
+/// The limits of instructions, as they are cached.
 struct StatedLimits(Vec<StatedLimit>);
 
 fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
@@ -89,7 +94,7 @@ fn limits(text: &str, memo: &Memo) -> Option<Vec<StatedLimit>> {
     Some(limits.take(MAX_LIMITS).collect())
 }
 
-/// A sentence of instructions, and its words of closed classes.
+/// A sentence of instructions with its classified words, whose positions are those in the whole text.
 struct InstructionSentence<'t> {
     text: &'t str,
     start: usize,
@@ -99,13 +104,13 @@ struct InstructionSentence<'t> {
 
 impl InstructionSentence<'_> {
     fn limits(&self) -> Vec<StatedLimit> {
-        let is_sometimes = |place: &ClassifiedWord| {
-            place.classes.has_any(SOMETIMES)
+        let is_condition = |place: &ClassifiedWord| {
+            place.classes.has_any(CONDITION)
                 || place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
         };
-        let mut conditional = self.words.iter().skip_while(|place| !is_sometimes(place)).peekable();
+        let mut conditional = self.words.iter().skip_while(|place| !is_condition(place)).peekable();
         let is_plain =
-            conditional.peek().is_none() || conditional.any(|place| place.classes.has_any(APPROVED));
+            conditional.peek().is_none() || conditional.any(|place| place.classes.has_any(APPROVAL));
         if self.text.len() > MAX_SENTENCE || !numbers::has_digit(self.text) || !is_plain {
             return Vec::new();
         }
@@ -123,33 +128,34 @@ impl InstructionSentence<'_> {
             let unit =
                 self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
             let sentence = self.text.trim().to_owned();
-            let is_share = is_share_word || OFF.is_match(self.text.get(n.end..).unwrap_or_default());
+            let is_share = is_share_word || DISCOUNT.is_match(self.text.get(n.end..).unwrap_or_default());
             let (topic_stems, actions) = (topic_stems.clone(), actions.clone());
             Some(StatedLimit { maximum: n.value, unit, topic_stems, actions, is_share, sentence })
         };
         numbers::all(self.text).into_iter().filter_map(limit).collect()
     }
 
-    /// Whether a negation of the sentence forbids something: "must not", "no refunds above".
+    /// Whether a negation of the sentence is a prohibition: "must not", "no refunds above".
     fn is_forbidden(&self) -> bool {
         let mut negations = self.words.iter().filter(|place| place.classes.has(WordClass::Negation));
         negations.next().is_some_and(|first| {
-            first.at.start - self.start <= BEGINNING || classes_of(self.words).has_any(FORBIDS)
+            first.at.start - self.start <= MAX_BEFORE_NEGATION || classes_of(self.words).has_any(FORBIDS)
         })
     }
 
-    /// The value of the bound directly before a number, or after it and its unit in a language that puts it there.
+    /// The value of the bound directly before a number, or in other languages than English after the number and its
+    /// unit.
     fn bound(&self, n: &Number) -> Option<u8> {
         let bounds = self.words.iter().filter(|place| place.classes.has(WordClass::Bound));
         let mut bounds = bounds.map(|place| (place, place.at.start - self.start, place.at.end - self.start));
         // "Above EUR 200"
         let is_plain = |word: &str| !word.contains(char::is_alphanumeric) || is_money(word);
-        let is_unit = |text: &str| text.len() <= BEHIND && text.split_whitespace().count() <= 1;
-        let (found, ..) = bounds.find(|(_, start, end)| match self.text.get(*end..n.start) {
+        let is_unit = |text: &str| text.len() <= MAX_GAP && text.split_whitespace().count() <= 1;
+        let (bound, ..) = bounds.find(|(_, start, end)| match self.text.get(*end..n.start) {
             Some(between) => between.split_whitespace().all(is_plain),
             None => self.language != Language::English && self.text.get(n.end..*start).is_some_and(is_unit),
         })?;
-        Some(found.value)
+        Some(bound.value)
     }
 
     fn unit_of(&self, n: &Number) -> Option<LimitUnit> {
@@ -184,21 +190,22 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 }
 
 fn check_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
-    let Conduct { trace, memo, i, .. } = *conduct;
-    let instructions = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
+    let Conduct { trace, memo, agent_index, .. } = *conduct;
+    let instructions =
+        agent_index::instructions(trace, agent_index).filter(|text| text.len() <= MAX_BYTES)?;
     memo.budget.spend(instructions.len() / 16).then_some(())?;
     let limits = memo.for_text(instructions, |text| StatedLimits(limits(text, memo).unwrap_or_default()));
     (!limits.0.is_empty()).then_some(())?;
     // A call after a request for approval may have been approved.
-    let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
+    let asks_for_approval = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
     let succeeded = conduct.succeeded(usize::MAX).map(|(_, call)| call);
-    let unapproved_calls: Vec<&Call> = succeeded.take_while(|call| !asks(call)).collect();
-    let found =
+    let unapproved_calls: Vec<&Call> = succeeded.take_while(|call| !asks_for_approval(call)).collect();
+    let findings =
         unapproved_calls.iter().rev().take(MAX_CALLS).filter_map(|call| exceeds(conduct, call, &limits.0));
-    Some(found.map(|(llm, finding)| (i, llm, finding)).collect())
+    Some(findings.map(|(llm, finding)| (agent_index, llm, finding)).collect())
 }
 
-/// The finding on a call whose amount is above every limit that is about it.
+/// The finding on a call whose amount is above every limit that applies to it.
 fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[StatedLimit]) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
     let words = identifier_words(&call.name);
@@ -238,8 +245,8 @@ fn is_lifted(call: &Call, limit: &StatedLimit) -> bool {
     })
 }
 
-/// Whether a limit is about what a tool does: its sentence has the action, where that is one of its own, or else
-/// what it is done to.
+/// Whether a limit applies to a tool of this name: the sentence of the limit has the verb of the name if that is one
+/// of a few distinctive actions, or else another word of the name.
 fn is_about(words: &[String], limit: &StatedLimit) -> bool {
     use Action::{Cancel, Delete, Pay, Refund, Return, Send, Transfer};
     let has = |word: &str| {
@@ -265,8 +272,8 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
     }
 }
 
-/// Whether such a name is that of an amount in this unit.
-fn is_of(words: &[String], unit: &LimitUnit) -> bool {
+/// Whether a name with these words is that of an amount in this unit.
+fn has_unit(words: &[String], unit: &LimitUnit) -> bool {
     let is_share = names::has(words, WordClass::Share);
     match unit {
         LimitUnit::Money => {
@@ -278,29 +285,30 @@ fn is_of(words: &[String], unit: &LimitUnit) -> bool {
     }
 }
 
+/// The factor from the number of a field to the unit of a limit.
 fn scale(words: &[String]) -> f64 {
     if words.iter().any(|word| word == "cents" || word == "minor") { 0.01 } else { 1.0 }
 }
 
-/// The amount of a call in this unit, as it is written and as a number.
+/// The amount of a call in this unit, as a text for the rationale and as a number.
 fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(String, f64)> {
     let arguments = call.parsed.as_deref()?.as_object()?;
     let passed = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let words = identifier_words(key);
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        is_of(&words, unit).then(|| (format!("{key}: {value}"), number * scale(&words)))
+        has_unit(&words, unit).then(|| (format!("{key}: {value}"), number * scale(&words)))
     });
     let passed: Vec<(String, f64)> = passed.collect();
     if let [only] = passed.as_slice() {
         return Some(only.clone());
     }
-    // Without an amount among its arguments, the result says what was moved.
+    // Without an amount in the arguments, the result may report one.
     let result = call.result.as_ref().filter(|_| passed.is_empty() && *unit == LimitUnit::Money)?;
     let parsed = Structure::cached(result, conduct.memo)?;
     let fields = parsed.0.iter().flat_map(|parsed| &parsed.records).flat_map(|record| &record.fields);
-    // `order_total` of a refund is the amount of the order.
+    // Other words in the name of a field mean another amount: `order_total` of a refund is the amount of the order.
     let call_words = identifier_words(&call.name);
-    let is_word = |word: &String| call_words.contains(word) || is_of(std::slice::from_ref(word), unit);
+    let is_word = |word: &String| call_words.contains(word) || has_unit(std::slice::from_ref(word), unit);
     match only_amount(fields.filter(|field| field.name.iter().all(is_word)), unit) {
         Some((field, number)) => Some((field_of("the result", field), number)),
         None if arguments.len() == 1 => looked_up(conduct, call, arguments.values().next()?.as_str()?),
@@ -308,12 +316,12 @@ fn amount(conduct: &Conduct<'_>, call: &Call, unit: &LimitUnit) -> Option<(Strin
     }
 }
 
-/// The field of the only amount, and its value.
+/// The field with the only amount of this unit, and its value; `None` if there are several.
 fn only_amount<'f>(
     fields: impl Iterator<Item = &'f RecordField>,
     unit: &LimitUnit,
 ) -> Option<(&'f RecordField, f64)> {
-    let unit_fields = fields.filter(|field| is_of(&field.name, unit));
+    let unit_fields = fields.filter(|field| has_unit(&field.name, unit));
     let mut amounts = unit_fields.filter_map(|field| Some((field, field.number()? * scale(&field.name))));
     amounts.next().filter(|_| amounts.next().is_none())
 }
@@ -322,8 +330,8 @@ fn field_of(owner: &str, field: &RecordField) -> String {
     format!("{owner} {}: {}", field.name.join(" "), field.shown())
 }
 
-/// The amount of the thing that is all a call was given: the only one of the record with this identifier that the run
-/// read last.
+/// The amount of the thing with this identifier: the only amount in the record of the latest earlier result that has
+/// the identifier.
 fn looked_up(conduct: &Conduct<'_>, call: &Call, id: &str) -> Option<(String, f64)> {
     numbers::has_digit(id).then_some(())?;
     let earlier = conduct.calls(MAX_CALLS).map(|(_, other)| other).filter(|other| other.start < call.start);

@@ -1,11 +1,10 @@
 //! Guesses that are stated as facts: "it is probably 4310", and later "there were 4310 visitors".
 //!
-//! Principle: what a model was not certain of does not become certain by being repeated. A value that entered the
-//! run in a hedged sentence of a model, and that no result, instruction or message of a user has, is a guess wherever
-//! it is stated.
+//! Principle: a value that a model was not certain of does not become certain by repetition. A value that entered the
+//! run in a hedged sentence of a model, and that no result, instruction or message of a user has, remains a guess.
 //!
 //! In: the texts of models before the final answer of a run, and that answer. Out: a finding on the model span that
-//! gave it. Values are numbers; small ones, which are counts and ranks, are not compared.
+//! wrote the answer. Only numbers are compared, and of these only those above [`SMALL`].
 
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind};
@@ -25,7 +24,7 @@ use crate::recognise::{AgentTrace, Content, Part, Role};
 const MAX_TEXTS: usize = 2_000;
 /// Maximum bytes of one text that are read.
 const MAX_BYTES: usize = 16 << 10;
-/// Numbers up to this one are counts, ranks and days.
+/// Numbers up to this one are taken for counts, ranks and days, and are not compared.
 const SMALL: f64 = 20.0;
 
 /// Findings by agent and model span.
@@ -76,7 +75,8 @@ fn check_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, F
     Some((i, at, finding))
 }
 
-/// The values among those stated that only a hedged sentence of a model brought into the run, by their bits.
+/// The stated numbers whose only source in the run is a hedged sentence of a model, by the bits of the number, each
+/// with the sentence and its model span; `None` if there are none, or beyond the work budget.
 fn guesses(
     trace: &AgentTrace,
     memo: &Memo,
@@ -109,25 +109,27 @@ fn guesses(
     if guesses.is_empty() {
         return None;
     }
-    let mut confirm = |text: &str| {
+    // Removes the numbers of a text; false beyond the work budget.
+    let mut remove_confirmed = |text: &str| {
         let is_read = memo.budget.spend(1 + text.len() / 8);
         numbers::scan(text, |n| n.possible_values().for_each(|v| _ = guesses.remove(&v.to_bits())));
         is_read
     };
     let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
-    if !confirm(task) || !results.into_iter().all(&mut confirm) {
+    if !remove_confirmed(task) || !results.into_iter().all(&mut remove_confirmed) {
         return None;
     }
-    // The texts that models wrote: in a group chat, the prompts of the other agents repeat them.
+    // Texts that models wrote confirm nothing: in a group chat, the prompts of other agents repeat them as user
+    // messages.
     let outputs = llms.iter().filter_map(|at| trace.views.get(*at)).flat_map(|view| &view.output);
-    let written: HashSet<&str> =
+    let model_texts: HashSet<&str> =
         outputs.flat_map(|message| &message.parts).filter_map(plain_text).map(|text| &**text).collect();
     for &at in &llms {
         let Some(view) = trace.views.get(at) else { continue };
         for message in view.input.iter().filter(|message| message.role != Role::Assistant) {
             for part in &message.parts {
                 let (Part::Text(text) | Part::Result { content: text, .. }) = part else { continue };
-                if !written.contains(&**text) && !confirm(text) {
+                if !model_texts.contains(&**text) && !remove_confirmed(text) {
                     return None;
                 }
             }
@@ -145,12 +147,12 @@ mod tests {
         find(&script.build(), &Memo::new()).len()
     }
 
-    const ASKED: &str = "How many visitors did the museum have in March?";
+    const QUESTION: &str = "How many visitors did the museum have in March?";
 
     #[test]
     fn guess_that_is_stated_as_a_fact_is_found() {
         let run =
-            |guess: &str| Script::new(ASKED).calls("", &[("search", "{}")]).returns("no page").says(guess);
+            |guess: &str| Script::new(QUESTION).calls("", &[("search", "{}")]).returns("no page").says(guess);
         for guess in ["It was probably 4310, as in other years.", "I think that there were 4310 of them."] {
             assert_eq!(found(run(guess).answers("The museum had 4310 visitors in March.")), 1, "{guess}");
         }
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn guess_that_a_result_confirms_is_a_fact() {
-        let run = Script::new(ASKED)
+        let run = Script::new(QUESTION)
             .says("It was probably 4310, I will look it up.")
             .calls("", &[("search", "{}")])
             .returns("March: 4310")

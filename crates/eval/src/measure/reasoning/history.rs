@@ -1,7 +1,7 @@
-//! The calls made, and the content read, before a moment of a run.
+//! The calls made, and the content read, before a point in time of a run.
 //!
-//! In: a trace, and moments in ascending order. Out: counts of calls, and the [`Evidence`] that a model
-//! could have seen. Both only advance, so a trace is walked once.
+//! In: a trace, and points in time in ascending order. Out: counts of calls, and the [`Evidence`] that a model could
+//! have read. Both only advance, so that a trace is read once.
 
 use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
@@ -18,8 +18,8 @@ use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::measure::{Memo, numbers};
 use crate::recognise::{AgentTrace, Call, Part, Role, Text};
 
-/// Ancestors of an agent's span that are searched for the tool span that called it.
-const MAX_ABOVE: usize = 16;
+/// Maximum ancestors of an agent's span that are searched for the tool span that called the agent.
+const MAX_ANCESTORS: usize = 16;
 
 /// The calls made so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,31 +34,31 @@ pub(crate) struct CallCounts {
     pub retrieved: usize,
 }
 
-/// Walks a trace forward in time.
+/// A walk over a trace, forward in time.
 pub(crate) struct TraceHistory<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a CallAttempts,
-    /// Some result is prose, see [`TraceHistory::has_prose`].
+    /// Whether a result is prose, see [`TraceHistory::has_prose`].
     has_prose: bool,
-    /// Results of which this is not known yet.
+    /// Results that were not yet examined for prose.
     unread: Vec<&'a Text>,
     /// The content that the model could have read.
     pub evidence: Evidence<'a>,
     counts: CallCounts,
     next_call: usize,
-    /// When retrievals that returned something ended, ascending.
-    retrieved: Vec<u64>,
+    /// The ends of retrievals that returned something, ascending.
+    retrieval_ends: Vec<u64>,
     next_retrieved: usize,
-    /// When results became available: the end of the call, or of the span that retrieved them.
+    /// The results, each with the time at which it became available: the end of the call or of the retrieving span.
     results: Vec<(u64, ResultAt)>,
     next_result: usize,
     llms: Vec<Idx>,
     next_llm: usize,
     /// Tool spans that started an agent: their result is a report of that agent.
     delegations: HashSet<Idx>,
-    /// The first model call of each agent: assistant messages in its prompt come from before this
-    /// trace, and are read as messages of unknown origin.
+    /// The first model call of each agent. Assistant messages in its prompt are from before this trace, and are read as
+    /// conversation.
     first_llms: HashSet<Idx>,
 }
 
@@ -69,7 +69,7 @@ enum ResultAt {
 }
 
 impl<'a> TraceHistory<'a> {
-    /// At the beginning of the trace.
+    /// A walk at the beginning of the trace.
     pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts, memo: &'a Memo) -> TraceHistory<'a> {
         let end = |at: Idx| end_of(trace, at);
         let calls = trace.calls.iter().enumerate();
@@ -90,9 +90,9 @@ impl<'a> TraceHistory<'a> {
             let view = trace.views.get(at).filter(|view| view.kind == Kind::Retriever && !view.wrapper);
             view.and_then(|view| view.result.as_ref()).is_some_and(|result| !result.trim().is_empty())
         };
-        let retrieved =
+        let retrieval_ends =
             results.iter().filter(|(_, item)| matches!(item, ResultAt::Span(at) if returned(*at)));
-        let retrieved = retrieved.map(|(end, _)| *end).collect();
+        let retrieval_ends = retrieval_ends.map(|(end, _)| *end).collect();
         let mut evidence = Evidence::within(&memo.budget);
         let year = trace.tree.spans.first().and_then(|span| year_of(span.start));
         year.into_iter().for_each(|year| evidence.know(year as f64));
@@ -105,7 +105,7 @@ impl<'a> TraceHistory<'a> {
             evidence,
             counts: CallCounts::default(),
             next_call: 0,
-            retrieved,
+            retrieval_ends,
             next_retrieved: 0,
             results,
             next_result: 0,
@@ -126,7 +126,7 @@ impl<'a> TraceHistory<'a> {
             }
             self.next_call += 1;
         }
-        while self.retrieved.get(self.next_retrieved).is_some_and(|end| *end <= now) {
+        while self.retrieval_ends.get(self.next_retrieved).is_some_and(|end| *end <= now) {
             self.next_retrieved += 1;
             self.counts.calls += 1;
             self.counts.succeeded += 1;
@@ -135,8 +135,8 @@ impl<'a> TraceHistory<'a> {
         self.counts
     }
 
-    /// Reads all content up to the start of the model call `until`, its own prompt included; for an
-    /// agent's span, up to just before its end.
+    /// Reads all content up to the start of the model call `until`, with its prompt; for an agent's span, all content
+    /// that was available before its end.
     pub(crate) fn read_until(&mut self, until: Idx) {
         let now = match self.trace.views.get(until).is_some_and(|view| view.kind == Kind::Llm) {
             true => self.trace.tree.spans.get(until).map_or(0, |s| s.start),
@@ -184,7 +184,7 @@ impl<'a> TraceHistory<'a> {
         self.evidence.add(result, if is_report { TextSource::Conversation } else { TextSource::Tool });
     }
 
-    /// Whether some result that was read is prose, whose facts need not be values.
+    /// Whether a result read so far is prose, which may state facts in other words than an answer.
     pub(crate) fn has_prose(&mut self) -> bool {
         for result in std::mem::take(&mut self.unread) {
             let is_structured =
@@ -221,8 +221,8 @@ impl<'a> TraceHistory<'a> {
     }
 }
 
-/// Whether the arguments of a tool that changes a state are its effect: a date that it booked, a text that it
-/// sent. A text that is stored for a reader or run as code is the model's own statement.
+/// Whether the arguments of an action are its effect, such as a date that was booked or a text that was sent. A text
+/// that is stored or run as code is a statement of the model and not an effect.
 fn is_carried_out(call: &Call, tool: &ToolPurpose, memo: &Memo) -> bool {
     let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
     tool.actions.first().is_some_and(|action| !records(action))
@@ -234,8 +234,9 @@ pub(super) fn end_of(trace: &AgentTrace, at: Idx) -> u64 {
     trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start))
 }
 
+/// The tool spans that an agent's span descends from.
 fn delegations(trace: &AgentTrace) -> HashSet<Idx> {
     let is_tool = |at: &Idx| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Tool);
-    let delegating_tool = |at: Idx| trace.tree.ancestors(at).take(MAX_ABOVE).find(is_tool);
+    let delegating_tool = |at: Idx| trace.tree.ancestors(at).take(MAX_ANCESTORS).find(is_tool);
     trace.agents.iter().filter_map(|agent| delegating_tool(agent.at)).collect()
 }

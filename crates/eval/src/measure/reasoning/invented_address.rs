@@ -39,7 +39,7 @@ regex!(PHONE, r"\+\d{1,3}[ \u{2011}-]?\(?\d{2,5}\)?(?:[ /\u{2011}-]?\d{2,5}){1,4
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
-    let Conduct { trace, memo, agent, i, .. } = *conduct;
+    let Conduct { trace, memo, agent, agent_index, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
     if !is_whole || answer.len() > MAX_ANSWER || !memo.budget.spend(1 + answer.len() / BYTES_PER_STEP) {
@@ -62,7 +62,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let prompts = agent.llms.iter().filter_map(|at| trace.views.get(*at)).flat_map(prompt_texts);
-    let input_texts = prompts.chain(agent_index::instructions(trace, i)).map(|text| &**text);
+    let input_texts = prompts.chain(agent_index::instructions(trace, agent_index)).map(|text| &**text);
     let call_texts = trace.calls.iter().flat_map(|call| [call.result.as_deref(), call.arguments.as_deref()]);
     // Also what retrievers and memories returned.
     let results = trace.views.iter().filter_map(|view| view.result.as_deref()).chain(call_texts.flatten());
@@ -110,13 +110,13 @@ fn hides(text: &str, address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn run(task: &str, result: &str, answer: &str) -> usize {
         let script = Script::new(task).system("Answer from the documents.").tools(&["search_documents"]);
         let script = script.calls("", &[("search_documents", r#"{"query":"appeal"}"#)]).returns(result);
-        found(check, &script.answers(answer).build()).len()
+        findings_of(check, &script.answers(answer).build()).len()
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub(super) fn joined_digits(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn found(task: &str, lookup: &str, tool: &str, arguments: &str) -> usize {
@@ -148,7 +148,7 @@ mod tests {
         let script = script.calls("", &[("get_profile", "{}")]).returns(lookup);
         let script = script.calls("", &[(tool, arguments)]).returns(r#"{"ok":true}"#);
         let trace = script.answers("Done.").build();
-        found_by(check, &trace).len()
+        findings_of(check, &trace).len()
     }
 
     #[test]

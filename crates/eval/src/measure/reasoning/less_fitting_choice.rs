@@ -243,7 +243,7 @@ fn is_name(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn run(task: &str, list: &str, arguments: &[&str], answer: &str) -> usize {
@@ -252,7 +252,7 @@ mod tests {
         let call = |script: Script, arguments: &&str| {
             script.calls("", &[("update_address", arguments)]).returns(r#"{"ok":true}"#)
         };
-        found(check, &arguments.iter().fold(script, call).answers(answer).build()).len()
+        findings_of(check, &arguments.iter().fold(script, call).answers(answer).build()).len()
     }
 
     const PEOPLE: &str =

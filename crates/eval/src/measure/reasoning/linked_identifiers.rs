@@ -1,8 +1,9 @@
 //! Identifiers of one thing: an order, and the payment that its record names.
 //!
-//! In: an identifier, and which other ones are known. Out: whether a result names it together with a known one of
-//! another kind, in one record or in the record around it. The arguments of a lookup name the one thing that it
-//! returns. Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
+//! In: an identifier, and which other identifiers are known. Out: whether a result has it together with a known
+//! identifier of another shape, in one record or in the record around it. The arguments of a lookup identify the one
+//! record that it returns. Identifiers of the same shape name things of one kind, so that two of them in a record are
+//! two things.
 
 use crate::measure::Memo;
 use crate::measure::numbers::next_digit;
@@ -12,11 +13,11 @@ use crate::recognise::Call;
 
 /// Most identifiers of one record.
 const MAX_IDENTIFIERS: usize = 64;
-/// Bytes of an identifier in a text.
+/// Length of an identifier in a text, in bytes.
 const IDENTIFIER: std::ops::RangeInclusive<usize> = 5..=64;
 /// Fewest digits of an identifier in a text.
 const MIN_DIGITS: usize = 2;
-/// Bytes of a value that is a code: "pay_88123".
+/// Length of a field's value that is a code, in bytes: "pay_88123".
 const CODE: std::ops::RangeInclusive<usize> = 4..=64;
 
 /// Whether a result of `calls` names `id` (in lower case) for the same thing as a known code.
@@ -41,15 +42,15 @@ pub(super) fn is_known_otherwise<'c>(
             return false;
         }
         let Some(structure) = Structure::cached(result, memo) else { return false };
-        let Some(read) = &structure.0 else { return false };
-        let is_one = read.records.first().is_some_and(|first| first.list.is_none());
-        let passed = identifiers(if is_one { arguments } else { "" });
+        let Some(parsed) = &structure.0 else { return false };
+        let is_one_record = parsed.records.first().is_some_and(|first| first.list.is_none());
+        let passed = identifiers(if is_one_record { arguments } else { "" });
         let passed: Vec<String> = passed.take(MAX_IDENTIFIERS).collect();
-        read.records.iter().any(|record| {
-            let around = record.parent.and_then(|parent| read.records.get(parent));
-            let record_codes = around.into_iter().chain([record]).flat_map(codes);
-            let outermost = record.parent.is_none() && record.list.is_none();
-            let passed = passed.iter().filter(|_| outermost).cloned();
+        parsed.records.iter().any(|record| {
+            let outer_record = record.parent.and_then(|parent| parsed.records.get(parent));
+            let record_codes = outer_record.into_iter().chain([record]).flat_map(codes);
+            let is_outermost = record.parent.is_none() && record.list.is_none();
+            let passed = passed.iter().filter(|_| is_outermost).cloned();
             links(&record_codes.take(MAX_IDENTIFIERS).chain(passed).collect::<Vec<_>>())
         })
     })
@@ -65,7 +66,7 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
             && count(u8::is_ascii_digit) > 1
             && count(u8::is_ascii_alphabetic) > 0
     };
-    // A number is a code where its key says so.
+    // A number is a code where its key ends in "id" or "number".
     let is_number = |field: &RecordField| {
         let is_id = field.name.last().is_some_and(|word| word == "id" || word == "number");
         is_id && field.shown().len() >= *CODE.start() && field.shown().bytes().all(|b| b.is_ascii_digit())
@@ -74,20 +75,20 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
     values.map(|field| field.shown().trim_matches('#').to_lowercase())
 }
 
-/// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
-/// measures or ordinals ("10am", "20th").
+/// The identifiers of a text, in lower case: words of letters and digits ("BK-2291") that are not measures or ordinals
+/// ("10am", "20th").
 pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
     let is_joint = |byte: &u8| matches!(byte, b'-' | b'_');
     let is_part = move |byte: &u8| byte.is_ascii_alphanumeric() || is_joint(byte);
-    let mut rest = text.as_bytes();
+    let mut remaining = text.as_bytes();
     std::iter::from_fn(move || {
         // Most words have no digits.
-        while let Some(digit) = next_digit(rest, 0) {
-            let (before, behind) = rest.split_at_checked(digit)?;
+        while let Some(digit) = next_digit(remaining, 0) {
+            let (before, after) = remaining.split_at_checked(digit)?;
             let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |at| at + 1);
-            let len = behind.iter().take_while(|byte| is_part(byte)).count();
-            let word = rest.get(start..digit + len).unwrap_or_default();
-            rest = behind.get(len + 1..).unwrap_or_default();
+            let len = after.iter().take_while(|byte| is_part(byte)).count();
+            let word = remaining.get(start..digit + len).unwrap_or_default();
+            remaining = after.get(len + 1..).unwrap_or_default();
             let start = word.iter().position(|byte| !is_joint(byte)).unwrap_or_default();
             let end = word.iter().rposition(|byte| !is_joint(byte)).map_or(start, |last| last + 1);
             if let Some(word) = word.get(start..end).filter(|word| is_identifier(word)) {
@@ -105,13 +106,13 @@ fn is_identifier(word: &[u8]) -> bool {
         return false;
     }
     let letters = count(u8::is_ascii_alphabetic);
-    let number = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let is_measure = word.len() - number == letters && letters <= 3;
+    let leading_digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_measure = word.len() - leading_digits == letters && letters <= 3;
     let has_plain_word = word.split(|byte| !byte.is_ascii_lowercase()).any(|run| run.len() > 2);
     letters > 0 && !is_measure && !has_plain_word
 }
 
-/// The class of each character: identifiers of one shape name things of one kind.
+/// An identifier with `0` for each digit and `a` for each letter: identifiers of one shape name things of one kind.
 pub(super) fn shape(id: &str) -> String {
     id.chars()
         .map(|c| {

@@ -1,7 +1,7 @@
-//! Dates as they are written outside English: "02.03.1958", "4 de diciembre de 2025", "2025年12月4日".
+//! Dates in the forms of other languages than English: "02.03.1958", "4 de diciembre de 2025", "2025年12月4日".
 //!
-//! In: a text. Out: the year, month and day of its dates. Figures with slashes have two readings, since some countries
-//! write the month first; both are given where both are days of a calendar.
+//! In: a text. Out: the year, month and day of its dates. A numeric date with slashes may be read in two ways, since
+//! some countries write the month first; both readings are returned where both are valid dates.
 
 use crate::measure::excerpt::lowercase;
 use crate::measure::language::names;
@@ -14,21 +14,23 @@ regex!(
     r"(?:^|[^\d./-])(?:(?P<figures>\d{1,2}(?:\.\d{1,2}\.|/\d{1,2}/|-\d{1,2}-)\d{4}|\d{4}/\d{1,2}/\d{1,2})(?:$|[^\d/-])|(?P<d>\d{1,2})(?:\.|er|º)? ?(?:de |d[ei]l? )?(?P<name>\p{L}{3,10})\.?,? (?:de |del )?(?P<y>\d{4})\b|(?P<cy>\d{4})[年년] ?(?P<cm>\d{1,2})[月월] ?(?P<cd>\d{1,2})[日일])"
 );
 
-/// The month of a name or an abbreviation, from 1.
+/// The number of a month, from 1, by its name or an abbreviation.
 pub(super) fn month_of(word: &str) -> Option<usize> {
     names::month_of(&lowercase(word))
 }
 
-/// The readings of a date in figures: "03.12.2025", "3/12/2025", "2025/12/03".
-pub(super) fn in_figures(word: &str) -> Vec<Ymd> {
-    let Some(sign) = ['.', '/', '-'].into_iter().find(|sign| word.contains(*sign)) else { return Vec::new() };
-    let parts: Vec<&str> = word.split(sign).collect();
+/// The readings of a numeric date: "03.12.2025", "3/12/2025", "2025/12/03". Empty for other words.
+pub(super) fn numeric_readings(word: &str) -> Vec<Ymd> {
+    let Some(separator) = ['.', '/', '-'].into_iter().find(|separator| word.contains(*separator)) else {
+        return Vec::new();
+    };
+    let parts: Vec<&str> = word.split(separator).collect();
     let is_number = |part: &str, max_digits: usize| {
         (1..=max_digits).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
     };
     let readings: &[[usize; 3]] = match parts.as_slice() {
         [year, month, day]
-            if sign == '/'
+            if separator == '/'
                 && year.len() == 4
                 && is_number(year, 4)
                 && is_number(month, 2)
@@ -39,31 +41,35 @@ pub(super) fn in_figures(word: &str) -> Vec<Ymd> {
         [day, month, year]
             if year.len() == 4 && is_number(year, 4) && is_number(month, 2) && is_number(day, 2) =>
         {
-            if sign == '.' { &[[2, 1, 0]] } else { &[[2, 1, 0], [2, 0, 1]] }
+            if separator == '.' {
+                &[[2, 1, 0]]
+            } else {
+                &[[2, 1, 0], [2, 0, 1]]
+            }
         }
         _ => &[],
     };
-    let number_at = |at: &usize| parts.get(*at)?.parse::<usize>().ok();
+    let number_at = |index: &usize| parts.get(*index)?.parse::<usize>().ok();
     let read = |[year, month, day]: &[usize; 3]| {
         let (year, month, day) = (i64::try_from(number_at(year)?).ok()?, number_at(month)?, number_at(day)?);
         is_day(year, month, day).then_some((year, month, day))
     };
-    let mut found: Vec<Ymd> = readings.iter().filter_map(read).collect();
-    found.dedup();
-    found
+    let mut dates: Vec<Ymd> = readings.iter().filter_map(read).collect();
+    dates.dedup();
+    dates
 }
 
 /// The dates of a text.
 pub(super) fn all(text: &str) -> impl Iterator<Item = Ymd> {
-    // Every date has a year.
+    // Most texts have no year, which a date needs; the regular expression is then not run.
     let has_year = text.as_bytes().windows(4).any(|part| part.iter().all(u8::is_ascii_digit));
-    let found = has_year.then(|| DATE.captures_iter(text)).into_iter().flatten();
-    found.flat_map(|found| {
-        let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();
-        if let Some(figures) = found.name("figures") {
-            return in_figures(figures.as_str());
+    let matches = has_year.then(|| DATE.captures_iter(text)).into_iter().flatten();
+    matches.flat_map(|date_match| {
+        let number = |name: &str| date_match.name(name)?.as_str().parse::<usize>().ok();
+        if let Some(figures) = date_match.name("figures") {
+            return numeric_readings(figures.as_str());
         }
-        let month = found.name("name").and_then(|name| month_of(name.as_str())).or_else(|| number("cm"));
+        let month = date_match.name("name").and_then(|name| month_of(name.as_str())).or_else(|| number("cm"));
         let date = || {
             let year = i64::try_from(number("y").or_else(|| number("cy"))?).ok()?;
             Some((year, month?, number("d").or_else(|| number("cd"))?))

@@ -58,7 +58,7 @@ const OBJECTS: [&str; 21] = [
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
-    let Conduct { trace, memo, attempts, i, agent } = *conduct;
+    let Conduct { trace, memo, attempts, agent_index, agent } = *conduct;
     let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
     let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
@@ -73,10 +73,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     // Nothing is omitted where every tool was called.
-    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) {
+    if offered(trace, agent_index).all(|tool| is_called(trace, &tool.name)) {
         return None;
     }
-    let turns: Vec<String> = conduct.turns().collect();
+    let turns: Vec<String> = conduct.answered_outputs().collect();
     let only_agrees = |at: &Idx| {
         let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
         Some(ReadText::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
@@ -108,10 +108,11 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         memo,
         language,
     };
-    let missing = uncalled_tool_part(trace, i, &parts, &mentions).filter(|_| language == Language::English);
+    let missing =
+        uncalled_tool_part(trace, agent_index, &parts, &mentions).filter(|_| language == Language::English);
     let missing = missing.map(|(part, tool)| (part, format!("of {tool}")));
     let missing = missing.or_else(|| {
-        let (part, action) = omitted_part(trace, i, &parts, &mentions)?;
+        let (part, action) = omitted_part(trace, agent_index, &parts, &mentions)?;
         Some((part, format!("to {}", action.as_str())))
     });
     let (part, call) = missing.filter(|_| !explains(answer, &analysed_answer))?;
@@ -352,7 +353,7 @@ fn asked(part: &str, language: Language) -> Option<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn found(task: &str, tools: &[&str], calls: &[(&str, &str)], answer: &str) -> usize {
@@ -360,7 +361,7 @@ mod tests {
             script.calls("", &[(*tool, "{}")]).returns(result)
         });
         let trace = script.answers(answer).build();
-        found_by(check, &trace).len()
+        findings_of(check, &trace).len()
     }
 
     #[test]

@@ -197,7 +197,7 @@ fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
                 let found = format!(r#"{{"city":"{city}","stock":4}}"#);
                 script.calls("", &[(tool, &format!(r#"{{"city":"{city}"}}"#))]).returns(&found)
             });
-            found_by(check, &script.answers(answer).build()).len()
+            findings_of(check, &script.answers(answer).build()).len()
         };
         let task = "How many tents are in the shops of Oslo, Bergen and Tromsø?";
         assert_eq!(run(task, "get_stock", &["Oslo", "Bergen"], "Oslo has 4, Bergen has 4."), 1);
@@ -232,7 +232,7 @@ mod tests {
                 script.calls("", &[("cancel_order", &format!(r#"{{"order":"{id}"}}"#))]).returns("ok")
             });
             let trace = script.answers(answer).build();
-            found_by(check, &trace).len()
+            findings_of(check, &trace).len()
         };
         let task = "Cancel W-4411, W-4412 and W-4413.";
         assert_eq!(run(task, &["W-4411", "W-4412"], "The orders are cancelled."), 1);

@@ -1,45 +1,45 @@
 //! Amounts for each of several things: "150 EUR per night", "98 €/night", "每晚150元".
 //!
-//! In: a number of a text, and the language of the text. Out: whether the number is for one of something. In Chinese
-//! and Japanese the word for it precedes the number.
+//! In: a number of a text, and the language of the text. Out: whether the number is an amount per unit. In Chinese and
+//! Japanese the word for "per" precedes the number.
 
 use crate::measure::excerpt::{clip, clip_end, lowercase};
 use crate::measure::language::{Language, WordClass};
 use crate::measure::numbers::Number;
 
-/// Most bytes behind and before a number in which the word stands.
-const BEHIND: usize = 48;
-const BEFORE: usize = 24;
-/// Signs at which a clause ends.
+/// Maximum bytes after and before a number that are searched for a word for "per".
+const MAX_AFTER: usize = 48;
+const MAX_BEFORE: usize = 24;
+/// Characters at which a clause ends.
 const ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '，', '、', '；', '：'];
 
+/// Whether an amount is per unit. In a text of an unknown language, any word after the number is taken for "per".
 pub(super) fn is_for_each(text: &str, n: &Number, language: Option<Language>) -> bool {
-    let behind = clip(text.get(n.end..).unwrap_or_default(), BEHIND);
-    let behind = behind.split(ENDS).next().unwrap_or_default();
-    let (unit, rest) = split_word(behind);
-    if rest
+    let after = clip(text.get(n.end..).unwrap_or_default(), MAX_AFTER);
+    let after = after.split(ENDS).next().unwrap_or_default();
+    let (first_word, after_first) = split_word(after);
+    if after_first
         .trim_start()
         .strip_prefix('/')
         .is_some_and(|thing| thing.trim_start().starts_with(char::is_alphabetic))
     {
         return true;
     }
-    // In a language that cannot be told any word may say it.
-    let Some(language) = language else { return !unit.is_empty() };
+    let Some(language) = language else { return !first_word.is_empty() };
     let table = language.table();
     if !language.is_spaced() {
-        let before = clip_end(text.get(..n.start).unwrap_or_default(), BEFORE);
+        let before = clip_end(text.get(..n.start).unwrap_or_default(), MAX_BEFORE);
         let before = before.rsplit(ENDS).next().unwrap_or_default();
         return table.places(before).all().has(WordClass::Per);
     }
     let is_per = |word: &str| table.name(&lowercase(word)).0.has(WordClass::Per);
-    let (next, thing) = split_word(rest);
+    let (second_word, after_second) = split_word(after_first);
     // "200 EUR am 3. Mai" is a date.
-    let has_thing = |thing: &str| !thing.trim_start().starts_with(|c: char| c.is_ascii_digit());
-    is_per(unit) && has_thing(rest) || is_per(next) && has_thing(thing)
+    let is_date = |after: &str| after.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    is_per(first_word) && !is_date(after_first) || is_per(second_word) && !is_date(after_second)
 }
 
-/// The first word of a text, behind at most signs of a currency and spaces, and the rest of the text.
+/// The first word of a text and the text after it; spaces and symbols such as "€" before the word are skipped.
 fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '/');
     let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
@@ -52,7 +52,7 @@ mod tests {
     use crate::measure::numbers;
 
     #[test]
-    fn amounts_for_each_are_told_from_others() {
+    fn amounts_per_unit_are_distinguished_from_other_amounts() {
         use Language::*;
         for (language, text, expected) in [
             (English, "The lodge takes 150 EUR per night", true),

@@ -1,11 +1,13 @@
-//! Questions for what the user has already stated: "What is the parcel number?" after "pickup for parcel JD0146002213".
+//! Questions for a value that the user has already stated: "What is the parcel number?" after "pickup for parcel
+//! JD0146002213".
 //!
-//! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one
-//! directly after the name of this thing, and no other one after it, and no call of the run has it. A call that had
-//! it may have shown that it is wrong, and a question that repeats it asks for a confirmation.
+//! Principle: an agent whose answer asks for the identifier of a thing has overlooked the identifier that the user
+//! wrote directly after the name of that thing. There is no finding if the user wrote several for it, if a call passes
+//! the identifier, since the result may have shown that it is wrong, or if the question repeats it, since that asks
+//! for a confirmation.
 //!
-//! In: what the user said, the calls and the answer of an outermost agent. Out: one finding, on the model span of the
-//! answer.
+//! In: the messages of the user, the calls and the answer of an outermost agent. Out: one finding, on the model span of
+//! the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -24,21 +26,21 @@ use crate::recognise::{Content, Text};
 const MAX_BYTES: usize = 2_000;
 /// Most calls that are read.
 const MAX_CALLS: usize = 64;
-/// Most identifiers in the user's messages: more are data.
+/// Maximum identifiers in the user's messages: a message with more of them is data.
 const MAX_IDENTIFIERS: usize = 4;
-/// Words by which a question asks for another identifier.
-const OTHERS: WordClasses = classes!(Exception Increment Repetition New);
-/// Values of units of time.
+/// Classes of words by which a question asks for another value than the stated one.
+const OTHER_VALUE: WordClasses = classes!(Exception Increment Repetition New);
+/// Values of the words of class `TimeUnit`.
 const TIME: u8 = 3;
 const DAY: u8 = 4;
 const MONTH: u8 = 6;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
-    let Conduct { trace, memo, i, agent, .. } = *conduct;
+    let Conduct { trace, memo, agent_index, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    if !is_whole || answer.len() > MAX_BYTES || !answer.contains('?') || trace.calls.len() > MAX_CALLS {
+    let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    if !is_examined || answer.len() > MAX_BYTES || !answer.contains('?') || trace.calls.len() > MAX_CALLS {
         return None;
     }
     let user_texts = conduct.user_messages();
@@ -50,7 +52,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let read = ReadText::new(answer, user_texts.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
-        && let Some(finding) = given_value_question(conduct, &read, &user_texts)
+        && let Some(finding) = stated_value_question(conduct, &read, &user_texts)
     {
         return Some((agent.answer_at?, finding));
     }
@@ -59,8 +61,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     ids.sort_unstable();
     ids.dedup();
     ids.truncate(MAX_IDENTIFIERS + 1);
-    // An agent without a tool for actions asks on behalf of another one.
-    let mut acts = offered(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+    // An agent without a tool for actions may ask on behalf of another agent.
+    let mut acts =
+        offered(trace, agent_index).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
     if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }
@@ -82,7 +85,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
-/// The questions of a text, each in a language that it may be in.
+/// The questions of a text, for each language that the text may be in.
 fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str)> {
     read.languages().flat_map(|language| {
         let questions = read.classified(language, []).filter(|(sentence, _)| sentence.is_question);
@@ -90,10 +93,10 @@ fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str
     })
 }
 
-/// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
-/// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
-fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
-    offered(conduct.trace, conduct.i).next()?;
+/// The finding on a question of a run without calls that asks by "which" or "what" only for values that the user
+/// stated: a month, a day or a time, or a thing next to a word that can only be its name ("the eu-central region").
+fn stated_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
+    offered(conduct.trace, conduct.agent_index).next()?;
     let all: String = user_texts.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();
     let words: Vec<&str> =
@@ -104,7 +107,7 @@ fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: 
         word.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
             && word.contains(char::is_alphanumeric)
     };
-    let is_given = |(noun, unit): &(&str, Option<u8>)| match unit {
+    let is_stated = |(noun, unit): &(&str, Option<u8>)| match unit {
         Some(MONTH) => has_month() || has_day(),
         Some(DAY) => has_day(),
         Some(TIME) => !dates_and_times::clocks(&all).is_empty(),
@@ -117,7 +120,7 @@ fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: 
     questions(read).find_map(|(language, question)| {
         let nouns = nouns(question, language);
         let is_asked_again =
-            !nouns.is_empty() && nouns.iter().all(is_given) && !read.classes(question).has_any(OTHERS);
+            !nouns.is_empty() && nouns.iter().all(is_stated) && !read.classes(question).has_any(OTHER_VALUE);
         is_asked_again.then(|| {
             let nouns: Vec<&str> = nouns.into_iter().map(|(noun, _)| noun).collect();
             let rationale = format!(
@@ -129,25 +132,25 @@ fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: 
     })
 }
 
-/// The nouns for which a question asks by "which" or "what", each with its unit if it is one of time.
+/// The nouns after "which" or "what" in a question, each with the value of its class `TimeUnit` if it has that class.
 fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
     let words = language.table().places(question);
     let asks = words.iter().filter(|place| place.classes.has(WordClass::Which));
     let nouns = asks.filter_map(|which| {
-        let rest = question.get(which.at.end..)?.trim_start();
-        let at = question.len() - rest.len();
-        // "何時" is both in one word.
+        let after = question.get(which.at.end..)?.trim_start();
+        let after_start = question.len() - after.len();
+        // "何時" is "what" and "time" in one word.
         let unit = words.iter().find(|place| {
-            place.classes.has(WordClass::TimeUnit) && [which.at.start, at].contains(&place.at.start)
+            place.classes.has(WordClass::TimeUnit) && [which.at.start, after_start].contains(&place.at.start)
         });
-        let noun = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        let noun = after.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
         let noun = unit.map_or(Some(noun), |unit| question.get(unit.at.clone()))?;
         (!noun.is_empty()).then_some((noun, unit.map(|unit| unit.value)))
     });
     nouns.collect()
 }
 
-/// The stem of the word before an identifier, or of the one before "number".
+/// The stem of the word before an identifier; "number" and its synonyms between them are skipped.
 fn thing_before(text: &str, id: &str) -> Option<String> {
     let lower = text.to_lowercase();
     let before = lower.get(..lower.find(id)?)?;
@@ -157,7 +160,7 @@ fn thing_before(text: &str, id: &str) -> Option<String> {
     stems(noun).next().filter(|stem| stem.len() > 2)
 }
 
-/// Whether a question asks for the identifier of a thing, and for no other one.
+/// Whether a question asks for the identifier of a thing, and not for another one than the stated one.
 fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
     let lower = question.to_lowercase();
     let words: Vec<&str> =
@@ -166,8 +169,8 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
     // "Parcel number", "numéro du colis", "Paketnummer".
     let is_number = |word: &str| names::is_of(word, WordClass::Identifier);
     let is_compound = |word: &str| {
-        let rest = word.strip_prefix(thing);
-        rest.is_some_and(|rest| is_number(rest) || rest.strip_prefix('s').is_some_and(is_number))
+        let suffix = word.strip_prefix(thing);
+        suffix.is_some_and(|suffix| is_number(suffix) || suffix.strip_prefix('s').is_some_and(is_number))
     };
     let is_asked = words.iter().enumerate().any(|(at, word)| {
         let after = words.get(at + 1..).unwrap_or_default();
@@ -176,13 +179,13 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
             || is_compound(word)
     }) || words.iter().any(|word| is_thing(word))
         && words.last().is_some_and(|word| is_number(word));
-    is_asked && !classes.has_any(OTHERS)
+    is_asked && !classes.has_any(OTHER_VALUE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     #[test]
@@ -222,7 +225,7 @@ mod tests {
             let count = |answer: &str| {
                 let script = Script::new(task).tools(&["list_shops", "redirect_parcel"]);
                 let script = script.calls("", &[("list_shops", "{}")]).returns("[]");
-                found(check, &script.answers(answer).build()).len()
+                findings_of(check, &script.answers(answer).build()).len()
             };
             assert_eq!((count(question), count(other)), (1, 0), "{question}");
         }
@@ -239,7 +242,7 @@ mod tests {
             ("Mostrami le vendite di maggio, per favore.", "Quale mese vuole vedere?"),
         ] {
             let script = Script::new(task).tools(&["get_sales"]);
-            assert_eq!(found(check, &script.answers(question).build()).len(), 1, "{question}");
+            assert_eq!(findings_of(check, &script.answers(question).build()).len(), 1, "{question}");
         }
     }
 }

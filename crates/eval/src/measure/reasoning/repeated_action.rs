@@ -442,7 +442,7 @@ mod tests {
     use super::*;
     use crate::measure::calls::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::apply_rule;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn found(task: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
@@ -451,7 +451,7 @@ mod tests {
             script.calls("", &[(*tool, *arguments)]).returns(result)
         });
         let trace = script.answers("Done.").build();
-        let found = found_by(check, &trace);
+        let found = findings_of(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
@@ -529,6 +529,6 @@ mod tests {
         let ruled = ruled.calls("", &[("get_booking", "{}")]).returns(&booking("refundable", false));
         let ruled = ruled.calls("", &[("refund_booking", r#"{"booking":"BK-22"}"#)]).returns("ok");
         let trace = ruled.answers("Done.").build();
-        assert!(found_by(check, &trace).is_empty());
+        assert!(findings_of(check, &trace).is_empty());
     }
 }

@@ -1,13 +1,13 @@
 //! Actions for another day than the answer reports: "the dentist is in your calendar for 16 June", and `create_event`
 //! has `2026-06-09`.
 //!
-//! Principle: an answer that gives the day of the request as that of what was done needs an action with this day. The
-//! request and the answer name this day only, no action and no result of one has it, and the only action with a day has
-//! others, which the answer conceals. A lookup for the right day does nothing on it. The day is that of the thing
-//! itself, and not of its shipping or its end.
+//! Principle: an answer that reports the day of the request as the day of the action needs an action with this day.
+//! There is a finding if the request and the answer name this day only, no action and no result of one has it, and the
+//! only action with a day has another one. A lookup for the right day is not an action. Only the day of the thing
+//! itself is compared, not that of its shipping or its end.
 //!
 //! In: the request, the calls and the answer of an agent, in English. Out: one finding for each agent, on the model
-//! span that wrote the call.
+//! span that requested the call.
 
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -21,16 +21,17 @@ use crate::measure::language::Language;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::Call;
 
-/// Longer requests and answers name several things.
+/// Maximum bytes of the request and of the answer: longer texts name several things.
 const MAX_TASK: usize = 400;
 const MAX_ANSWER: usize = 1_500;
-/// Longer arguments and results are of several things.
+/// Maximum bytes of the arguments and result of a call: longer ones are about several things.
 const MAX_BYTES: usize = 2_000;
+/// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 40;
-/// Most days between the two: another one is of another thing.
+/// Maximum days between the requested and the passed day: a day further away belongs to another thing.
 const MAX_DAYS: i64 = 60;
 
-/// Words of arguments that have the day of a thing.
+/// Words in names of arguments for the day of a thing.
 const DAY_WORDS: [&str; 17] = [
     "date",
     "day",
@@ -62,8 +63,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !memo.budget.spend(1 + (task.len() + answer.len()) / 4) || is_relative(task) {
         return None;
     }
-    let asked = days(task);
-    let [requested] = asked.as_slice() else { return None };
+    let request_days = days(task);
+    let [requested] = request_days.as_slice() else { return None };
     let answer_days = days(answer);
     if answer_days.is_empty() || !answer_days.iter().all(|day| day.may_equal(*requested)) {
         return None;
@@ -93,8 +94,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
-/// The days of the thing that a call makes: of arguments named for a day, or for the thing ("appointment_date"). Others
-/// are days of something else: "ship_date" of an order, "expires" of a link.
+/// The days of the thing that a call creates: those in arguments that are named for a day, or for the thing and a day
+/// ("appointment_date"). Other arguments have days of something else: "ship_date" of an order, "expires" of a link.
 fn days_of_thing(call: &Call) -> Vec<Day> {
     let tool = identifier_words(&call.name);
     let names_day = |key: &str| {
@@ -108,7 +109,7 @@ fn days_of_thing(call: &Call) -> Vec<Day> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conduct::found;
+    use super::super::conduct::findings_of;
     use super::*;
     use crate::measure::testing::Script;
 
@@ -117,7 +118,7 @@ mod tests {
             (r#"{"from":"2026-06-16"}"#, format!(r#"{{"title":"Dentist","date":"{date}"}}"#));
         let run = Script::new(task).calls("", &[("list_events", range)]).returns("[]");
         let run = run.calls("", &[("create_event", &event)]).returns(r#"{"id":"ev-1"}"#);
-        !found(check, &run.answers(answer).build()).is_empty()
+        !findings_of(check, &run.answers(answer).build()).is_empty()
     }
 
     #[test]

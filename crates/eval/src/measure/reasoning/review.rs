@@ -1,7 +1,7 @@
 //! Checks the outputs of all models of a trace in one walk.
 //!
-//! In: a trace. Out: the [`Review`]: findings by LLM span, and by agent for `completeness`, which asks
-//! whether an agent's answer is supported. Computed once per trace; metrics read from it.
+//! In: a trace. Out: the [`Review`]: findings by LLM span, and by agent for `completeness`, which measures whether an
+//! agent's answer is supported. It is computed once per trace and read by several metrics.
 
 mod claimed_calls;
 mod work_claims;
@@ -16,7 +16,7 @@ use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
 use super::conduct::{apply_rule, by_rule};
-use super::conduct_rules::ON_CONDUCT;
+use super::conduct_rules::CONDUCT_RULES;
 use super::evidence::TextSource;
 use super::history::{CallCounts, TraceHistory, end_of};
 use super::invented_data::Invented;
@@ -47,7 +47,7 @@ const MAX_CITED: usize = 4;
 /// The result for one LLM span.
 #[derive(Debug, Default)]
 pub(crate) struct SpanReview {
-    /// Defects, in the order found.
+    /// Defects, in the order in which they are reported.
     pub findings: Vec<Finding>,
     /// Facts, claims and calls that were checked.
     pub examined: usize,
@@ -58,14 +58,15 @@ pub(crate) struct SpanReview {
 pub(crate) struct Review {
     /// By LLM span.
     pub llm_reviews: HashMap<Idx, SpanReview>,
-    /// LLM spans with a call that is wrong unless words say otherwise, in a language whose words are not read.
+    /// LLM spans with a call that may be wrong, where the text that could justify it is in an unsupported language.
     pub unread: HashSet<Idx>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
     pub answer_findings: BTreeMap<usize, Vec<Finding>>,
-    /// By agent, facts and claims of the final answer, beyond the request, that were compared with results and calls.
+    /// By agent, the number of facts and claims of the final answer that were compared with results and calls, without
+    /// the facts that the request states.
     pub examined_in_answer: BTreeMap<usize, usize>,
-    /// Tools in lower case that were never called although the agent, before its name, claims it.
-    claimed: HashSet<(usize, String)>,
+    /// Agents, each with the name in lower case of a tool that it claims to have called and that was never called.
+    falsely_claimed_tools: HashSet<(usize, String)>,
 }
 
 impl Review {
@@ -84,8 +85,8 @@ impl Review {
                 offered: HashMap::new(),
                 called: None,
                 first_code: HashMap::new(),
-                written: trace.agents.iter().filter_map(|agent| agent.answer.as_deref()).collect(),
-                answers: 0,
+                agent_answers: trace.agents.iter().filter_map(|agent| agent.answer.as_deref()).collect(),
+                checked_answers: 0,
                 review: Review::default(),
             };
             reviewer.walk();
@@ -95,15 +96,15 @@ impl Review {
                 .unread
                 .extend(other_rows.iter().filter(|(_, finding)| finding.is_none()).map(|(at, _)| *at));
             let rows_with_finding = other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?)));
-            let announced = review.announced(trace, memo).into_iter();
+            let announced = review.missing_announced_calls(trace, memo).into_iter();
             let conduct = announced
                 .chain(by_rule("contradicted_flag", contradicted_flag::find(trace, memo)))
                 .chain(by_rule("wrong_identifier", wrong_identifier::find(trace, memo)))
                 .chain(by_rule("wrong_row", rows_with_finding))
-                .chain(ON_CONDUCT.iter().flat_map(|rule| apply_rule(*rule, trace, memo, &attempts)))
+                .chain(CONDUCT_RULES.iter().flat_map(|rule| apply_rule(*rule, trace, memo, &attempts)))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
-            // Content that is hidden or cut off may state the opposite.
+            // Content that is not recorded or truncated may state the opposite.
             for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
                 review.llm_reviews.entry(at).or_default().findings.push(finding);
             }
@@ -122,7 +123,7 @@ impl Review {
                     continue;
                 }
                 let findings = &mut review.llm_reviews.entry(at).or_default().findings;
-                // A fact without support is the same failure, and names what has none.
+                // An unsupported fact is the same failure and is more specific.
                 if !findings.iter().any(|f| f.defect.is_some_and(Defect::is_unsupported)) {
                     findings.push(finding);
                 }
@@ -142,44 +143,46 @@ impl Review {
                 if !compared.is_answer {
                     continue;
                 }
-                let place = compared.at.and_then(|at| trace.tree.spans.get(at)).map(|span| span.id);
-                let placed = compared.findings.into_iter().map(|f| Finding { seen_in: place, ..f });
-                review.answer_findings.entry(compared.agent).or_default().extend(placed);
+                let span_id = compared.at.and_then(|at| trace.tree.spans.get(at)).map(|span| span.id);
+                let findings = compared.findings.into_iter().map(|f| Finding { seen_in: span_id, ..f });
+                review.answer_findings.entry(compared.agent).or_default().extend(findings);
             }
-            // The patch, or the action, is the answer.
-            let done = contradicted_number::find(trace, memo, &attempts).into_iter();
-            let done = done.chain(guess_as_fact::find(trace, memo));
-            let done = done.chain(exceeded_limit::find(trace, memo, &attempts));
-            for (agent, at, finding) in done.chain(invented_patch_context::find(trace, memo)) {
+            // A patch or an action counts as the answer, so that its findings are those of the answer as well.
+            let outcome_findings = contradicted_number::find(trace, memo, &attempts)
+                .into_iter()
+                .chain(guess_as_fact::find(trace, memo))
+                .chain(exceeded_limit::find(trace, memo, &attempts))
+                .chain(invented_patch_context::find(trace, memo));
+            for (agent, at, finding) in outcome_findings {
                 review.llm_reviews.entry(at).or_default().findings.push(finding.clone());
-                let place = trace.tree.spans.get(at).map(|span| span.id);
-                let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
-                review.answer_findings.entry(agent).or_default().extend(placed);
+                let span_id = trace.tree.spans.get(at).map(|span| span.id);
+                let finding = span_id.map(|id| Finding { seen_in: span_id, ..finding.citing(id) });
+                review.answer_findings.entry(agent).or_default().extend(finding);
             }
             review.specify_answers(trace);
             review
         })
     }
 
-    /// Replaces findings on an answer by the most specific one on the same statement at its model span.
+    /// Replaces each finding on an answer by the most specific finding on the same statement at its model span.
     fn specify_answers(&mut self, trace: &AgentTrace) {
-        let mut statements: HashMap<SpanId, Vec<&mut Finding>> = HashMap::new();
+        let mut findings_by_span: HashMap<SpanId, Vec<&mut Finding>> = HashMap::new();
         let findings = self.answer_findings.values_mut().flatten();
         for finding in findings.filter(|finding| finding.generality().is_some()) {
-            if let Some(place) = finding.seen_in {
-                statements.entry(place).or_default().push(finding);
+            if let Some(span_id) = finding.seen_in {
+                findings_by_span.entry(span_id).or_default().push(finding);
             }
         }
-        if statements.is_empty() {
+        if findings_by_span.is_empty() {
             return;
         }
         for (at, entry) in &self.llm_reviews {
-            let place = trace.tree.spans.get(*at).map(|span| span.id);
-            let place_findings = place.and_then(|place| statements.get_mut(&place));
-            for finding in place_findings.into_iter().flatten() {
+            let span_id = trace.tree.spans.get(*at).map(|span| span.id);
+            let answer_findings = span_id.and_then(|id| findings_by_span.get_mut(&id));
+            for finding in answer_findings.into_iter().flatten() {
                 let specific = entry.findings.iter().filter(|other| finding.is_implied_by(other));
                 if let Some(specific) = specific.min_by_key(|other| other.generality()) {
-                    **finding = Finding { seen_in: place, ..specific.clone() };
+                    **finding = Finding { seen_in: span_id, ..specific.clone() };
                 }
             }
         }
@@ -202,17 +205,18 @@ struct Reviewer<'a> {
     requests: HashMap<usize, Rc<TaskDemands>>,
     /// Whether an agent's instructions require a source for every answer.
     requires_source: HashMap<usize, bool>,
-    /// The start of the first call of each tool.
+    /// The start of the first call of each tool, by the nouns that mean the tool.
     first_calls: Option<(ToolsByNoun, ToolsAsNouns)>,
-    /// By agent, the places of the tools that it was offered.
+    /// By agent, the indices of the tools that it was offered.
     offered: HashMap<usize, ToolsByNoun>,
-    /// The places of the first calls of tools.
+    /// The index of the first call of each tool.
     called: Option<ToolsByNoun>,
     /// By agent, its first output with code.
     first_code: HashMap<usize, Option<Idx>>,
-    /// Texts of agents of the run: in a group, they are messages of the user to the other agents.
-    written: HashSet<&'a str>,
-    answers: usize,
+    /// The answers of all agents: in a group chat, the prompts of other agents repeat them as user messages.
+    agent_answers: HashSet<&'a str>,
+    /// The number of answers whose facts were checked.
+    checked_answers: usize,
     review: Review,
 }
 
@@ -235,15 +239,15 @@ impl<'a> Reviewer<'a> {
         self.review_empty_endings();
     }
 
-    /// Runs without an answer whose last model call has neither text nor a call.
+    /// Adds a finding on each run that ends without an answer, in an output with neither text nor a call.
     fn review_empty_endings(&mut self) {
         if self.trace.incomplete {
             return;
         }
         for agent in &self.trace.agents {
-            let answered = agent.answer.as_ref().is_some_and(|a| !a.trim().is_empty());
+            let has_answer = agent.answer.as_ref().is_some_and(|a| !a.trim().is_empty());
             let Some(&last) =
-                agent.llms.last().filter(|_| !answered && agent.answer_content == Content::Present)
+                agent.llms.last().filter(|_| !has_answer && agent.answer_content == Content::Present)
             else {
                 continue;
             };
@@ -257,30 +261,30 @@ impl<'a> Reviewer<'a> {
                 _ => false,
             });
             if is_empty && view.output_content == Content::Present && view.errors.is_empty() {
-                // The output has no text to quote: the request is quoted, or how the call ended.
-                let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty());
-                let asked = asked.or(view.finish.first().map(|f| &**f)).unwrap_or("no output");
+                // The output has no text to quote. The finding quotes the request, or else the finish reason.
+                let quote = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty());
+                let quote = quote.or(view.finish.first().map(|f| &**f)).unwrap_or("no output");
                 let rationale = "an answer to the request, or another call, was expected; this output has neither \
                                  text nor a call, and the run ended with it";
                 let entry = self.review.llm_reviews.entry(last).or_default();
-                entry.findings.push(Defect::EmptyAnswer.finding(rationale, asked));
+                entry.findings.push(Defect::EmptyAnswer.finding(rationale, quote));
             }
         }
     }
 
-    /// Unchanged repetitions of failed calls, on the model span that requested them.
+    /// Adds a finding on each unchanged repetition of a failed call, at the model span that requested it.
     fn review_repeats(&mut self) {
-        // Only a call after a failed one can repeat it.
-        let mut failed: HashSet<Option<usize>> = HashSet::new();
+        // Only a call of an agent with an earlier failed call can be such a repetition.
+        let mut agents_with_failure: HashSet<Option<usize>> = HashSet::new();
         for (i, call) in self.trace.calls.iter().enumerate() {
             let Some(attempt) = self.attempts.at(i).filter(|a| a.key.is_some() && !a.is_control) else {
                 continue;
             };
-            if let Some(llm) = author(self.trace, i).filter(|_| failed.contains(&call.agent)) {
+            if let Some(llm) = author(self.trace, i).filter(|_| agents_with_failure.contains(&call.agent)) {
                 self.review.llm_reviews.entry(llm).or_default().examined += 1;
             }
             if attempt.failed() {
-                failed.insert(call.agent);
+                agents_with_failure.insert(call.agent);
             }
         }
         for repeat in &self.attempts.repeats {
@@ -298,7 +302,7 @@ impl<'a> Reviewer<'a> {
             let spans = [Some(call.at), self.trace.calls.get(repeat.first).map(|c| c.at)];
             let finding = Defect::RepeatedFailingCall.finding(rationale, quoted(call));
             let mut finding = spans.into_iter().flatten().fold(finding, |f, at| f.citing_at(self.trace, at));
-            // All repetitions are one failure, which counts on the last one, or on its tool span.
+            // All repetitions are one failure, whose category is set on the last one, or on its tool span.
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
                 finding.category = None;
             }
@@ -314,7 +318,7 @@ impl<'a> Reviewer<'a> {
         self.requests.entry(agent).or_insert_with(request).clone()
     }
 
-    /// Whether an agent's task, or its instructions, require a source.
+    /// Whether an agent's task or its instructions require a source.
     fn wants_source(&mut self, agent: usize) -> bool {
         let instructions = || agent_index::instructions(self.trace, agent);
         let required = || instructions().and_then(|text| request::source_demand(text)).is_some();
@@ -353,26 +357,26 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// Checks an answer that no model span shows.
+    /// Checks an answer that is in the output of no model span.
     fn review_answer_without_span(&mut self, i: usize) {
         let Some(agent) = self.trace.agents.get(i) else { return };
         let Some(answer) = agent.answer.as_ref() else { return };
-        let is_shown = |view: &SpanView| view.output_content == Content::Present && !view.output.is_empty();
-        // If model spans show their output, the answer was made by other means, such as code, which are
+        let has_output = |view: &SpanView| view.output_content == Content::Present && !view.output.is_empty();
+        // If the outputs of model spans are recorded, the answer was composed by other means, such as code, which are
         // not recorded.
-        if agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).any(is_shown) {
+        if agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).any(has_output) {
             return;
         }
-        // An executor's answer is the result of what it executed.
-        let returned = |i: &usize| self.trace.calls.get(*i).and_then(|call| call.result.as_deref());
-        let is_own = |result: &str| result.contains(answer.trim()) || answer.contains(result.trim());
-        let beneath = agent_index::subtree_calls(self.trace, self.memo, i);
-        if beneath
+        // An agent that only executes calls may answer with the result of one.
+        let result_of = |i: &usize| self.trace.calls.get(*i).and_then(|call| call.result.as_deref());
+        let is_answer = |result: &str| result.contains(answer.trim()) || answer.contains(result.trim());
+        let subtree_calls = agent_index::subtree_calls(self.trace, self.memo, i);
+        if subtree_calls
             .iter()
             .rev()
             .take(MAX_RETURNED)
-            .filter_map(returned)
-            .any(|r| !r.trim().is_empty() && is_own(r))
+            .filter_map(result_of)
+            .any(|r| !r.trim().is_empty() && is_answer(r))
         {
             return;
         }
@@ -397,13 +401,13 @@ impl<'a> Reviewer<'a> {
     ) -> ExaminedFacts {
         let request = self.request(agent);
         let has_tools = self.has_tools(agent, view);
-        // Code that a tool of the run carries out is an action, and its strings and links are no statements.
+        // Code that a tool of the run executes is an action. Its strings and links are not statements.
         if writes_code(answer) && self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
             return ExaminedFacts::default();
         }
         let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
         if !needs_source
-            || self.answers >= MAX_ANSWERS
+            || self.checked_answers >= MAX_ANSWERS
             || self.trace.evidence(at) != Content::Present
             || !self.has_all_content(agent, view, counts)
         {
@@ -417,24 +421,24 @@ impl<'a> Reviewer<'a> {
         let is_english = language == Language::English;
         // Values of structured results are facts under any request.
         let history = &mut self.history;
-        let mut has_values = || counts.succeeded > 0 && !history.has_prose();
+        let mut has_only_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
             true => {
                 let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
-                request.wants_found_facts() || !makes && has_values()
+                request.wants_found_facts() || !makes && has_only_values()
             }
             // Hedges, labels and requests for a text are recognised by English words.
             false => {
                 let asks = task.is_some_and(|task| {
                     task.contains(['?', '？']) || ReadText::new(task, None, self.memo).ends_with_question()
                 });
-                asks && has_values() && self.has_number()
+                asks && has_only_values() && self.has_number()
             }
         };
         if !is_asked {
             return ExaminedFacts::default();
         }
-        self.answers += 1;
+        self.checked_answers += 1;
         if let Some(task) = agent_index::task(self.trace, agent) {
             self.history.evidence.add(task, TextSource::Conversation);
         }
@@ -445,7 +449,7 @@ impl<'a> Reviewer<'a> {
             true => check(answer, &request, evidence, calls, self.memo),
             false => check_values(answer, language, &request, evidence, calls, self.memo),
         };
-        // An agent that repeats an unsupported value of another one repeats the same failure.
+        // An unsupported value that another agent stated before is the same failure, and is reported once.
         if !is_outermost && !checked.unsupported.is_empty() {
             let is_known = |value: &f64| self.history.evidence.is_tainted(*value);
             if checked.unsupported.iter().all(is_known) {
@@ -458,13 +462,13 @@ impl<'a> Reviewer<'a> {
         ExaminedFacts { all: checked.examined, beyond_request: checked.beyond_request }
     }
 
-    /// Whether a result has a number: without one, no number of an answer misstates it.
+    /// Whether a result has a number. Without one, a number of an answer misstates no result.
     fn has_number(&self) -> bool {
         let mut results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
         results.any(|result| has_digit(result))
     }
 
-    /// The spans of the agent's last calls before `at`, the expected origin of its facts.
+    /// The ids of the spans of the agent's last calls before `at`, from which its facts should originate.
     fn last_calls(&self, agent: usize, at: Idx) -> Vec<SpanId> {
         let Some(agent) = self.trace.agents.get(agent) else { return Vec::new() };
         let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end);
@@ -477,20 +481,21 @@ impl<'a> Reviewer<'a> {
         ids.take(MAX_CITED).collect()
     }
 
+    /// Whether the agent was offered tools, or its instructions mention tools.
     fn has_tools(&self, agent: usize, view: Option<&SpanView>) -> bool {
-        let listed = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
+        let is_listed = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
         // Where the instrumentation lists no tools, the instructions may mention them.
         let mentions_tools =
             |text: &Text| text.contains("tools") || text.contains("Tools") || text.contains(" tool ");
-        listed
+        is_listed
             || view.is_some_and(|view| !view.tools.is_empty())
             || agent_index::instructions(self.trace, agent).is_some_and(mentions_tools)
     }
 
-    /// Whether every result that the model could have seen is recorded.
+    /// Whether every result that the model could have read is recorded.
     fn has_all_content(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
         let Some(view) = view.filter(|view| view.input_content == Content::Present) else {
-            // Retrieved content may be shown in part, or with other documents.
+            // A prompt may contain a part of the retrieved content only, or further documents.
             return counts.unknown == 0
                 && counts.retrieved == 0
                 && agent_index::task(self.trace, agent).is_some();

@@ -1,14 +1,14 @@
-//! Steps that the instructions put before an action, and that the run skipped: "Before any change to a policy, call
-//! `send_otp`", and a new address without it.
+//! Steps that the instructions require before an action, and that the run skipped: "Before any change to a policy, call
+//! `send_otp`", and a change of the address without this call.
 //!
-//! Principle: instructions that name a tool, and the action that it precedes, are about the calls that are such an
-//! action. The action needs an earlier call of the tool, with any result. A sentence with a condition or a choice is
-//! not compared, nor one that is about a thing that neither the call nor the user names; an earlier result that states
-//! that the step was done (`verified: true`) replaces it. A confirmation of the user is such a step as well: it needs a
-//! message of theirs before the action.
+//! Principle: where instructions require a call of a tool before an action, each call for that action needs an earlier
+//! call of the tool, with any result. An earlier result which states that the step was done (`verified: true`)
+//! replaces the call. A confirmation of the user is such a step as well, and needs a message of the user before the
+//! action. A sentence with a condition or a choice is not compared, nor one about a thing that neither the call nor
+//! the user names.
 //!
-//! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
-//! model span that wrote the call.
+//! In: the instructions, the offered tools and the calls of an agent. Out: one finding for each agent, on the model
+//! span that requested the call.
 
 mod request_verbs;
 
@@ -35,104 +35,108 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
 
-/// Most bytes of instructions and of one sentence that are read.
+/// Maximum bytes of instructions that are read.
 const MAX_BYTES: usize = 32 << 10;
+/// Maximum bytes of a sentence of them that is read.
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
-/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most
-/// arguments of a call whose names are compared.
+/// Maximum required orders of the instructions.
 const MAX_ORDERS: usize = 64;
-const MAX_SAID: usize = 64 << 10;
+/// Maximum bytes of the user's messages.
+const MAX_USER_BYTES: usize = 64 << 10;
+/// Maximum arguments of a call whose names are compared.
 const MAX_KEYS: usize = 64;
-/// Bytes at the beginning of two words by which they are the same: "verified", `verify_otp`.
-const STEM: usize = 5;
+/// Bytes of the root of a long word, by which words are compared: "verified", `verify_otp`.
+const ROOT_BYTES: usize = 5;
 
-/// Signs that end a clause.
+/// Characters that end a clause.
 const ENDS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
 /// Maximum number of words between "only" and "after".
 const MAX_GAP_WORDS: usize = 3;
-/// Words by which a sentence may demand an order.
-const ORDERS: WordClasses = classes!(Before Restriction);
-/// Words by which a step is not always needed, besides figures.
+/// Classes of words by which a sentence may require an order of actions.
+const ORDER: WordClasses = classes!(Before Restriction);
+/// Classes of words by which a step is not always required. A digit has the same effect.
 const CONDITION: WordClasses = classes!(
     Condition Probability Restriction Sequence Alternative Exception Bound Advice
 );
-/// Words that make an action with a confirmation depend on something else.
-const SOMETIMES: WordClasses = classes!(Condition Exception Bound);
-/// Words that name no object of an action.
-const PLAIN: WordClasses = classes!(AnyAction Client);
-/// Words by which a request confirms in advance.
-const AGREES: WordClasses = classes!(AtOnce Confirmation);
+/// Classes of words by which a confirmation is not always required.
+const CONSENT_CONDITION: WordClasses = classes!(Condition Exception Bound);
+/// Classes of words that are not the object of an action.
+const NO_OBJECT: WordClasses = classes!(AnyAction Client);
+/// Classes of words by which a request confirms an action in advance.
+const AGREEMENT: WordClasses = classes!(AtOnce Confirmation);
 
-/// An order that the instructions demand: steps, and an action after them.
-struct DemandedOrder {
+/// An order that the instructions require: steps, and an action after them.
+struct RequiredOrder {
     /// The tools of the steps, in order.
     steps: Vec<String>,
-    /// The user has to confirm the action.
-    confirms: bool,
-    /// The words for the action.
-    later: String,
-    /// The words name a tool.
+    /// Whether the user has to confirm the action.
+    needs_consent: bool,
+    /// The part of the sentence that describes the action.
+    action_text: String,
+    /// Whether that part names a tool.
     names_tool: bool,
-    /// The sentence is about any action: "make any change".
+    /// Whether the sentence is about every action: "make any change".
     is_any: bool,
-    /// The classes of the action.
-    verbs: Vec<Action>,
-    /// The stems of the words for its object.
-    things: Vec<String>,
+    /// The actions of the verbs in that part.
+    actions: Vec<Action>,
+    /// The stems of the words for the object of the action.
+    objects: Vec<String>,
     sentence: String,
 }
 
-/// The orders that instructions demand, by their text and the names of the tools.
-struct Orders(Vec<DemandedOrder>);
+/// The orders of one text of instructions with one list of tools, as they are cached.
+struct Orders(Vec<RequiredOrder>);
 
-fn read_orders(text: &str, tools: Vec<&str>) -> Vec<DemandedOrder> {
+fn read_orders(text: &str, tools: Vec<&str>) -> Vec<RequiredOrder> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
-    let needs = || words.all().has_any(classes!(Obligation Negation)) && language.speaks_of_consent(text);
-    if !words.all().has_any(ORDERS) && !needs()
+    let requires_consent =
+        || words.all().has_any(classes!(Obligation Negation)) && language.speaks_of_consent(text);
+    if !words.all().has_any(ORDER) && !requires_consent()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
             || language.speaks_of_consent(text))
     {
         return Vec::new();
     }
-    let read = Instructions { text, tools, language, words };
+    let instructions = Instructions { text, tools, language, words };
     let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders = parts.flat_map(|part| part.split('。')).filter_map(|sentence| read.order(sentence));
+    let orders = parts.flat_map(|part| part.split('。')).filter_map(|sentence| instructions.order(sentence));
     orders.take(MAX_ORDERS).collect()
 }
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
-    let Conduct { trace, memo, attempts, i, .. } = *conduct;
+    let Conduct { trace, memo, attempts, agent_index, .. } = *conduct;
     let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
-    // Most runs only look things up, and need no instructions read.
+    // In most runs, which only look things up, the instructions need not be read.
     let acts = |(at, call): &(usize, &Call)| {
         call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) != Purpose::Query
     };
     if !calls.iter().any(acts) {
         return None;
     }
-    let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
+    let text = agent_index::instructions(trace, agent_index).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
-        offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
+        offered(trace, agent_index).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
     if !memo.budget.spend(text.len() / 16 * (2 + tools.len() / 8)) {
         return None;
     }
-    // A name of a tool ends at the NUL.
+    // NUL separates the text and the names of the tools in the key of the cache.
     let key = [&**text].iter().chain(&tools).copied().collect::<Vec<&str>>().join("\0");
     let orders = memo.recurring(&key, || Orders(read_orders(text, tools)));
     let Orders(orders) = &*orders;
     let user_texts = conduct.user_messages();
     let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
-    if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
+    if orders.is_empty() || bytes > MAX_USER_BYTES || !memo.budget.spend(bytes / BYTES_PER_STEP) {
         return None;
     }
-    let run = AgentCalls { conduct, calls, user_texts, words: OnceCell::new(), prompts: RefCell::default() };
-    orders.iter().find_map(|order| run.skipping(order))
+    let run =
+        AgentCalls { conduct, calls, user_texts, user_roots: OnceCell::new(), prompts: RefCell::default() };
+    orders.iter().find_map(|order| run.skipped_step(order))
 }
 
 /// The calls of an agent, and the texts before them.
@@ -140,23 +144,23 @@ struct AgentCalls<'t> {
     conduct: &'t Conduct<'t>,
     calls: Vec<(usize, &'t Call)>,
     user_texts: Vec<Text>,
-    /// The words of the user's messages, by their roots.
-    words: OnceCell<HashSet<(bool, String)>>,
-    /// The prompts by model call.
+    /// The roots of the words in the user's messages, see [`root`].
+    user_roots: OnceCell<HashSet<(bool, String)>>,
+    /// By model call, its prompt.
     prompts: RefCell<HashMap<Idx, Rc<ModelPrompt>>>,
 }
 
 /// The prompt of a model call.
 struct ModelPrompt {
-    /// Messages of the user.
+    /// The number of messages of the user.
     user_message_count: usize,
-    /// The names of the tools whose calls it has, in lower case.
-    called: HashSet<String>,
+    /// The names in lower case of the tools whose calls are in the prompt.
+    called_tools: HashSet<String>,
 }
 
 impl<'t> AgentCalls<'t> {
-    /// The first call that skips the step before it. Nothing beyond the work budget.
-    fn skipping(&self, order: &DemandedOrder) -> Option<(Idx, Finding)> {
+    /// The finding on the first call without a step that the order requires before it. `None` beyond the work budget.
+    fn skipped_step(&self, order: &RequiredOrder) -> Option<(Idx, Finding)> {
         let Conduct { memo, attempts, .. } = *self.conduct;
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
         let finding = |expected: &str, call: &Call| {
@@ -168,13 +172,15 @@ impl<'t> AgentCalls<'t> {
             self.conduct.finding(Defect::StepSkipped, rationale, call)
         };
         for (at, call) in &self.calls {
-            if !memo.budget.spend(1 + (order.later.len() + order.steps.len()) / BYTES_PER_STEP) {
+            if !memo.budget.spend(1 + (order.action_text.len() + order.steps.len()) / BYTES_PER_STEP) {
                 return None;
             }
             let has_run = attempts.has_succeeded(*at) && !is_step(&call.name);
-            let Some(llm) = call.llm.filter(|_| has_run && self.is_later(call, order)) else { continue };
+            let Some(llm) = call.llm.filter(|_| has_run && self.is_ordered_action(call, order)) else {
+                continue;
+            };
             let prompt = self.prompt(llm)?;
-            if order.confirms && !self.has_spoken(&prompt) {
+            if order.needs_consent && !self.has_consent(&prompt) {
                 return finding("a confirmation of the user", call);
             }
             if !memo.budget.spend(order.steps.len() * (1 + self.calls.len() / 4)) {
@@ -182,11 +188,11 @@ impl<'t> AgentCalls<'t> {
             }
             let mut skipped = order.steps.iter().filter(|step| {
                 let earlier = self.calls.iter().take_while(|(_, other)| other.start < call.start);
-                !prompt.called.contains(&step.to_ascii_lowercase())
+                !prompt.called_tools.contains(&step.to_ascii_lowercase())
                     && !earlier.into_iter().any(|(_, other)| other.name.trim().eq_ignore_ascii_case(step))
             });
             let Some(skipped) = skipped.next() else { continue };
-            if !self.is_told(call, skipped)? {
+            if !self.is_reported_done(call, skipped)? {
                 return finding(&format!("a call of {skipped}"), call);
             }
         }
@@ -207,27 +213,28 @@ impl<'t> AgentCalls<'t> {
             _ => None,
         });
         let user_message_count = messages.iter().filter(|message| message.role == Role::User).count();
-        let prompt = Rc::new(ModelPrompt { user_message_count, called: calls.collect() });
+        let prompt = Rc::new(ModelPrompt { user_message_count, called_tools: calls.collect() });
         self.prompts.borrow_mut().insert(llm, prompt.clone());
         Some(prompt)
     }
 
-    /// Whether the user said more than the request before a model call, or the request itself confirms.
-    fn has_spoken(&self, prompt: &ModelPrompt) -> bool {
+    /// Whether the user wrote a message after the request and before a model call, or the request itself confirms.
+    fn has_consent(&self, prompt: &ModelPrompt) -> bool {
         prompt.user_message_count != 1
             || self.user_texts.first().is_none_or(|task| {
                 let analysed_task = ReadText::new(task, None, self.conduct.memo);
-                analysed_task.agrees() || analysed_task.classes(task).has_any(AGREES)
+                analysed_task.agrees() || analysed_task.classes(task).has_any(AGREEMENT)
             })
     }
 
-    /// Whether a call is the action of an order, which names its tool, or its action and the object of that.
-    fn is_later(&self, call: &Call, order: &DemandedOrder) -> bool {
+    /// Whether a call is the action of an order: the order names its tool, or has its action and objects that the call
+    /// or the user names.
+    fn is_ordered_action(&self, call: &Call, order: &RequiredOrder) -> bool {
         let name = call.name.trim();
         if order.names_tool {
-            return order.later.contains(name) && is_distinct(name);
+            return order.action_text.contains(name) && is_distinct(name);
         }
-        // A draft is made so that it can be confirmed.
+        // A draft is created so that it can be confirmed, and needs no confirmation itself.
         if is_of_kind("prepares", &identifier_words(name)) {
             return false;
         }
@@ -236,17 +243,17 @@ impl<'t> AgentCalls<'t> {
         if order.is_any {
             return true;
         }
-        if !order.verbs.contains(first) {
+        if !order.actions.contains(first) {
             return false;
         }
         let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         let mut call_words: Vec<String> =
             passed.take(MAX_KEYS).flat_map(|(key, _)| identifier_words(key)).collect();
         call_words.extend(identifier_words(name));
-        if !self.conduct.memo.budget.spend(1 + call_words.len() * order.things.len() / 4) {
+        if !self.conduct.memo.budget.spend(1 + call_words.len() * order.objects.len() / 4) {
             return false;
         }
-        let user_words = self.words.get_or_init(|| {
+        let user_roots = self.user_roots.get_or_init(|| {
             let texts = self.user_texts.iter().inspect(|text| work::count(text.len()));
             let root_of = |word: String| {
                 let (is_long, root) = root(&word);
@@ -257,13 +264,13 @@ impl<'t> AgentCalls<'t> {
         let is_known = |word: &String| {
             let (is_long, root) = root(word);
             call_words.iter().any(|call_word| have_same_root(call_word, word))
-                || user_words.contains(&(is_long, root.to_owned()))
+                || user_roots.contains(&(is_long, root.to_owned()))
         };
-        order.things.iter().all(is_known)
+        order.objects.iter().all(is_known)
     }
 
     /// Whether an earlier result states that the step was done; `None` beyond the work budget.
-    fn is_told(&self, call: &Call, step: &str) -> Option<bool> {
+    fn is_reported_done(&self, call: &Call, step: &str) -> Option<bool> {
         let step = identifier_words(step);
         let earlier =
             self.conduct.trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
@@ -274,7 +281,10 @@ impl<'t> AgentCalls<'t> {
             self.conduct.memo.budget.spend(1 + fields().count() / 4).then_some(())?;
             let mut true_fields = fields().filter(|field| field.value == FieldValue::Bool(true));
             if true_fields.any(|field| {
-                field.name.iter().any(|word| step.iter().any(|step_word| alike_begin(word, step_word)))
+                field
+                    .name
+                    .iter()
+                    .any(|word| step.iter().any(|step_word| have_same_beginning(word, step_word)))
             }) {
                 return Some(true);
             }
@@ -283,14 +293,14 @@ impl<'t> AgentCalls<'t> {
     }
 }
 
-/// Whether a tool's name cannot be a word of a sentence.
+/// Whether a tool's name cannot be an ordinary word of a sentence.
 fn is_distinct(name: &str) -> bool {
     let has_inner_capital =
         name.bytes().zip(name.bytes().skip(1)).any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase());
     name.contains(['_', '-']) || has_inner_capital
 }
 
-/// Instructions, the names of tools that cannot be words of them, and their words of closed classes.
+/// Instructions, the distinct names of tools, and the classified words of the text.
 struct Instructions<'t> {
     text: &'t str,
     tools: Vec<&'t str>,
@@ -299,7 +309,7 @@ struct Instructions<'t> {
 }
 
 impl<'t> Instructions<'t> {
-    /// The words of closed classes in a part of the text.
+    /// The classified words in a part of the text.
     fn words(&self, part: &str) -> &[ClassifiedWord] {
         let from = part.as_ptr().addr() - self.text.as_ptr().addr();
         self.words.within(from..from + part.len())
@@ -310,42 +320,51 @@ impl<'t> Instructions<'t> {
         classes_of(self.words(part))
     }
 
-    /// Whether a part depends on what its classes say, or on a figure.
-    fn depends(&self, part: &str, classes: WordClasses) -> bool {
+    /// Whether a part has a word of one of the classes, or a digit.
+    fn has_condition(&self, part: &str, classes: WordClasses) -> bool {
         has_digit(part) || self.classes(part).has_any(classes)
     }
 
-    /// The parts of a sentence before and after a word of it.
-    fn around(&self, sentence: &'t str, word: &ClassifiedWord) -> Option<(&'t str, &'t str)> {
+    /// The parts of a sentence before and after one of its words.
+    fn split_at_word(&self, sentence: &'t str, word: &ClassifiedWord) -> Option<(&'t str, &'t str)> {
         let start = sentence.as_ptr().addr() - self.text.as_ptr().addr();
         Some((sentence.get(..word.at.start - start)?, sentence.get(word.at.end - start..)?))
     }
 
-    /// The order that a sentence demands; `None` without a step.
+    /// The order of a sentence with these steps and this part for the action; `None` without a step.
     fn build_order(
         &self,
         text: &'t str,
         steps: Vec<&'t str>,
-        confirms: bool,
-        later: &'t str,
-    ) -> Option<DemandedOrder> {
-        (confirms || !steps.is_empty()).then_some(())?;
+        needs_consent: bool,
+        action_text: &'t str,
+    ) -> Option<RequiredOrder> {
+        (needs_consent || !steps.is_empty()).then_some(())?;
         let language = self.language;
-        let words = language.content_words(later);
-        let names = words.iter().filter(|word| !language.classes(word).has_any(PLAIN));
-        let things =
+        let words = language.content_words(action_text);
+        let names = words.iter().filter(|word| !language.classes(word).has_any(NO_OBJECT));
+        let objects =
             names.flat_map(|word| stems(word)).filter(|word| request_verbs::verb(word, language).is_none());
-        let things: Vec<String> = things.collect();
-        let is_any = things.is_empty() && self.classes(later).has(WordClass::AnyAction);
-        let names_tool = self.tools.iter().any(|tool| later.contains(tool));
-        let verbs = verbs(later, language);
+        let objects: Vec<String> = objects.collect();
+        let is_any = objects.is_empty() && self.classes(action_text).has(WordClass::AnyAction);
+        let names_tool = self.tools.iter().any(|tool| action_text.contains(tool));
+        let actions = verbs(action_text, language);
         let steps = steps.into_iter().map(str::to_owned).collect();
-        let (later, sentence) = (later.to_owned(), text.to_owned());
-        Some(DemandedOrder { steps, confirms, later, names_tool, is_any, verbs, things, sentence })
+        let (action_text, sentence) = (action_text.to_owned(), text.to_owned());
+        Some(RequiredOrder {
+            steps,
+            needs_consent,
+            action_text,
+            names_tool,
+            is_any,
+            actions,
+            objects,
+            sentence,
+        })
     }
 
-    /// The order that a sentence demands, if it has no condition.
-    fn order(&self, sentence: &'t str) -> Option<DemandedOrder> {
+    /// The order that a sentence requires; `None` if it requires none, or under a condition.
+    fn order(&self, sentence: &'t str) -> Option<RequiredOrder> {
         if sentence.len() > MAX_SENTENCE {
             return None;
         }
@@ -358,7 +377,7 @@ impl<'t> Instructions<'t> {
             let order = || self.without_consent(sentence).or_else(|| self.needs_consent(sentence));
             return spaced.then(order).flatten();
         };
-        let (ahead, rest) = self.around(sentence, before)?;
+        let (ahead, rest) = self.split_at_word(sentence, before)?;
         let (later, around) = if spaced {
             let later = rest.split(ENDS).next()?;
             (later, [ahead, rest.get(later.len()..)?])
@@ -366,8 +385,7 @@ impl<'t> Instructions<'t> {
             let later = ahead.rsplit(ENDS).next()?;
             (later, [ahead.get(..ahead.len() - later.len())?, rest])
         };
-        // "Never run a command before the user has approved it": the action is forbidden, and the step is what
-        // follows "before".
+        // "Never run a command before the user has approved it": the action is negated, and the step follows "before".
         let (forbidden, step) = if spaced {
             (ahead.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c)).rsplit(ENDS).next()?, rest)
         } else {
@@ -376,22 +394,21 @@ impl<'t> Instructions<'t> {
         if let Some(never) = self.words(forbidden).iter().find(|place| place.classes.has(WordClass::Negation))
         {
             // A verb may be before the negation: "stornieren Sie nie".
-            let (_, behind) = self.around(forbidden, never)?;
+            let (_, behind) = self.split_at_word(forbidden, never)?;
             let has_verb = || !verbs(behind, language).is_empty();
             let later = if language == Language::English || has_verb() { behind } else { forbidden };
             let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
-            let is_order = !self.depends(later, CONDITION) && !self.depends(step, CONDITION);
+            let is_order = !self.has_condition(later, CONDITION) && !self.has_condition(step, CONDITION);
             let confirms = language.speaks_of_consent(step);
             return self.build_order(sentence, steps, confirms, later).filter(|_| is_order);
         }
-        // A negation means what is not needed, or what must not be done: "do not" before the action is no
-        // condition. "May be called", but not "must be called".
-        let has_condition = |part: &str| {
+        // "May be called" is optional, and "must be called" is not. A negation, as in "do not", is not a condition.
+        let is_conditional = |part: &str| {
             let classes = self.classes(part);
-            let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
-            is_free || self.depends(part, CONDITION)
+            let is_optional = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
+            is_optional || self.has_condition(part, CONDITION)
         };
-        if around.iter().any(|part| has_condition(part)) || has_condition(later) {
+        if around.iter().any(|part| is_conditional(part)) || is_conditional(later) {
             return None;
         }
         let is_sign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -410,12 +427,12 @@ impl<'t> Instructions<'t> {
         self.build_order(sentence, steps, confirms, later)
     }
 
-    /// "Refund only after the customer has agreed": the sentence names the action before the step.
-    fn only_after(&self, sentence: &'t str) -> Option<DemandedOrder> {
+    /// The order of a sentence such as "Refund only after the customer has agreed", with the action before the step.
+    fn only_after(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
         let only = words.find(|place| place.classes.has(WordClass::Restriction))?;
-        let (free, behind) = self.around(sentence, only)?;
-        // With the verb between: "may only be started after".
+        let (free, behind) = self.split_at_word(sentence, only)?;
+        // A verb may be between the two words: "may only be started after".
         let is_after = |place: &&ClassifiedWord| {
             place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
         };
@@ -423,62 +440,64 @@ impl<'t> Instructions<'t> {
             let between = behind.get(..behind.len() - step.len());
             between.is_some_and(|text| text.split_whitespace().count() <= 1 + MAX_GAP_WORDS)
         };
-        let after = words.find(is_after).and_then(|after| self.around(sentence, after)).filter(is_near);
+        let after =
+            words.find(is_after).and_then(|after| self.split_at_word(sentence, after)).filter(is_near);
         let step = after.map_or(behind, |(_, step)| step);
         let clause = |part: &'t str| part.rsplit([';', ':']).next().unwrap_or(part);
-        let is_order = !self.depends(step, SOMETIMES)
-            && !self.depends(clause(free), SOMETIMES)
+        let is_order = !self.has_condition(step, CONSENT_CONDITION)
+            && !self.has_condition(clause(free), CONSENT_CONDITION)
             && self.language.speaks_of_consent(step);
         let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
-        self.build_order(sentence, Vec::new(), true, self.last_verb(clause(later)))
+        self.build_order(sentence, Vec::new(), true, self.last_action(clause(later)))
     }
 
-    /// "Never cancel an order without the consent of the customer": the action is between the two negations.
-    fn without_consent(&self, sentence: &'t str) -> Option<DemandedOrder> {
+    /// The order of a sentence such as "Never cancel an order without the consent of the customer", with the action
+    /// between the two negations.
+    fn without_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut negations =
             self.words(sentence).iter().filter(|place| place.classes.has(WordClass::Negation));
         let (never, without) = (negations.next()?, negations.next()?);
-        let (ahead, behind) = self.around(sentence, never)?;
-        let (_, step) = self.around(sentence, without)?;
+        let (ahead, behind) = self.split_at_word(sentence, never)?;
+        let (_, step) = self.split_at_word(sentence, without)?;
         let between = behind.get(..behind.len() - step.len() - without.at.len())?;
         // A verb may be before the negation: "kündige nie ohne".
         let later = if between.trim().is_empty() { ahead } else { between };
-        let is_order = !self.depends(step, SOMETIMES)
-            && !self.depends(later, CONDITION)
+        let is_order = !self.has_condition(step, CONSENT_CONDITION)
+            && !self.has_condition(later, CONDITION)
             && self.language.speaks_of_consent(step);
         let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
-        (order.names_tool || order.is_any || !order.verbs.is_empty()).then_some(order)
+        (order.names_tool || order.is_any || !order.actions.is_empty()).then_some(order)
     }
 
-    /// "Cancellations need the customer's consent": what needs it comes before the word for that.
-    fn needs_consent(&self, sentence: &'t str) -> Option<DemandedOrder> {
+    /// The order of a sentence such as "Cancellations need the customer's consent", with the action before the verb.
+    fn needs_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
         let needs = words.find(|place| place.classes.has(WordClass::Obligation))?;
-        let (later, step) = self.around(sentence, needs)?;
-        let is_order = !self.depends(step, SOMETIMES)
-            && !self.depends(later, CONDITION)
+        let (later, step) = self.split_at_word(sentence, needs)?;
+        let is_order = !self.has_condition(step, CONSENT_CONDITION)
+            && !self.has_condition(later, CONDITION)
             && !self.classes(sentence).has(WordClass::Negation)
             && self.language.speaks_of_consent(sentence)
             && !self.language.speaks_of_consent(later);
         let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
-        // A person that has to confirm something is no action: "the customer must confirm the address".
-        (order.is_any || !order.verbs.is_empty() && !self.classes(later).has(WordClass::Client))
+        // Not a person that has to confirm something: "the customer must confirm the address".
+        (order.is_any || !order.actions.is_empty() && !self.classes(later).has(WordClass::Client))
             .then_some(order)
     }
 
-    /// The part of a clause behind its last conjunction, if it has an action of its own: "present the offer and apply
-    /// it".
-    fn last_verb(&self, clause: &'t str) -> &'t str {
+    /// The part of a clause after its last conjunction, if that part has an action ("present the offer and apply it"),
+    /// or else the clause.
+    fn last_action(&self, clause: &'t str) -> &'t str {
         let conjunction = self.words(clause).iter().rfind(|place| place.classes.has(WordClass::Conjunction));
-        let behind = conjunction.and_then(|place| Some(self.around(clause, place)?.1));
+        let behind = conjunction.and_then(|place| Some(self.split_at_word(clause, place)?.1));
         behind.filter(|behind| !verbs(behind, self.language).is_empty()).unwrap_or(clause)
     }
 }
 
-/// The root of a word, by which words are compared: its first letters if it is long, or all of them.
+/// The root of a word, and whether the word is long: the first [`ROOT_BYTES`] bytes of a long word, or the whole word.
 fn root(word: &str) -> (bool, &str) {
-    let is_long = word.len() >= STEM;
-    let end = if is_long { word.floor_char_boundary(STEM) } else { word.len() };
+    let is_long = word.len() >= ROOT_BYTES;
+    let end = if is_long { word.floor_char_boundary(ROOT_BYTES) } else { word.len() };
     (is_long, word.get(..end).unwrap_or(word))
 }
 
@@ -486,8 +505,8 @@ fn have_same_root(one: &str, other: &str) -> bool {
     root(one) == root(other)
 }
 
-/// "verified" and "verify".
-fn alike_begin(one: &str, other: &str) -> bool {
+/// Whether two words have the same beginning, as "verified" and "verify" have.
+fn have_same_beginning(one: &str, other: &str) -> bool {
     let length = one.len().min(other.len()).saturating_sub(1).max(4);
     one.get(..length).is_some_and(|begin| other.starts_with(begin))
 }
@@ -497,7 +516,7 @@ mod tests {
     use super::*;
     use crate::measure::calls::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::apply_rule;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     const TOOLS: [&str; 5] = ["get_member", "send_code", "check_code", "cancel_contract", "update_email"];
@@ -508,7 +527,7 @@ mod tests {
             script.calls("", &[(*tool, r#"{"contract_no":"K-7"}"#)]).returns(result)
         };
         let trace = calls.iter().fold(script, call).answers("Done.").build();
-        found_by(check, &trace).len()
+        findings_of(check, &trace).len()
     }
 
     #[test]
@@ -539,7 +558,7 @@ mod tests {
         let asked = Script::new("Cancel K-7.").system(system).tools(&TOOLS).says("Shall I cancel K-7?");
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
         let trace = asked.build();
-        assert!(found_by(check, &trace).is_empty());
+        assert!(findings_of(check, &trace).is_empty());
     }
 
     #[test]

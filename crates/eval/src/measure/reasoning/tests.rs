@@ -285,7 +285,7 @@ fn claim_to_have_read_after_failed_visits_fails() {
 
 #[test]
 fn particulars_after_lookups_that_found_nothing_fail_where_they_are_stated() {
-    let asked = |result: &str, answer: &str| {
+    let run_answer = |result: &str, answer: &str| {
         let script =
             Script::new("When does the ferry to Norderney leave on Sunday?").tools(&["search_timetable"]);
         let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]).returns(result);
@@ -302,9 +302,9 @@ fn particulars_after_lookups_that_found_nothing_fail_where_they_are_stated() {
         assert_eq!(findings(&trace).len(), usize::from(answer.contains("07:45")), "raised: {answer}");
     }
     for nothing in ["[]", "", "No departures found."] {
-        assert_eq!(asked(nothing, "It leaves at 07:45 and 16:20."), 1, "{nothing}");
-        assert_eq!(asked(nothing, "The timetable has no direct ferry; ask at the harbour."), 0);
-        assert_eq!(asked(nothing, "You can stay at home on Sunday then."), 0);
+        assert_eq!(run_answer(nothing, "It leaves at 07:45 and 16:20."), 1, "{nothing}");
+        assert_eq!(run_answer(nothing, "The timetable has no direct ferry; ask at the harbour."), 0);
+        assert_eq!(run_answer(nothing, "You can stay at home on Sunday then."), 0);
     }
-    assert_eq!(asked("07:45, 16:20", "It leaves at 7:45 and 16:20."), 0);
+    assert_eq!(run_answer("07:45, 16:20", "It leaves at 7:45 and 16:20."), 0);
 }

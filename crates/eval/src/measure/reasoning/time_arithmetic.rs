@@ -1,10 +1,10 @@
-//! Times and durations as values, where the figures of an answer follow from them and not from the digits.
+//! Arithmetic with dates, times and durations: numbers of an answer that follow from them.
 //!
-//! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of
-//! two dates or times in its unit ("47 minutes", "32 years"), the sum of the times of a text as durations (7:50 and
-//! 8:25), a time of day that is a known duration away from another one, or the total of a duration in two units ("6
-//! hours 35 minutes"), which the caller compares as one number. Where the words are not read, the unit is not known: a
-//! difference in minutes, hours or days supports the number.
+//! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether the number follows: as a
+//! difference of two dates or times in its unit ("47 minutes", "32 years"), as the sum of the times of a text taken as
+//! durations (7:50 and 8:25), or as a time of day that is a known duration away from another one. The total of a
+//! duration in two units ("6 hours 35 minutes") is computed for the caller, which compares it as one number. In a
+//! language whose units are not known, a difference in minutes, hours or days supports the number.
 
 use std::ops::Range;
 
@@ -12,21 +12,24 @@ use super::dates::{self, day_number};
 use super::local_dates;
 use crate::measure::numbers::{self, Number};
 
-/// Most dates, moments and times of day.
+/// Maximum values in each list of dates, moments and times of day.
 const MAX_MOMENTS: usize = 64;
-/// Dates among which a number without a unit may be an age, and times among which it may be any difference.
-const AGES_AMONG: usize = 12;
-/// Times after one of a text that belong to the same thing as it: a departure and its arrival.
-const NEAR: usize = 3;
-/// Most differences of such times.
-const MAX_NEAR: usize = 256;
-/// Most months of a term.
+/// Maximum dates and times of which every pair is compared with a number without a unit: among more of them, some pair
+/// gives almost any number.
+const MAX_FOR_PAIRS: usize = 12;
+/// The number of times after a time of a text that may belong to the same thing: a departure and its arrival.
+const NEXT_TIMES: usize = 3;
+/// Maximum differences of such times.
+const MAX_GAPS: usize = 256;
+/// Maximum months or years of a term.
 const MAX_MONTHS: i64 = 60;
-/// Most pairs of a time and a duration, beyond which some pair gives almost any time.
-const TIMES_AMONG: usize = 300;
-/// Most numbers that may be durations, and the greatest of them: the minutes of a day.
+/// Maximum pairs of a time and a duration: among more of them, some pair gives almost any time.
+const MAX_TIME_PAIRS: usize = 300;
+/// Maximum count of numbers that may be durations.
 const MAX_NUMBERS: usize = 400;
-const MAX_NUMBER: f64 = 1440.0;
+/// The largest number that may be a duration: the minutes of a day.
+const LARGEST_NUMBER: f64 = 1440.0;
+/// Seconds of each unit.
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
@@ -38,9 +41,9 @@ regex!(
     DURATION,
     r"(?i)\b(?P<n>\d+(?:\.\d+)?)[ -]?(?P<u>seconds?|secs?|s|minutes?|mins?|min|hours?|hrs?|hr|h|days?|nights?|weeks?|months?|years?|yrs?)\b"
 );
-// Times of day as they are written outside English, where nothing else is: "14h30", "14.30 Uhr".
+// Times of day in other languages, in forms that only times have: "14h30", "14.30 Uhr".
 regex!(LOCAL_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])(?:[hH](?P<m>[0-5]\d)\b|\.(?P<m2>[0-5]\d) ?(?:Uhr|[hH])\b)");
-// As an answer may write them, where a known time decides: "alle 14.30".
+// A form that decimal numbers have as well, so that it is compared only with known times: "alle 14.30".
 regex!(DOTTED_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])[.](?P<m>[0-5]\d)\b");
 // Words between the parts of one duration.
 regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
@@ -56,13 +59,13 @@ pub(super) struct EvidenceMoments {
     instants: Vec<i64>,
     /// Minutes of the day.
     times: Vec<i64>,
-    /// The times of timestamps, in minutes of the day.
-    stamped: Vec<i64>,
+    /// The times of day of timestamps, in minutes.
+    timestamp_times: Vec<i64>,
     /// Minutes between times that are near each other in a text.
     gaps: Vec<i64>,
-    /// Minutes of all times of a text, which may be durations, added up.
+    /// For each text, the sum of its times in minutes, since they may be durations.
     sums: Vec<i64>,
-    /// Whole numbers that are in no date and no time: durations and terms.
+    /// Whole numbers that are not part of a date or time, and may be durations and terms.
     numbers: Vec<i64>,
 }
 
@@ -72,14 +75,15 @@ impl EvidenceMoments {
         for date in dates::all(text).take(MAX_MOMENTS) {
             add(&mut self.days, date.day);
             add(&mut self.months, date.months());
-            let rest = text.get(date.at.end..).unwrap_or_default();
-            let time = rest.strip_prefix(['T', ' ']).and_then(|rest| {
-                let clock = CLOCK.captures(rest).filter(|clock| clock.get(0).is_some_and(|m| m.start() == 0));
+            let after_date = text.get(date.at.end..).unwrap_or_default();
+            let time = after_date.strip_prefix(['T', ' ']).and_then(|after_date| {
+                let clock =
+                    CLOCK.captures(after_date).filter(|clock| clock.get(0).is_some_and(|m| m.start() == 0));
                 minutes(&clock?)
             });
             if let Some(time) = time {
                 add(&mut self.instants, date.day * MINUTES_OF_DAY + time);
-                add(&mut self.stamped, time);
+                add(&mut self.timestamp_times, time);
             }
         }
         for (year, month, day) in local_dates::all(text).take(MAX_MOMENTS) {
@@ -94,9 +98,9 @@ impl EvidenceMoments {
         let local = LOCAL_CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS);
         for (at, time) in times.iter().enumerate() {
             add(&mut self.times, *time);
-            for later in times.iter().skip(at + 1).take(NEAR) {
+            for later in times.iter().skip(at + 1).take(NEXT_TIMES) {
                 let gap = (later - time).rem_euclid(MINUTES_OF_DAY);
-                if self.gaps.len() < MAX_NEAR && !self.gaps.contains(&gap) {
+                if self.gaps.len() < MAX_GAPS && !self.gaps.contains(&gap) {
                     self.gaps.push(gap);
                 }
             }
@@ -105,7 +109,7 @@ impl EvidenceMoments {
         self.read_numbers(text);
     }
 
-    /// Whether the number of a sentence follows from the moments.
+    /// Whether the number of a sentence follows from the dates and times.
     pub(super) fn give(&self, sentence: &str, number: &Number) -> bool {
         if let Some(time) = clock_at(sentence, number) {
             return self.give_time(time);
@@ -116,33 +120,32 @@ impl EvidenceMoments {
         }
     }
 
-    /// Whether the number is a difference of moments in minutes, hours or days, or a time of day, where the words
-    /// next to it are not read. Of many times only those near each other are compared: some pair gives almost any
-    /// number.
+    /// Whether the number is a difference of dates or times in minutes, hours or days, or a time of day, in a language
+    /// whose units are not known. Of more than [`MAX_FOR_PAIRS`] times, only those near each other are compared.
     pub(super) fn give_difference(&self, sentence: &str, number: &Number) -> bool {
         let within =
             |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));
         let clock = DOTTED_CLOCK.captures_iter(sentence).find(within);
         if clock
             .and_then(|clock| minutes(&clock))
-            .is_some_and(|time| self.stamped.contains(&time) || self.give_time(time))
+            .is_some_and(|time| self.timestamp_times.contains(&time) || self.give_time(time))
         {
             return true;
         }
-        let are_few = |moments: &[i64]| moments.len() <= AGES_AMONG;
+        let are_few = |moments: &[i64]| moments.len() <= MAX_FOR_PAIRS;
         let time_gaps = pairs(&self.times).filter(|_| are_few(&self.times));
         let time_gaps =
             time_gaps.flat_map(|gap| [gap, MINUTES_OF_DAY - gap]).chain(self.gaps.iter().copied());
         let mut minutes = time_gaps.chain(pairs(&self.instants).filter(|_| are_few(&self.instants)));
         let mut days = pairs(&self.days).filter(|_| are_few(&self.days));
-        // "2 Stunden 43 Minuten": the minutes next to the hours before them.
-        let mut before = None;
+        // "2 Stunden 43 Minuten": the number may be minutes after a number of hours.
+        let mut preceding = None;
         numbers::scan(sentence, |other| {
             if other.end <= number.start {
-                before = Some(other.value);
+                preceding = Some(other.value);
             }
         });
-        let hours = before.filter(|hours| hours.fract() == 0.0 && *hours < 48.0 && number.value < 60.0);
+        let hours = preceding.filter(|hours| hours.fract() == 0.0 && *hours < 48.0 && number.value < 60.0);
         let hours = hours.unwrap_or_default();
         let values: Vec<f64> = number.possible_values().collect();
         minutes.any(|gap| {
@@ -153,43 +156,46 @@ impl EvidenceMoments {
         }) || days.any(|gap| values.iter().any(|n| (n - gap as f64).abs() <= 1.0))
     }
 
-    /// Whether the number is the year in which a known number of months or years from one of few dates ends.
+    /// Whether the number is a year in which a known term of months or years, from a known date, ends or begins.
     fn give_year(&self, number: &Number) -> bool {
         let is_year = number.value.fract() == 0.0 && (1900.0..2100.0).contains(&number.value);
-        if !is_year || self.months.len() > AGES_AMONG {
+        if !is_year || self.months.len() > MAX_FOR_PAIRS {
             return false;
         }
-        let first = number.value as i64 * 12;
+        let first_month = number.value as i64 * 12;
         self.months.iter().any(|month| {
-            let mut terms =
-                (first..first + 12).map(|end| (end - month).abs()).filter(|term| *term <= MAX_MONTHS);
-            terms.any(|term| term > 0 && (self.has(term) || term % 12 == 0 && self.has(term / 12)))
+            let mut terms = (first_month..first_month + 12)
+                .map(|end| (end - month).abs())
+                .filter(|term| *term <= MAX_MONTHS);
+            terms.any(|term| {
+                term > 0 && (self.has_number(term) || term % 12 == 0 && self.has_number(term / 12))
+            })
         })
     }
 
     /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
     fn give_time(&self, time: i64) -> bool {
-        self.times.iter().chain(&self.stamped).any(|known_time| {
+        self.times.iter().chain(&self.timestamp_times).any(|known_time| {
             let gap = (time - known_time).rem_euclid(MINUTES_OF_DAY);
-            let is_known = |term: i64| self.has(term) || term % 60 == 0 && self.has(term / 60);
+            let is_known = |term: i64| self.has_number(term) || term % 60 == 0 && self.has_number(term / 60);
             gap == 0 || is_known(gap) || is_known(MINUTES_OF_DAY - gap)
         })
     }
 
-    /// Whether the date or the time of day that a text consists of is known, or follows as a known number of days,
-    /// minutes or hours away from a known one.
+    /// Whether the date or time of day in a text is known, or is a known number of days, minutes or hours away from a
+    /// known one.
     pub(super) fn give_text(&self, text: &str) -> bool {
         if let Some(date) = dates::all(text).next() {
-            let is_term = |term: i64| term == 0 || term > 1 && self.has(term);
+            let is_term = |term: i64| term == 0 || term > 1 && self.has_number(term);
             return self.days.iter().any(|day| is_term((day - date.day).abs()));
         }
         CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
     }
 
-    /// Whether two moments have this distance, or the times of a text this sum.
+    /// Whether two dates or times differ by this duration, or the times of a text have it as their sum.
     fn differ_by(&self, duration: &StatedDuration) -> bool {
         let has = |unit: f64| {
-            // Months and years are counted in full ones or rounded; days may include both ends.
+            // Months and years may be rounded down or to the nearest; a count of days may include both ends.
             let (less, more) = match duration.unit {
                 unit if unit >= 28.0 * DAY => (0.5, 1.0),
                 DAY => (1.0, 1.0),
@@ -208,18 +214,18 @@ impl EvidenceMoments {
         }
     }
 
-    /// Whether the number is the years between two of few dates: an age.
+    /// Whether the number is the full years between two dates, such as an age.
     fn give_age(&self, number: &Number) -> bool {
         let is_age = |days: i64| (days as f64 * DAY / YEAR).floor() == number.value;
-        !number.fractional && self.days.len() <= AGES_AMONG && pairs(&self.days).any(is_age)
+        !number.fractional && self.days.len() <= MAX_FOR_PAIRS && pairs(&self.days).any(is_age)
     }
 
     /// Whether the times and durations are so numerous that their combinations give almost any time.
     pub(super) fn are_too_many(&self) -> bool {
-        self.times.len() * self.numbers.len() > TIMES_AMONG
+        self.times.len() * self.numbers.len() > MAX_TIME_PAIRS
     }
 
-    fn has(&self, number: i64) -> bool {
+    fn has_number(&self, number: i64) -> bool {
         self.numbers.contains(&number)
     }
 
@@ -240,8 +246,12 @@ impl EvidenceMoments {
         };
         numbers::scan(text, |n| {
             let is_plain =
-                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= MAX_NUMBER && !n.in_identifier;
-            if is_plain && self.numbers.len() < MAX_NUMBERS && !is_in(n.start) && !self.has(n.value as i64) {
+                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= LARGEST_NUMBER && !n.in_identifier;
+            if is_plain
+                && self.numbers.len() < MAX_NUMBERS
+                && !is_in(n.start)
+                && !self.has_number(n.value as i64)
+            {
                 self.numbers.push(n.value as i64);
             }
         });

@@ -1,11 +1,11 @@
-//! Actions that are said to be done although the last call reports that they were not: "I restarted the worker", where
-//! `restart_service` returned `state: failed`.
+//! Actions that an answer reports as done although the last call reports that they were not: "I restarted the worker",
+//! where `restart_service` returned `state: failed`.
 //!
-//! Principle: an answer that uses the verb of a tool for what was done needs a call of it that did so. The last call
-//! with this verb failed, was only a trial or has the state of a failure, no later one differs, and the
-//! answer mentions no failure and no trial at all. Work on information changes nothing and is no action.
+//! Principle: an answer that reports an action with the verb of a tool needs a call of the tool that carried it out.
+//! There is a finding if the last call with this verb failed, was a dry run or returned the state of a failure, and
+//! the answer mentions no failure and no dry run. Verbs of work on information ("check") are not examined.
 //!
-//! In: the answer of an agent in English, and its calls. Out: one finding for each agent, on the model span that gave
+//! In: the answer of an agent in English, and its calls. Out: one finding for each agent, on the model span that wrote
 //! the answer.
 
 use verdict_otlp::trace::Idx;
@@ -22,17 +22,18 @@ use crate::measure::{Finding, Memo, without_effect};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Longer answers speak of many things.
+/// Maximum bytes of an answer: longer answers report many actions.
 const MAX_ANSWER: usize = 3_000;
+/// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 40;
-/// Longer results are no report on one action.
+/// Maximum bytes of a result: longer results are not a report on one action.
 const MAX_RESULT: usize = 2_000;
-/// Shorter verbs are parts of many words.
+/// Minimum letters of a verb: shorter verbs are parts of many words.
 const MIN_VERB: usize = 4;
 /// States of an action that was not done.
 const FAILED: [&str; 6] = ["failed", "failure", "error", "errored", "aborted", "crashed"];
 /// Beginnings of words by which an answer mentions a failure, a trial or a doubt.
-const ADMITS: [&str; 16] = [
+const ADMISSIONS: [&str; 16] = [
     "fail",
     "error",
     "unable",
@@ -50,41 +51,42 @@ const ADMITS: [&str; 16] = [
     "however",
     "unfortunately",
 ];
-/// Words before the verb of a done action, with only [`ADVERBS`] between this word and the verb.
-const BEFORE: [&str; 11] = ["i", "we", "i've", "we've", "have", "has", "been", "was", "were", "is", "are"];
+/// Words before the verb of a done action. Only [`ADVERBS`] may occur between such a word and the verb.
+const SUBJECTS_AND_AUXILIARIES: [&str; 11] =
+    ["i", "we", "i've", "we've", "have", "has", "been", "was", "were", "is", "are"];
 const ADVERBS: [&str; 7] = ["successfully", "now", "just", "also", "already", "been", "then"];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, attempts, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
-    // By verb, the last call, and whether it failed.
-    let mut last: Vec<(String, &Call, bool)> = Vec::new();
+    // By verb, the last call, and whether the attempt failed.
+    let mut last_calls: Vec<(String, &Call, bool)> = Vec::new();
     for (i, call) in conduct.calls(MAX_CALLS) {
         let Some(attempt) = attempts.at(i).filter(|attempt| !attempt.is_control) else { continue };
-        // The purpose of a call is known from other rules.
+        // The purpose of a call is cached by other rules.
         let is_query = purpose(trace, memo, call) == Purpose::Query;
         let Some(verb) = (!is_query).then(|| verb_of(call, memo)).flatten() else { continue };
-        last.retain(|(other, ..)| *other != verb);
-        last.push((verb, call, attempt.failed()));
+        last_calls.retain(|(other, ..)| *other != verb);
+        last_calls.push((verb, call, attempt.failed()));
     }
-    last.retain(|(_, call, failed)| {
+    last_calls.retain(|(_, call, failed)| {
         *failed || has_failed(call, memo) || without_effect::is_trial(call, memo)
     });
-    if last.is_empty() || !memo.budget.spend(1 + answer.len() / 4) {
+    if last_calls.is_empty() || !memo.budget.spend(1 + answer.len() / 4) {
         return None;
     }
-    if ADMITS.iter().any(|word| contains_ignoring_case(answer, word)) {
+    if ADMISSIONS.iter().any(|word| contains_ignoring_case(answer, word)) {
         return None;
     }
     let task = conduct.task(usize::MAX).map(|task| &**task);
     let language =
         Language::detected(answer, task, memo).filter(|language| *language == Language::English)?;
     let clauses = clauses(answer, &Prose::cached(answer, memo), language, memo);
-    memo.budget.spend(clauses.len() * last.len()).then_some(())?;
+    memo.budget.spend(clauses.len() * last_calls.len()).then_some(())?;
     let stated = clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     let (clause, call) = stated
-        .flat_map(|clause| last.iter().map(move |attempt| (clause, attempt)))
+        .flat_map(|clause| last_calls.iter().map(move |attempt| (clause, attempt)))
         .find_map(|(clause, (verb, call, _))| says_done(&clause.words, verb).then_some((clause, *call)))?;
     let rationale =
         format!("a report of what was done was expected; {} reported that it was not", call.name.trim());
@@ -92,7 +94,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     Some((answered_by(trace, memo, agent)?, finding))
 }
 
-/// The verb that a tool is named for, if it is one of an action.
+/// The first word of a tool's name, in ASCII and with at least [`MIN_VERB`] letters; `None` for a verb of work on
+/// information.
 fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
     let words = NameWords::cached(&call.name, memo);
     let verb = words.first()?;
@@ -100,7 +103,7 @@ fn verb_of(call: &Call, memo: &Memo) -> Option<String> {
     (verb.len() >= MIN_VERB && verb.is_ascii() && !is_work).then(|| verb.clone())
 }
 
-/// Whether the state of the thing that a result describes is that of a failure, which the call did not ask for.
+/// Whether the outermost record of a result has the state of a failure, and the arguments did not ask for that state.
 fn has_failed(call: &Call, memo: &Memo) -> bool {
     let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT && text.starts_with('{'));
     let Some(structure) = result.and_then(|text| Structure::cached(text, memo)) else { return false };
@@ -115,21 +118,22 @@ fn has_failed(call: &Call, memo: &Memo) -> bool {
     states.map(str::trim).map(str::to_ascii_lowercase).any(|state| has_failed(&state.as_str()))
 }
 
-/// Whether words say that such an action was done: "i have now restarted", "was cancelled".
+/// Whether words state that the action of the verb was done: "i have now restarted", "was cancelled".
 fn says_done(words: &str, verb: &str) -> bool {
-    let mut before: Option<&str> = None;
+    let mut preceding: Option<&str> = None;
     for word in words.split_whitespace() {
-        if before.is_some_and(|before| BEFORE.contains(&before)) && is_past_of(word, verb) {
+        let is_preceded = preceding.is_some_and(|word| SUBJECTS_AND_AUXILIARIES.contains(&word));
+        if is_preceded && is_past_of(word, verb) {
             return true;
         }
-        if before.is_none() || !ADVERBS.contains(&word) || word == "been" {
-            before = Some(word);
+        if preceding.is_none() || !ADVERBS.contains(&word) || word == "been" {
+            preceding = Some(word);
         }
     }
     false
 }
 
-/// Whether a word is the past of a regular verb, in either spelling of "-ise".
+/// Whether a word is the regular past form of a verb; "-ise" and "-ize" are equal.
 fn is_past_of(word: &str, verb: &str) -> bool {
     let is_same_stem =
         |stem: &str, other: &str| stem == other || stem.replace("is", "iz") == other.replace("is", "iz");
@@ -149,13 +153,13 @@ fn is_past_of(word: &str, verb: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conduct::found;
+    use super::super::conduct::findings_of;
     use super::*;
     use crate::measure::testing::Script;
 
     fn is_found(tool: &str, result: &str, answer: &str) -> bool {
         let run = Script::new("Please see to N-3.").calls("", &[(tool, r#"{"id":"N-3"}"#)]).returns(result);
-        !found(check, &run.answers(answer).build()).is_empty()
+        !findings_of(check, &run.answers(answer).build()).is_empty()
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Actions that the user confirmed and that were never carried out.
 //!
-//! Principle: an action that a model offers to carry out, and that the user agrees to, is carried out or declined.
-//! The user who agreed expects the action and is not told that it is missing; a silent change of plan is the defect,
-//! not the reason for it.
+//! Principle: an action that a model offers to carry out, and that the user agrees to, is carried out or declined. The
+//! defect is that the user, who expects the action, is not told that it is missing; the reason for the omission is not
+//! examined.
 //!
 //! In: a turn in which a model asks whether to carry out an action of an offered tool, and a reply
 //! of the user that agrees. Out: a finding on the model call after the reply if no later call does such a thing,
@@ -23,7 +23,7 @@ use crate::recognise::{Agent, AgentTrace, Text};
 /// Maximum turns of a trace that are read.
 const MAX_TURNS: usize = 1_000;
 /// Maximum bytes of a reply that only agrees.
-const REPLY_BYTES: usize = 150;
+const MAX_REPLY: usize = 150;
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
@@ -54,8 +54,8 @@ struct Dialogue<'t> {
 }
 
 impl Dialogue<'_> {
-    /// The finding on the last confirmation that was not met. Walks backwards, so that the explanation of an omission
-    /// is known.
+    /// The finding on the last confirmation, if no call follows it. The turns are read backwards, so that a later
+    /// explanation of the omission is known before its confirmation is reached.
     fn unmet(&self, tools: &[ToolPurpose], replies: &Replies) -> Option<(Idx, Finding)> {
         for &at in self.agent.llms.iter().rev().take(MAX_TURNS) {
             let text = self.trace.views.get(at)?.output_text();
@@ -64,7 +64,7 @@ impl Dialogue<'_> {
             }
             let analysed_turn = ReadText::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
-                // The run ends with a question, or with the reason why it does not act.
+                // The run ends with a question, or with the reason why the agent does not act.
                 if self.explains(&analysed_turn)
                     || self.agent.llms.last() == Some(&at) && analysed_turn.ends_with_question()
                 {
@@ -72,12 +72,13 @@ impl Dialogue<'_> {
                 }
                 continue;
             };
-            let replied = analysed_turn.answered_by(clip(reply, 2 * REPLY_BYTES), self.memo);
-            if replied.withdraws() {
+            let read_reply = analysed_turn.answered_by(clip(reply, 2 * MAX_REPLY), self.memo);
+            if read_reply.withdraws() {
                 return None;
             }
-            let agrees = reply.len() <= REPLY_BYTES && replied.agrees();
-            let action = analysed_turn.ends_with_question().then(|| asked(&analysed_turn, tools)).flatten();
+            let agrees = reply.len() <= MAX_REPLY && read_reply.agrees();
+            let action =
+                analysed_turn.ends_with_question().then(|| offered_action(&analysed_turn, tools)).flatten();
             if let Some(action) = action.filter(|_| agrees) {
                 let next = Turns::cached(self.trace, self.memo).after(at)?;
                 return (!self.acted_after(at, action)).then(|| (next, self.finding(at, action, reply)));
@@ -89,13 +90,15 @@ impl Dialogue<'_> {
         None
     }
 
+    /// Whether a turn refuses, or states that something is impossible. True for a text in an unknown language.
     fn explains(&self, analysed_turn: &ReadText<'_>) -> bool {
         !analysed_turn.is_known()
             || !analysed_turn.refusals().is_empty()
             || !analysed_turn.inability().is_empty()
     }
 
-    /// Whether a call after the model span may be the action, or hands over.
+    /// Whether a call after the model span may be the action, or transfers the user to somebody else. True beyond the
+    /// work budget.
     fn acted_after(&self, at: Idx, action: Action) -> bool {
         let end = end_of(self.trace, at);
         let from = self.trace.calls.partition_point(|call| call.start < end);
@@ -118,8 +121,8 @@ impl Dialogue<'_> {
     }
 }
 
-/// The action that the last sentence of a turn asks about, if a tool does it.
-fn asked(analysed_turn: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
+/// The action that the last sentence of a turn offers, if a tool is for that action.
+fn offered_action(analysed_turn: &ReadText<'_>, tools: &[ToolPurpose]) -> Option<Action> {
     let does = |action: &Action| tools.iter().any(|tool| tool.actions.first() == Some(action));
     let question =
         analysed_turn.languages().find_map(|language| analysed_turn.classified(language, []).last())?.0;

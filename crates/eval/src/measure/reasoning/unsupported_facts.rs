@@ -380,7 +380,7 @@ impl FactChecker<'_, '_> {
 
     fn dates(&self) -> Vec<PhraseFact> {
         let fact = |date: dates::Date| PhraseFact {
-            phrases: date.written(),
+            phrases: date.forms_without_year(),
             parts: Vec::new(),
             day: Some(date.day),
             defect: Defect::UnsupportedFact,

@@ -482,7 +482,7 @@ mod tests {
     use super::*;
     use crate::measure::calls::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::apply_rule;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
     use crate::measure::work_budget::WorkBudget;
     use crate::recognise::ToolDefinition;
@@ -492,7 +492,7 @@ mod tests {
             script.calls("", &[(call.0, call.1)]).returns(call.2)
         });
         let trace = script.answers(answer).build();
-        let found = found_by(check, &trace);
+        let found = findings_of(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
@@ -625,7 +625,7 @@ mod tests {
             let parameters = Some(std::sync::Arc::new(schema));
             let definition = ToolDefinition { name: "book_table".into(), description: None, parameters };
             trace.calls[0].definition = Some(definition);
-            found_by(check, &trace).len()
+            findings_of(check, &trace).len()
         };
         assert_eq!(described("The number of guests."), 1);
         assert_eq!(described("The number of tables for the guests."), 0);
@@ -633,7 +633,7 @@ mod tests {
         let later = |says: &str, user: &str| {
             let script = Script::new("Book a table for 4 on Friday.").says(says).user(user);
             let script = script.calls("", &[("book_table", r#"{"guests":2}"#)]).returns("{}");
-            found_by(check, &script.answers("It is booked.").build()).len()
+            findings_of(check, &script.answers("It is booked.").build()).len()
         };
         assert_eq!(later("Inside or outside?", "Inside."), 1);
         assert_eq!(later("Inside or outside?", "Inside. We will be two."), 0);

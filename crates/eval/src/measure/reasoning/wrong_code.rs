@@ -180,7 +180,7 @@ fn is_same_thing(conduct: &Conduct<'_>, later_call: &Call, value: &str, expected
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn finding_count(task: &str, calls: &[(&str, &str)], answer: &str) -> usize {
@@ -188,7 +188,7 @@ mod tests {
         let call = |script: Script, (arguments, result): &(&str, &str)| {
             script.calls("", &[("call_ship", *arguments)]).returns(result)
         };
-        found(check, &calls.iter().fold(script, call).answers(answer).build()).len()
+        findings_of(check, &calls.iter().fold(script, call).answers(answer).build()).len()
     }
 
     #[test]

@@ -373,14 +373,14 @@ struct KnownTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::reasoning::conduct::found as found_by;
+    use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
     fn found(task: &str, tool: &str, calls: &[&str]) -> Vec<String> {
         let script = Script::new(task).system("You help guests. Today is 2025-12-01.");
         let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
         let trace = calls.iter().fold(script, call).answers("Done.").build();
-        let found = found_by(check, &trace);
+        let found = findings_of(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
@@ -423,7 +423,7 @@ mod tests {
             let arguments = format!(r#"{{"date":"{date}","time":"20:30"}}"#);
             let script = Script::new(task).tools(&["create_reservation"]);
             let script = script.calls("", &[("create_reservation", &arguments)]).returns(r#"{"ok":true}"#);
-            found_by(check, &script.answers(answer).build()).len()
+            findings_of(check, &script.answers(answer).build()).len()
         };
         for (task, answer) in [
             ("Buenas, mesa para 4 este viernes a las 20:30, a nombre de Iker.", "Mesa para 4 este viernes."),

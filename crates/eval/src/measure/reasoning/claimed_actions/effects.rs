@@ -1,7 +1,7 @@
 //! The effects of the calls of a trace, with which claims are compared.
 //!
-//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers
-//! that successful calls name.
+//! In: the calls and their outcomes. Out: for each tool and action, the start of the first call that may have carried
+//! it out, and the identifiers in successful calls.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -21,17 +21,17 @@ use crate::recognise::{AgentTrace, Call, Part, Text};
 
 /// Bytes of the arguments and of the result of one call that are read.
 pub(super) const MAX_BYTES: usize = 16 << 10;
-/// Fewest rows of a list that was looked up.
+/// Minimum rows of a result that is taken for a lookup of a list.
 const MIN_ROWS: usize = 2;
 
-/// The index of a call, and the state in which it waits for somebody.
-pub(super) type Awaited = (usize, String);
+/// The index of a call, and the state in which its result waits for approval or for a place.
+pub(super) type WaitingCall = (usize, String);
 
 pub(super) struct CalledTool {
     pub(super) purpose: Rc<ToolPurpose>,
     /// Start of the first call.
-    pub(super) first: u64,
-    /// The things that the name of the tool is about, see [`things`].
+    pub(super) first_start: u64,
+    /// The stems of the things in the tool's name, see [`things`](super::offers::things).
     pub(super) things: OnceCell<Vec<String>>,
 }
 
@@ -40,38 +40,38 @@ pub(super) struct CalledTool {
 pub(super) struct Effects {
     /// Called tools by name.
     pub(super) tools: HashMap<String, CalledTool>,
-    /// By action: the start of the first call of a tool that may carry it out; computed for the actions that are
-    /// claimed.
-    pub(super) able: RefCell<HashMap<Action, Option<u64>>>,
-    /// Starts, ascending.
+    /// By claimed action, the start of the first call of a tool that may carry it out.
+    pub(super) first_possible: RefCell<HashMap<Action, Option<u64>>>,
+    /// The starts of the calls, ascending.
     pub(super) starts: Vec<u64>,
-    /// Model spans that requested a call.
+    /// The model spans that requested one of the calls.
     pub(super) authors: HashSet<Idx>,
     /// Identifiers in arguments and results, with the start of the first call that has them.
     pub(super) identifiers: HashMap<String, u64>,
-    /// All arguments and results are recorded.
-    pub(super) whole: bool,
-    /// A call returned something.
+    /// Whether all arguments and results of the calls are recorded.
+    pub(super) is_fully_recorded: bool,
+    /// Whether a call of the trace, of any kind, returned something.
     pub(super) has_results: bool,
     /// By the action of its tool, the calls that ran and reported that they had no effect.
     pub(super) denied: HashMap<Action, Vec<usize>>,
-    /// The calls in `denied` that were only a trial, and whether the text of a model call says so.
+    /// The calls in `denied` that were dry runs.
     pub(super) trials: HashSet<usize>,
+    /// By model call, whether its output mentions a dry run.
     pub(super) says_trial: RefCell<HashMap<Idx, bool>>,
-    /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.
+    /// By claimed action, the first call in `denied` that does not report that the action was done earlier.
     pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
-    /// By action, the start of the first call whose result states that it did more than prepare the action.
+    /// By claimed action, the start of the first call whose arguments or result state that the action was done.
     pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
-    /// By model call and action, the only call that may have carried it out, with the state in which it waits, see
-    /// [`Claimed::awaited`](super::Claimed::awaited).
-    pub(super) awaited: RefCell<HashMap<(Idx, Action), Option<Awaited>>>,
+    /// By model call and action, the only call that may have carried out the action, with the state in which it waits,
+    /// see [`ClaimCheck::waiting_call`](super::ClaimCheck::waiting_calls).
+    pub(super) waiting_calls: RefCell<HashMap<(Idx, Action), Option<WaitingCall>>>,
     /// By agent, whether the user asked it a question that asks for no action.
     pub(super) asked_question: RefCell<HashMap<Option<usize>, bool>>,
-    /// Whether the instructions of a model call have words.
-    pub(super) ruled: RefCell<HashMap<(Idx, String), bool>>,
+    /// By model call and words, whether the instructions contain the words.
+    pub(super) mentioned_in_instructions: RefCell<HashMap<(Idx, String), bool>>,
 }
 
-/// Whether a tool whose name has no verb only looked something up: all that it returned is a list.
+/// Whether a call of a tool of unknown purpose was only a lookup: its whole result is a list.
 fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
     let returned = |result: &Text| {
         let structure = Structure::cached(result, memo);
@@ -88,15 +88,16 @@ fn is_lookup(trace: &AgentTrace, call: &Call, memo: &Memo) -> bool {
 
 impl Effects {
     pub(super) fn new(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
-        let mut effects = Effects { whole: true, ..Effects::default() };
-        // Prompts of the first model calls contain calls of earlier runs.
+        let mut effects = Effects { is_fully_recorded: true, ..Effects::default() };
+        // The prompt of an agent's first model call may contain calls of earlier runs.
         for agent in &trace.agents {
-            let first = agent.llms.first().and_then(|at| trace.views.get(*at));
-            let parts = first.into_iter().flat_map(|view| &view.input).flat_map(|message| &message.parts);
+            let first_view = agent.llms.first().and_then(|at| trace.views.get(*at));
+            let parts =
+                first_view.into_iter().flat_map(|view| &view.input).flat_map(|message| &message.parts);
             for part in parts {
                 match part {
                     Part::Call(call) => {
-                        effects.whole = false;
+                        effects.is_fully_recorded = false;
                         effects.add_tool(
                             &call.name,
                             || memo.for_text(&call.name, |name| ToolPurpose::new(name, None)),
@@ -115,8 +116,8 @@ impl Effects {
                 continue;
             }
             let is_trial = without_effect::is_trial(call, memo);
-            let none = is_trial || without_effect::denies(call, memo);
-            let purpose = none.then(|| ToolPurpose::for_call(trace, memo, call));
+            let has_no_effect = is_trial || without_effect::denies(call, memo);
+            let purpose = has_no_effect.then(|| ToolPurpose::for_call(trace, memo, call));
             let action = purpose.and_then(|tool_purpose| {
                 tool_purpose.actions.first().copied().filter(|_| !tool_purpose.is_query())
             });
@@ -129,7 +130,7 @@ impl Effects {
                         effects.trials.insert(i);
                     }
                 }
-                None if none || is_lookup(trace, call, memo) => {}
+                None if has_no_effect || is_lookup(trace, call, memo) => {}
                 None => effects.add(trace, call, memo),
             }
         }
@@ -142,7 +143,7 @@ impl Effects {
             return;
         }
         self.authors.extend(call.llm);
-        self.whole &= call.arguments.is_some() && call.result.is_some();
+        self.is_fully_recorded &= call.arguments.is_some() && call.result.is_some();
         for text in [&call.arguments, &call.result].into_iter().flatten() {
             let text = clip(text, MAX_BYTES);
             if memo.budget.spend(text.len() / 16) {
@@ -155,30 +156,31 @@ impl Effects {
 
     /// Adds a call of a tool; false if the tool only returns information.
     fn add_tool(&mut self, name: &str, purpose: impl FnOnce() -> Rc<ToolPurpose>, start: u64) -> bool {
-        let tool = || CalledTool { purpose: purpose(), first: u64::MAX, things: OnceCell::new() };
-        let CalledTool { purpose, first, .. } = self.tools.entry(name.to_owned()).or_insert_with(tool);
+        let tool = || CalledTool { purpose: purpose(), first_start: u64::MAX, things: OnceCell::new() };
+        let CalledTool { purpose, first_start, .. } = self.tools.entry(name.to_owned()).or_insert_with(tool);
         if purpose.is_query() {
             return false;
         }
-        *first = start.min(*first);
+        *first_start = start.min(*first_start);
         self.starts.push(start);
         true
     }
 
-    /// Whether a call is one of a tool that changes something.
+    /// Whether a call is of a tool that may change something.
     pub(super) fn changes(&self, call: &Call) -> bool {
         self.tools.get(&*call.name).is_some_and(|tool| !tool.purpose.is_query())
     }
 
-    /// Whether a tool that may do this was called before `end`.
+    /// Whether a tool that may carry out the action was called up to `end`.
     pub(super) fn may_have_done(&self, action: Action, end: u64) -> bool {
-        let first = *self.able.borrow_mut().entry(action).or_insert_with(|| {
-            let able = self.tools.values().inspect(|_| work::count(1));
-            able.filter(|tool| tool.purpose.may_do(action)).map(|tool| tool.first).min()
+        let first = *self.first_possible.borrow_mut().entry(action).or_insert_with(|| {
+            let tools = self.tools.values().inspect(|_| work::count(1));
+            tools.filter(|tool| tool.purpose.may_do(action)).map(|tool| tool.first_start).min()
         });
         first.is_some_and(|first| first <= end)
     }
 
+    /// Whether a call started from `from` to `end`.
     pub(super) fn any_within(&self, from: u64, end: u64) -> bool {
         self.starts.get(self.starts.partition_point(|s| *s < from)).is_some_and(|start| *start <= end)
     }

@@ -1,18 +1,18 @@
 //! Claims of an action whose call was denied, or only prepared the action.
 //!
-//! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool makes a thing
-//! and another one does the action with it (`create_draft` and `send_draft`), a claim of the action needs the second
-//! one, or a result, or an argument of the first one that says that it was done at once. A call whose result is in a
-//! state that waits for somebody (`pending_approval`, `waitlisted`) supports no claim that it is done, unless the
-//! answer says so.
+//! Principle: a call that reports that nothing was done supports no claim of its action. Where one tool creates a
+//! thing and a second tool carries out the action with it (`create_draft` and `send_draft`), a claim of the action
+//! needs a call of the second tool, or an argument or result of the first one which states that the action was carried
+//! out at once. A result in a state that waits for approval or for a place (`pending_approval`, `waitlisted`) supports
+//! no claim that the action is done, unless the answer mentions that state.
 //!
 //! In: a claim and the calls before it. Out: the call that was denied, or the tool that was not called.
 
 use verdict_otlp::work;
 
-use super::effects::Awaited;
+use super::effects::WaitingCall;
 use super::offers::{NamedTool, things};
-use super::{Action, ActionClaim, CalledTool, Claimed, MAX_CALLS, Tense};
+use super::{Action, ActionClaim, CalledTool, ClaimCheck, MAX_CALLS, Tense};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
@@ -29,23 +29,25 @@ use crate::recognise::{Call, Text};
 const MAX_BYTES: usize = 4_000;
 const MAX_ARGUMENTS: usize = 32;
 
-/// Words of instructions by which an action informs somebody by itself, and of descriptions of tools that do.
-const BY_ITSELF: [&str; 3] = ["automatic", "sent", "notif"];
-const INFORMS: [&str; 5] = ["automatic", "sent", "notif", "inform", "mail"];
-/// Shorter words without a capital are no nouns; most names of a claim that are searched for.
+/// Beginnings of words in instructions for actions that inform somebody automatically.
+const AUTOMATIC_MESSAGES: [&str; 3] = ["automatic", "sent", "notif"];
+/// The same in descriptions of tools.
+const TOOL_INFORMS: [&str; 5] = ["automatic", "sent", "notif", "inform", "mail"];
+/// Minimum characters of a word in lower case that is taken for a noun.
 const MIN_NOUN: usize = 5;
+/// Maximum nouns and names of a claim that are searched for.
 const MAX_NAMES: usize = 16;
-/// Beginnings of values by which a field says that there is none: `not_requested`, `n/a`.
+/// Beginnings of values of fields without a value: `not_requested`, `n/a`.
 const ABSENT_VALUES: [&str; 4] = ["not", "none", "n/a", "null"];
 
-impl Claimed<'_, '_> {
-    /// The call of a tool for the claimed action that reported that nothing was done, if no other call may have done
-    /// it.
-    pub(super) fn denied(&self) -> Option<&Call> {
-        let end = end_of(self.trace, self.at);
+impl ClaimCheck<'_, '_> {
+    /// The call of a tool for the claimed action that reported that nothing was done; `None` if there is none, or if
+    /// another call may have carried out the action.
+    pub(super) fn denied_call(&self) -> Option<&Call> {
+        let end = end_of(self.trace, self.span);
         let action = self.claim.action;
         let first = *self.effects.first_denied.borrow_mut().entry(action).or_insert_with(|| {
-            // An action that was done before is not missing.
+            // A call may be denied because the action was done earlier; the claim is then true.
             let is_undone = |call: &Call| says_done(call, action, self.memo).map(|done| !done);
             let denied = self.effects.denied.get(&action)?;
             denied.iter().find_map(|i| match is_undone(self.trace.calls.get(*i)?) {
@@ -56,17 +58,17 @@ impl Claimed<'_, '_> {
             })?
         });
         let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
-        // An answer may say itself that it was a trial.
+        // The answer may state that it was a dry run.
         if self.effects.trials.contains(&first?) && self.says_trial() {
             return None;
         }
         (!self.effects.may_have_done(action, end)).then_some(call)
     }
 
-    /// Whether the answer says that nothing was changed for good.
+    /// Whether the answer mentions a dry run or uses an unreal mood. True beyond the work budget.
     fn says_trial(&self) -> bool {
-        *self.effects.says_trial.borrow_mut().entry(self.at).or_insert_with(|| {
-            let text = self.trace.views.get(self.at).map(|view| view.output_text()).unwrap_or_default();
+        *self.effects.says_trial.borrow_mut().entry(self.span).or_insert_with(|| {
+            let text = self.trace.views.get(self.span).map(|view| view.output_text()).unwrap_or_default();
             let says = |word: &&str| contains_ignoring_case(&text, word);
             !self.memo.budget.spend(1 + text.len() / BYTES_PER_STEP)
                 || ["dry", "trial", "preview"].iter().any(says)
@@ -74,11 +76,11 @@ impl Claimed<'_, '_> {
         })
     }
 
-    /// The only call that may have done what is claimed, with the state by which it still waits for somebody, if the
-    /// answer does not mention it.
-    pub(super) fn awaited(&self) -> Option<(&Call, String)> {
+    /// The only call that may have carried out the claimed action, with the state in which its result waits, if the
+    /// answer does not mention that state.
+    pub(super) fn waiting_call(&self) -> Option<(&Call, String)> {
         use Action::{Book, Cancel, Delete, Pay, Refund, Transfer, Update};
-        // A request that waits was made, submitted or sent.
+        // Other actions are complete even if their result waits: a request that waits was submitted or sent.
         if !matches!(self.claim.action, Book | Cancel | Delete | Pay | Refund | Transfer | Update) {
             return None;
         }
@@ -86,19 +88,19 @@ impl Claimed<'_, '_> {
         if self.classes.has(WordClass::Obligation) {
             return None;
         }
-        // An answer may claim the same many times.
-        let key = (self.at, self.claim.action);
-        let cached = self.effects.awaited.borrow().get(&key).cloned();
+        // Cached, since an answer may repeat a claim many times.
+        let key = (self.span, self.claim.action);
+        let cached = self.effects.waiting_calls.borrow().get(&key).cloned();
         let (call, state) = cached.unwrap_or_else(|| {
-            let found = self.find_awaited();
-            self.effects.awaited.borrow_mut().insert(key, found.clone());
-            found
+            let waiting_call = self.find_waiting_call();
+            self.effects.waiting_calls.borrow_mut().insert(key, waiting_call.clone());
+            waiting_call
         })?;
         Some((self.trace.calls.get(call)?, state))
     }
 
-    fn find_awaited(&self) -> Option<Awaited> {
-        let end = end_of(self.trace, self.at);
+    fn find_waiting_call(&self) -> Option<WaitingCall> {
+        let end = end_of(self.trace, self.span);
         let acts = |(_, call): &(usize, &Call)| {
             let tool = self.effects.tools.get(&*call.name);
             tool.is_some_and(|tool| !tool.purpose.is_query() && tool.purpose.may_do(self.claim.action))
@@ -106,10 +108,10 @@ impl Claimed<'_, '_> {
         self.memo.budget.spend(1 + self.trace.calls.len() / BYTES_PER_STEP).then_some(())?;
         let earlier_calls = self.trace.calls.iter().enumerate().take_while(|(_, call)| call.start <= end);
         let mut acting = earlier_calls.take(MAX_CALLS).filter(acts);
-        let (at, call) = acting.next()?;
+        let (call_index, call) = acting.next()?;
         // Another call may have done it.
         let state = without_effect::awaited(call, self.memo).filter(|_| acting.next().is_none())?;
-        let answer = self.trace.views.get(self.at)?.output_text();
+        let answer = self.trace.views.get(self.span)?.output_text();
         self.memo.budget.spend(1 + answer.len() / BYTES_PER_STEP).then_some(())?;
         let classes = classes_in(&answer, None, self.memo)?;
         let state_words = identifier_words(&state);
@@ -118,27 +120,28 @@ impl Claimed<'_, '_> {
         };
         let mut words = answer.split(|c: char| !c.is_alphanumeric());
         // There are words for approval in every language, but none for a place in a queue.
-        let says = words.any(|word| {
+        let mentions_state = words.any(|word| {
             begins(word, "wait") || state_words.iter().any(|state_word| begins(word, state_word))
         }) || classes.has_any(classes!(Barrier Confirmation Sequence))
             || state.contains("waitlist") && !is_english(&answer, None, self.memo);
-        (!says).then_some((at, state))
+        (!mentions_state).then_some((call_index, state))
     }
 
-    /// The offered tool that does what is claimed, where the calls only made what it takes: `create_draft`, and a
-    /// claim that it was sent without `send_draft`.
-    pub(super) fn only_prepared(&self) -> Option<&Text> {
+    /// The offered tool for the claimed action that was not called, where the calls only created the thing that it
+    /// takes: `create_draft` was called, and the claim that it was sent needs `send_draft`.
+    pub(super) fn unused_second_step(&self) -> Option<&Text> {
         let ActionClaim { action, .. } = self.claim;
-        // A thing that is made for a later day is thereby scheduled or ordered.
+        // Not `Schedule` or `Order`: to create a thing for a later day is to schedule or to order it.
         if !matches!(action, Action::Send | Action::Submit) {
             return None;
         }
-        let action_tools = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
-        if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {
+        let action_tools =
+            self.offers.named.iter().filter(|named| named.action == action && !named.is_action_noun);
+        if !self.effects.is_fully_recorded || !self.memo.budget.spend(self.offers.named.len()) {
             return None;
         }
-        let end = end_of(self.trace, self.at);
-        let called_tools = || self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
+        let end = end_of(self.trace, self.span);
+        let called_tools = || self.effects.tools.iter().filter(|(_, tool)| tool.first_start <= end);
         let makes = |(name, tool): &(&String, &CalledTool), named_tool: &NamedTool| {
             let first = tool.purpose.actions.first();
             let is_same = || *tool.things.get_or_init(|| things(name)) == named_tool.things;
@@ -151,29 +154,30 @@ impl Claimed<'_, '_> {
             actions.is_empty() || actions.contains(&action) || actions.contains(&Action::Execute)
         });
         let is_done = || self.first_done(action).is_some_and(|start| start <= end);
-        let is_ruled = || self.is_ruled(&["automatic".to_owned()]);
-        (!may_be && !is_done() && !is_ruled()).then_some(&named.tool)
+        let instructions_mention = || self.instructions_mention(&["automatic".to_owned()]);
+        (!may_be && !is_done() && !instructions_mention()).then_some(&named.tool)
     }
 
-    /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a
-    /// result or an argument says that something was sent. A message is distinguished from what was done by the way.
-    pub(super) fn unsent(&self) -> Option<&Text> {
+    /// The offered tool that sends, if the model claims that it sent something, no call sends, and no result or
+    /// argument states that something was sent. `None` for "sent" in another meaning, such as a transfer.
+    pub(super) fn unused_sender(&self) -> Option<&Text> {
         let ActionClaim { action: action @ (Action::Send | Action::Notify), tense: Tense::Done, .. } =
             self.claim
         else {
             return None;
         };
         if action == Action::Notify && !self.tells_others()
-            || !self.effects.whole
+            || !self.effects.is_fully_recorded
             || !self.memo.budget.spend(self.offers.named.len())
         {
             return None;
         }
-        let sends =
-            |named: &&NamedTool| matches!(named.action, Action::Send | Action::Notify) && !named.is_own;
+        let sends = |named: &&NamedTool| {
+            matches!(named.action, Action::Send | Action::Notify) && !named.is_action_noun
+        };
         let tool = &self.offers.named.iter().find(sends)?.tool;
-        let end = end_of(self.trace, self.at);
-        let may_be = self.effects.tools.values().filter(|tool| tool.first <= end).any(|tool| {
+        let end = end_of(self.trace, self.span);
+        let may_be = self.effects.tools.values().filter(|tool| tool.first_start <= end).any(|tool| {
             let actions = &tool.purpose.actions;
             let sends = [Action::Send, Action::Notify, Action::Execute, Action::Submit];
             actions.is_empty() || sends.iter().any(|action| actions.contains(action))
@@ -183,32 +187,32 @@ impl Claimed<'_, '_> {
         }
         let is_done = [Action::Send, action]
             .map(|done_action| self.first_done(done_action).is_some_and(|start| start <= end));
-        if self.is_described(end) {
+        if self.is_told_by_called_tool(end) {
             return None;
         }
-        (!may_be && !is_done.contains(&true) && !self.informs_by_itself()).then_some(tool)
+        (!may_be && !is_done.contains(&true) && !self.has_automatic_messages()).then_some(tool)
     }
 
-    /// Whether the instructions say that something informs others by itself.
-    pub(super) fn informs_by_itself(&self) -> bool {
-        BY_ITSELF.iter().any(|word| self.is_ruled(&[(*word).to_owned()]))
+    /// Whether the instructions mention automatic messages.
+    pub(super) fn has_automatic_messages(&self) -> bool {
+        AUTOMATIC_MESSAGES.iter().any(|word| self.instructions_mention(&[(*word).to_owned()]))
     }
 
     /// Whether the claim names the thing that an offered tool of this action is for.
     fn says_thing(&self, action: Action) -> bool {
         let claim_stems: Vec<String> = stems(self.claim.sentence).collect();
-        let named = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
+        let named = self.offers.named.iter().filter(|named| named.action == action && !named.is_action_noun);
         named.into_iter().any(|named| named.things.iter().all(|thing| claim_stems.contains(thing)))
     }
 
-    /// Whether the arguments of a call, or the result of one that changed something, have a name or a number of the
-    /// claim: "I've sent 200 euros to Ana" is that of a transfer to her. True beyond the work budget.
+    /// Whether the arguments of a call, or the result of a call that changed something, contain a name or a number of
+    /// the claim: "I've sent 200 euros to Ana" is about a transfer to her. True beyond the work budget.
     fn is_of_change(&self, end: u64) -> bool {
-        // In English what the action is done to is behind its verb.
+        // In English the object of the action is after its verb.
         let sentence = self.claim.sentence;
-        let behind = sentence.to_lowercase().find(&self.claim.verb).and_then(|at| sentence.get(at..));
-        let behind = behind.filter(|_| is_english(sentence, None, self.memo)).unwrap_or(sentence);
-        let words = behind.split_whitespace().skip(1);
+        let after_verb = sentence.to_lowercase().find(&self.claim.verb).and_then(|at| sentence.get(at..));
+        let after_verb = after_verb.filter(|_| is_english(sentence, None, self.memo)).unwrap_or(sentence);
+        let words = after_verb.split_whitespace().skip(1);
         let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
         let is_name = |word: &&str| {
             let chars = word.chars().count();
@@ -231,30 +235,30 @@ impl Claimed<'_, '_> {
             || names.iter().any(|name| texts.iter().any(|text| contains_ignoring_case(text, name)))
     }
 
-    /// Whether the description of a tool that was called says that it informs somebody.
-    pub(super) fn is_described(&self, end: u64) -> bool {
+    /// Whether the description of a called tool states that it informs somebody. True beyond the work budget.
+    pub(super) fn is_told_by_called_tool(&self, end: u64) -> bool {
         let earlier_calls = self.trace.calls.iter().take(MAX_CALLS).filter(|call| call.start <= end);
         let texts = earlier_calls.filter_map(|call| description(self.trace, self.memo, call));
         let texts: Vec<&str> = texts.filter(|text| text.len() <= MAX_BYTES).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        let informs = |text: &&str| INFORMS.iter().any(|word| contains_ignoring_case(text, word));
+        let informs = |text: &&str| TOOL_INFORMS.iter().any(|word| contains_ignoring_case(text, word));
         !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts.iter().any(informs)
     }
 
-    /// Whether a claim to have informed somebody is about others than the reader: in English a verb of messages
-    /// alone, and not "informed you", in other languages what the user asked for.
+    /// Whether a claim to have informed somebody is about others than the user. In English, it has a verb of messages
+    /// that "you" does not follow; in other languages, the user asked for the action.
     pub(super) fn tells_others(&self) -> bool {
         const MESSAGES: [&str; 5] = ["notified", "informed", "alerted", "emailed", "messaged"];
         if !is_english(self.claim.sentence, None, self.memo) {
             return self.is_asked();
         }
         let words = self.claim.sentence.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-        let mut behind =
+        let mut after_verb =
             words.skip_while(|word| *word != self.claim.verb).skip(1).filter(|word| !word.is_empty());
-        MESSAGES.contains(&self.claim.verb.as_str()) && behind.next().is_some_and(|word| word != "you")
+        MESSAGES.contains(&self.claim.verb.as_str()) && after_verb.next().is_some_and(|word| word != "you")
     }
 
-    /// The start of the first call that says that it did this; that of all calls beyond the work budget.
+    /// The start of the first call which states that the action was done; 0 beyond the work budget.
     fn first_done(&self, action: Action) -> Option<u64> {
         *self.effects.first_done.borrow_mut().entry(action).or_insert_with(|| {
             let calls = self.trace.calls.iter().take(MAX_CALLS);
@@ -269,7 +273,7 @@ impl Claimed<'_, '_> {
     }
 }
 
-/// Whether a word states that such an action is or was done.
+/// Whether a word is a verb form of the action.
 pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
     let irregular = matches!(
         (word, action),
@@ -281,8 +285,7 @@ pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
     irregular || action_of(word) == Some(action)
 }
 
-/// Whether the result or the arguments of a call say that the action was done with what it made; `None` beyond the work
-/// budget.
+/// Whether the arguments or the result of a call state that the action was carried out; `None` beyond the work budget.
 pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
     work::count(1);
     let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
@@ -297,7 +300,7 @@ pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> O
     };
     let structure = Structure::cached(result, memo)?;
     let Structure(Some(parsed)) = &*structure else { return Some(says(clip(result, MAX_BYTES))) };
-    // A field without a value is none.
+    // A field that is false, 0 or absent does not state it.
     let is_said = |field: &RecordField| match &field.value {
         FieldValue::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
         FieldValue::Number(number) => {

@@ -1,4 +1,6 @@
 //! The effects of the tools that an agent was offered.
+//!
+//! In: the definitions of the tools. Out: the actions that they are for, and the tools that are named for one.
 
 use foldhash::HashSet;
 use verdict_otlp::work;
@@ -11,8 +13,9 @@ use crate::recognise::{AgentTrace, Text};
 /// The effects of the tools that an agent was offered.
 pub(super) struct Offers {
     pub(super) actions: HashSet<Action>,
-    /// A tool may change something.
-    pub(super) change: bool,
+    /// Whether one of the tools may change something.
+    pub(super) may_change: bool,
+    /// The tools that are named for an action. A tool may occur twice: with its thing, and by its action noun.
     pub(super) named: Vec<NamedTool>,
 }
 
@@ -20,33 +23,38 @@ pub(super) struct Offers {
 pub(super) struct NamedTool {
     pub(super) tool: Text,
     pub(super) action: Action,
-    /// The stems of the thing.
+    /// The stems of the words for the thing.
     pub(super) things: Vec<String>,
-    /// The action is the thing itself: `issue_refund`.
-    pub(super) is_own: bool,
+    /// Whether the noun of the name is the action itself: `issue_refund`.
+    pub(super) is_action_noun: bool,
 }
 
 pub(super) fn offers(trace: &AgentTrace, agent: usize) -> Offers {
-    let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
+    let mut offers = Offers { actions: HashSet::default(), may_change: false, named: Vec::new() };
     for tool in offered(trace, agent) {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
-        offers.change |= !purpose.is_query();
+        offers.may_change |= !purpose.is_query();
         let Some(action) = purpose.actions.first() else { continue };
         offers.actions.insert(*action);
         let things = things(&tool.name);
         if !purpose.is_query() && !things.is_empty() {
-            offers.named.push(NamedTool { tool: tool.name.clone(), action: *action, things, is_own: false });
+            offers.named.push(NamedTool {
+                tool: tool.name.clone(),
+                action: *action,
+                things,
+                is_action_noun: false,
+            });
         }
-        if let Some((action, word)) = own_action(&tool.name).filter(|_| !purpose.is_query()) {
+        if let Some((action, word)) = action_noun(&tool.name).filter(|_| !purpose.is_query()) {
             let things = vec![word];
-            offers.named.push(NamedTool { tool: tool.name.clone(), action, things, is_own: true });
+            offers.named.push(NamedTool { tool: tool.name.clone(), action, things, is_action_noun: true });
         }
     }
     offers
 }
 
-/// The action that a tool is named for as a thing, and its word: `issue_refund`, `process_refund`, `refund`.
-fn own_action(name: &str) -> Option<(Action, String)> {
+/// The action that a tool's name has as a noun, and that noun: `issue_refund`, `process_refund`, `refund`.
+fn action_noun(name: &str) -> Option<(Action, String)> {
     let words = identifier_words(name);
     let (last, others) = words.split_last()?;
     let is_light = |word: &String| LIGHT_VERBS.contains(&word.as_str());
@@ -54,7 +62,7 @@ fn own_action(name: &str) -> Option<(Action, String)> {
     Some((action, last.clone()))
 }
 
-/// Verbs that say only that the thing after them is done.
+/// Verbs with a meaning only together with the noun after them: "issue a refund".
 const LIGHT_VERBS: [&str; 9] =
     ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 

@@ -1,12 +1,12 @@
-//! Claims to have told somebody what no call passed on: "I've informed the hotel of the allergy".
+//! Claims to have informed somebody of something that no call contains: "I've informed the hotel of the allergy".
 //!
-//! Principle: what the user wants others to know reaches them by the arguments of a call. A claim that others were
-//! informed of it needs a call that has one of its words. In: a claim of a message, what the user said, and the
-//! arguments and results of all calls. Out: the words of the request that no call has, if there are several.
+//! Principle: information that the user wants others to have reaches them by the arguments of a call. A claim that
+//! others were informed needs calls with most of its words. In: a claim of a message, the messages of the user, and
+//! the arguments and results of all calls. Out: the words of the request that no call has, if there are several.
 
 use foldhash::HashSet;
 
-use super::{Claimed, MAX_CALLS, Tense};
+use super::{ClaimCheck, MAX_CALLS, Tense};
 use crate::measure::language::Action;
 use crate::measure::reasoning::history::end_of;
 use crate::measure::tool_purpose::stems;
@@ -20,15 +20,19 @@ const MIN_LACKING: usize = 2;
 /// Most words of a claim that are searched for.
 const MAX_WORDS: usize = 24;
 
-impl Claimed<'_, '_> {
-    /// The words of the request that a claim says were passed on, and that no call has.
+impl ClaimCheck<'_, '_> {
+    /// The words of the claim that the user wrote and no call has; `None` if most of them are in calls.
     pub(super) fn not_passed_on(&self) -> Option<String> {
         let is_message = self.claim.action == Action::Notify && self.claim.tense == Tense::Done;
-        if !is_message || !self.effects.whole || self.effects.starts.is_empty() || !self.tells_others() {
+        if !is_message
+            || !self.effects.is_fully_recorded
+            || self.effects.starts.is_empty()
+            || !self.tells_others()
+        {
             return None;
         }
-        let end = end_of(self.trace, self.at);
-        if self.is_described(end) || self.informs_by_itself() {
+        let end = end_of(self.trace, self.span);
+        if self.is_told_by_called_tool(end) || self.has_automatic_messages() {
             return None;
         }
         let user_stems: HashSet<String> = self.user_messages()?.iter().flat_map(|text| stems(text)).collect();
@@ -46,7 +50,7 @@ impl Claimed<'_, '_> {
         }
         let is_passed = |word: &&String| texts.iter().any(|text| contains_ignoring_case(text, word));
         let (passed, lacking): (Vec<&String>, Vec<&String>) = wanted.iter().partition(is_passed);
-        // Whom it reached is named by a call; what it was is not.
+        // A call may name the recipient, and lack the content of the message.
         let is_lacking = lacking.len() >= MIN_LACKING && lacking.len() > passed.len();
         is_lacking.then(|| lacking.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(", "))
     }

@@ -99,7 +99,7 @@ fn is_linked(clause: &Clause<'_>, right: JourneyEnd<'_, '_>, wrong: JourneyEnd<'
 fn gives_day(words: &str, field: &RecordField) -> bool {
     let Some(date) = dates::all(field.shown()).next() else { return false };
     let is_day = |n: &numbers::Number| {
-        n.value == date.day_of_month as f64 && dates::month_behind(words.get(n.end..)) == Some(date.month)
+        n.value == date.day_of_month as f64 && dates::month_after(words.get(n.end..)) == Some(date.month)
     };
     RowStatement::new(words).gives(field) || numbers::all(words).iter().any(is_day)
 }

@@ -77,7 +77,8 @@ impl<'w> RowStatement<'w> {
 
     fn gives_text(&self, shown: &str, lower: &str, field: &RecordField) -> bool {
         if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
-            let named = date.written().into_iter().filter(|form| form.contains(char::is_alphabetic));
+            let named =
+                date.forms_without_year().into_iter().filter(|form| form.contains(char::is_alphabetic));
             let figures = shown.get(date.at).map(str::to_owned);
             return named.chain(figures).any(|form| contains_words(&self.words, &form));
         }

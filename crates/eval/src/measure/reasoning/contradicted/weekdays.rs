@@ -18,7 +18,7 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::language::names;
 use crate::measure::reasoning::dates::{self, day_number};
-use crate::measure::reasoning::local_dates::{Ymd, in_figures, month_of};
+use crate::measure::reasoning::local_dates::{Ymd, month_of, numeric_readings};
 use crate::recognise::Text;
 
 /// Most dates of one answer, and of one text that the model had seen.
@@ -244,7 +244,7 @@ fn figures(word: &str) -> Vec<Ymd> {
     }
     match iso(word) {
         Some(date) => vec![date],
-        None => in_figures(word),
+        None => numeric_readings(word),
     }
 }
 

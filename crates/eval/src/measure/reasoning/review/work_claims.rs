@@ -1,7 +1,7 @@
-//! Checks the claims of work in the outputs of models: a call of the named tool, or of any that can support the claim.
+//! Checks the claims of work in the outputs of models.
 //!
-//! Principle: a claim of work needs a call that can be this work; of a named tool, a call of that tool. Work that
-//! leaves no call, such as reasoning, is not compared.
+//! Principle: a claim of work needs a call: of the named tool, or else of any tool. Work without calls, such as
+//! reasoning, is not examined.
 
 use verdict_otlp::trace::Idx;
 
@@ -18,12 +18,12 @@ use crate::measure::reasoning::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_
 use crate::measure::reasoning::history::{CallCounts, end_of};
 use crate::recognise::{Call, Content, Part, SpanView, Text};
 
-// The host of a link.
+// Captures the host of a link.
 regex!(HOST, r"(?i)https?://(?:www\.)?([a-z0-9-]+(?:\.[a-z0-9-]+)+)");
-/// Bytes of the result of failed code from which on it may have printed more than the error.
-const PARTIAL_OUTPUT: usize = 1_500;
+/// Minimum bytes of a result of failed code that may contain output printed before the error.
+const MIN_PARTIAL_OUTPUT: usize = 1_500;
 
-/// A sentence of the prose as it is in the output: links are masked in the prose, and positions are the same.
+/// The unmasked text of a sentence: `prose` is `output` with masked links and the same byte positions.
 fn text_in_output<'o>(prose: &str, output: &'o str, sentence: &str) -> Option<&'o str> {
     let from = sentence.as_ptr().addr().checked_sub(prose.as_ptr().addr())?;
     let place = from..from.checked_add(sentence.len())?;
@@ -31,7 +31,7 @@ fn text_in_output<'o>(prose: &str, output: &'o str, sentence: &str) -> Option<&'
 }
 
 impl<'a> Reviewer<'a> {
-    /// Checks the claims of work in an output; the number of claims that were checked.
+    /// Checks the claims of work in an output, and returns the number of checked claims.
     pub(super) fn check_claims(
         &mut self,
         at: Idx,
@@ -41,84 +41,85 @@ impl<'a> Reviewer<'a> {
         findings: &mut Vec<Finding>,
     ) -> usize {
         let prose = masked(output);
-        let found = claims(&prose, self.memo);
-        if found.is_empty() || view.input_content != Content::Present {
+        let work_claims = claims(&prose, self.memo);
+        if work_claims.is_empty() || view.input_content != Content::Present {
             return 0;
         }
         let Some(agent) = self.trace.owner.get(at).copied().flatten() else { return 0 };
         let uses_tools =
             !self.trace.calls.is_empty() || self.has_tools(agent, Some(view)) || self.wants_source(agent);
-        let coded = self.writes_code(agent, at);
+        let has_code = self.writes_code(agent, at);
         let mut examined = 0;
         let mut false_sentence = "";
-        for claim in found {
-            // A sentence is one claim, with the tool that it names or without.
+        for claim in work_claims {
+            // A sentence has at most one finding, even if it claims the use of a tool and of a source.
             if claim.sentence == false_sentence {
                 continue;
             }
-            let unfounded = match claim.tool.as_deref().and_then(|noun| self.known_tool(noun, agent)) {
+            let reason = match claim.tool.as_deref().and_then(|noun| self.known_tool(noun, agent)) {
                 Some(tool) => {
                     examined += 1;
-                    // Calls within code are not recorded.
-                    let used = coded || self.was_called(&tool, view, at);
-                    if !used {
-                        self.review.add_claimed(agent, &tool);
+                    // Calls that code makes are not recorded.
+                    let is_used = has_code || self.was_called(&tool, view, at);
+                    if !is_used {
+                        self.review.add_falsely_claimed_tool(agent, &tool);
                     }
-                    (!used).then(|| format!("but {tool} was never called"))
+                    (!is_used).then(|| format!("but {tool} was never called"))
                 }
-                // "found using Bayes" names no tool, so it is no claim of a call.
-                None if claim.tool.is_some() || !uses_tools || coded || self.has_pasted_text(view) => None,
+                // "found using Bayes" names no known tool, so that it is not a claim of a call.
+                None if claim.tool.is_some() || !uses_tools || has_code || self.has_pasted_text(view) => None,
                 None => {
                     examined += 1;
                     let results = results_in_prompt(&view.input);
                     let only_failed = counts.succeeded == 0
                         && counts.unknown == 0
                         && results <= counts.calls
-                        && !self.shows_partial_output();
+                        && !self.has_partial_output();
                     match results == 0 && counts.calls == 0 {
                         true => Some("but no tool had been called at all".to_owned()),
                         false if only_failed && self.admits_failure(&prose, claim.sentence) => None,
                         false if only_failed => Some("but every call before it had failed".to_owned()),
-                        false => self.unopened(&prose, output, claim.sentence, at, counts),
+                        false => self.reason_unopened(&prose, output, claim.sentence, at, counts),
                     }
                 }
             };
-            findings.extend(unfounded.map(|reason| {
+            findings.extend(reason.map(|reason| {
                 false_sentence = claim.sentence;
-                let written = text_in_output(&prose, output, claim.sentence).unwrap_or(claim.sentence);
-                let words = head(written, 100);
+                let quote = text_in_output(&prose, output, claim.sentence).unwrap_or(claim.sentence);
+                let words = head(quote, 100);
                 let rationale = format!("a call that supports the claim \"{words}\" was expected, {reason}");
-                Defect::FalseClaim.finding(rationale, written).by_rule("work_claims")
+                Defect::FalseClaim.finding(rationale, quote).by_rule("work_claims")
             }));
         }
         examined
     }
 
-    /// Whether the sentence of a claim admits that the attempt failed ("I checked the website, but it cannot be
-    /// reached"): it then claims no success.
+    /// Whether the sentence of a claim admits that the attempt failed, and thereby claims no success: "I checked the
+    /// website, but it cannot be reached".
     fn admits_failure(&self, prose: &str, claim: &str) -> bool {
         let at = claim.as_ptr().addr().checked_sub(prose.as_ptr().addr());
-        let around = sentences(prose)
+        let enclosing = sentences(prose)
             .into_iter()
             .find(|(start, end)| at.is_some_and(|at| (*start..*end).contains(&at)));
-        let sentence = around.and_then(|(start, end)| prose.get(start..end)).unwrap_or(claim);
+        let sentence = enclosing.and_then(|(start, end)| prose.get(start..end)).unwrap_or(claim);
         let read = ReadText::new(prose, None, self.memo).part(sentence);
         let denies = read.classes(sentence).has(WordClass::Contrast) && read.denies_something(self.memo);
         denies || mentions_lack(sentence, self.memo)
     }
 
-    /// Whether code of the run failed after it had printed something: the model has read that.
-    fn shows_partial_output(&self) -> bool {
+    /// Whether a result of code is so long that code which failed may have printed something before, which the model
+    /// could read.
+    fn has_partial_output(&self) -> bool {
         let results = self.trace.calls.iter().take(MAX_CALLS).filter(|call| runs_code(&call.name));
-        results.filter_map(|call| call.result.as_deref()).any(|text| text.len() >= PARTIAL_OUTPUT)
+        results.filter_map(|call| call.result.as_deref()).any(|text| text.len() >= MIN_PARTIAL_OUTPUT)
     }
 
     fn has_pasted_text(&self, view: &SpanView) -> bool {
-        has_pasted_text(&view.input, |text| self.written.contains(text))
+        has_pasted_text(&view.input, |text| self.agent_answers.contains(text))
     }
 
-    /// Why a claim of reading is unfounded: the address in its sentence is in no call and in no result.
-    fn unopened(
+    /// The reason why a claim of reading is false: its sentence has a link whose host is in no earlier call or result.
+    fn reason_unopened(
         &self,
         prose: &str,
         output: &str,
@@ -137,13 +138,13 @@ impl<'a> Reviewer<'a> {
         let bytes: usize =
             earlier_calls.clone().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
         let is_read = counts.unknown == 0 && self.memo.budget.spend(1 + bytes / 8);
-        let opened = !is_read
+        let may_be_opened = !is_read
             || earlier_calls.clone().any(has)
             || earlier_calls.clone().any(|call| call.arguments.is_none());
-        (!opened).then(|| format!("but {host} is in no call and in no result"))
+        (!may_be_opened).then(|| format!("but {host} is in no call and in no result"))
     }
 
-    /// The tool that a claim's noun means: one that the agent was offered or that was called.
+    /// The offered or called tool that the noun of a claim means; `None` if it means no known tool.
     fn known_tool(&mut self, noun: &str, agent: usize) -> Option<String> {
         let calls = self.trace.calls.get(..MAX_CALLS).unwrap_or(&self.trace.calls);
         let offered = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
@@ -178,7 +179,7 @@ impl<'a> Reviewer<'a> {
 
     /// Whether the agent wrote code before `until`; the work of that code is not recorded as calls.
     fn writes_code(&mut self, agent: usize, until: Idx) -> bool {
-        // Where code is run by a tool, its outcome is a call's.
+        // Code that a tool executes is recorded as a call with a result.
         if self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
             return false;
         }

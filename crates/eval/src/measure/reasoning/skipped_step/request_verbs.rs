@@ -1,6 +1,6 @@
 //! The actions that the verbs of a request or of an instruction ask for, in any of their forms.
 //!
-//! In: a text and its language. Out: the classes of actions.
+//! In: a text and its language. Out: the actions.
 
 use crate::measure::language::{Action, Language};
 use crate::measure::tool_purpose::{action_of, stems};
@@ -15,8 +15,9 @@ pub(in super::super) fn verbs(text: &str, language: Language) -> Vec<Action> {
     words.filter_map(|word| language.action_of(&String::from_iter(word))).collect()
 }
 
+/// The action of a word as a verb, or as a noun or another form of one; `None` for other words.
 pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
-    // "Removal", "stopping", "started", "Änderungen".
+    // Endings of nouns and participles, with those of the verb: "removal", "stopping", "started", "Änderungen".
     const ENDINGS: [(&str, &[&str]); 9] = [
         ("lation", &["", "e", "te"]),
         ("ation", &["", "e", "te"]),
@@ -35,7 +36,8 @@ pub(super) fn verb(word: &str, language: Language) -> Option<Action> {
         let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
         more.iter().find_map(|end| known_action(&format!("{root}{end}"))).or(doubled.and_then(known_action))
     };
-    // The imperative of a verb that is listed by its infinitive: "avisa", "commandez", "prenoti", "storniere".
+    // Endings of imperatives, with those of the infinitive by which the verb is listed: "avisa", "commandez",
+    // "prenoti", "storniere".
     const IMPERATIVES: [(&str, &[&str]); 6] = [
         ("", &["r", "re", "n", "en"]),
         ("ez", &["er"]),

@@ -1,7 +1,8 @@
-//! Answers compared with structured results in small invented runs of several domains, half of them right.
+//! Answers compared with structured results in small invented runs of several domains, half of them correct.
 //!
-//! The runs are in `runs.json`; `wrong` names what is wrong in a run. They were written before the rules, whose
-//! words were not chosen by them: a miss is no fault of this test as long as the share of those found holds.
+//! The runs are in `runs.json`; the field `wrong` describes the error of a run. The runs were written before the
+//! rules, and the vocabulary of the rules was not chosen by them. A few errors may be missed; the test fails if more
+//! than one in five is missed, or if a correct run has a finding.
 
 use serde_json::Value as Json;
 
@@ -12,7 +13,7 @@ fn runs() -> Vec<Json> {
     serde_json::from_str(include_str!("runs.json")).unwrap()
 }
 
-fn script(run: &Json) -> AgentTrace {
+fn trace_of(run: &Json) -> AgentTrace {
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let calls = run["calls"].as_array().unwrap();
     let names: Vec<&str> = calls.iter().map(|call| call["name"].as_str().unwrap()).collect();
@@ -28,7 +29,7 @@ fn script(run: &Json) -> AgentTrace {
     script.answers(&text(&run["answer"])).build()
 }
 
-fn found(trace: &AgentTrace) -> Vec<(Defect, String)> {
+fn defects(trace: &AgentTrace) -> Vec<(Defect, String)> {
     let llms = trace.agents.iter().flat_map(|agent| agent.llms.iter().copied());
     llms.filter_map(|at| outcome_at(trace, at).ok())
         .flat_map(|measured| measured.findings)
@@ -37,19 +38,24 @@ fn found(trace: &AgentTrace) -> Vec<(Defect, String)> {
 }
 
 #[test]
-fn right_runs_have_no_findings_and_wrong_ones_have() {
-    let (mut alarms, mut missed, mut wrong) = (Vec::new(), Vec::new(), 0);
+fn correct_runs_have_no_findings_and_most_wrong_runs_have() {
+    let (mut false_alarms, mut missed, mut wrong_count) = (Vec::new(), Vec::new(), 0);
     for run in runs() {
-        let found = found(&script(&run));
-        let summary = format!("{}: {} -> {} {found:?}", run["domain"], run["task"], run["answer"]);
-        match (run.get("wrong").is_some(), found.is_empty()) {
-            (false, false) => alarms.push(summary),
+        let defects = defects(&trace_of(&run));
+        let summary = format!("{}: {} -> {} {defects:?}", run["domain"], run["task"], run["answer"]);
+        match (run.get("wrong").is_some(), defects.is_empty()) {
+            (false, false) => false_alarms.push(summary),
             (true, true) => missed.push(summary),
             _ => {}
         }
-        wrong += usize::from(run.get("wrong").is_some());
+        wrong_count += usize::from(run.get("wrong").is_some());
     }
-    eprintln!("missed {} of {wrong}:\n{}", missed.len(), missed.join("\n"));
-    assert!(alarms.is_empty(), "right runs with findings:\n{}", alarms.join("\n"));
-    assert!(missed.len() * 5 <= wrong, "missed {} of {wrong}:\n{}", missed.len(), missed.join("\n"));
+    eprintln!("missed {} of {wrong_count}:\n{}", missed.len(), missed.join("\n"));
+    assert!(false_alarms.is_empty(), "correct runs with findings:\n{}", false_alarms.join("\n"));
+    assert!(
+        missed.len() * 5 <= wrong_count,
+        "missed {} of {wrong_count}:\n{}",
+        missed.len(),
+        missed.join("\n")
+    );
 }
