@@ -4,7 +4,7 @@ use foldhash::HashSet;
 
 use crate::measure::numbers::Number;
 
-/// Conversions between units of one quantity: decimal and binary prefixes, time, dozens.
+/// Factors between units of one quantity: decimal and binary prefixes, units of time, dozens.
 const FACTORS: [f64; 17] = [
     10.0,
     100.0,
@@ -25,7 +25,7 @@ const FACTORS: [f64; 17] = [
     1_073_741_824.0,
 ];
 
-/// Conversions between units, with the words of which an English answer that converts has one.
+/// Factors between units, each with words for the units, of which an English answer that converts has at least one.
 const UNITS: [(f64, &[&str]); 20] = [
     (0.3048, &["ft", "foot", "feet", "m", "metre", "metres", "meter", "meters"]),
     (
@@ -52,8 +52,8 @@ const UNITS: [(f64, &[&str]); 20] = [
     (14.503_774, &["psi", "bar"]),
 ];
 
-/// The conversions that a text may use, by the units that it names.
-pub(super) fn named_units(text: &str) -> Vec<f64> {
+/// The factors of the units that a text names.
+pub(super) fn named_factors(text: &str) -> Vec<f64> {
     let words: HashSet<String> =
         text.split(|c: char| !c.is_alphabetic() && c != '²').map(str::to_lowercase).collect();
     let named = UNITS.iter().filter(|(_, names)| names.iter().any(|name| words.contains(*name)));
@@ -66,47 +66,51 @@ pub(super) fn is_unit(word: &str) -> bool {
     TIMES.contains(&word) || UNITS.iter().any(|(_, names)| names.contains(&word))
 }
 
-/// A number with this relative precision (three digits) is no accidental ratio of two others.
+/// The relative tolerance (three digits) up to which a ratio of two numbers is not accidental.
 pub(super) const PRECISE: f64 = 1e-3;
-/// A number with a greater relative tolerance is shown with two digits.
+/// The relative tolerance above which a number has at most two digits.
 const COARSE: f64 = 5e-3;
 /// The number of decimal prefixes at the start of [`FACTORS`].
 const PREFIXES: usize = 5;
-/// Most numbers to which other conversions are applied: among many they match accidentally.
-const CONVERTED_AMONG: usize = 60;
+/// Maximum numbers to which conversions other than prefixes are applied: among more numbers they match by chance.
+const MAX_CONVERTED: usize = 60;
 const PERCENT: f64 = 100.0;
 /// 0 °C in kelvin.
 const KELVIN: f64 = 273.15;
 
-/// Whether it may be a temperature in kelvin, of the air or of a device.
-fn in_kelvin(value: f64) -> bool {
+/// Whether a value may be a temperature in kelvin, of the air or of a device.
+fn may_be_kelvin(value: f64) -> bool {
     (200.0..400.0).contains(&value)
 }
 
-/// Whether the value is one of the sorted `operands` in another unit: one of `units`, or if they are not known any.
+/// Whether the value is one of the sorted `operands` in another unit, by one of these factors between units; if the
+/// factors are not known, by any.
 pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Option<&[f64]>) -> bool {
     let rough = tolerance.max(value * 5e-4);
     let (low, high) = (value - rough, value + rough);
     let has = |low: f64, high: f64| within(operands, low, high);
-    let many = operands.len() > CONVERTED_AMONG;
-    let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
+    let is_many = operands.len() > MAX_CONVERTED;
+    let factors = if is_many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
     let gives = |f: f64| has(low / f, high / f) || has(low * f, high * f);
     let converts_units = || match units {
         Some(units) => units.iter().any(|f| gives(*f)),
         None => UNITS.iter().any(|(f, _)| gives(*f)),
     };
     factors.iter().any(|f| gives(*f))
-        || !many && converts_units()
-        || !many && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
-        || !many && in_kelvin(high + KELVIN) && has(low + KELVIN, high + KELVIN)
-        || !many && in_kelvin(low) && has(low - KELVIN, high - KELVIN)
+        || !is_many && converts_units()
+        || !is_many
+            && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
+        || !is_many && may_be_kelvin(high + KELVIN) && has(low + KELVIN, high + KELVIN)
+        || !is_many && may_be_kelvin(low) && has(low - KELVIN, high - KELVIN)
 }
 
+/// Whether two numbers differ by at most `tolerance`, with a margin for floating-point errors.
 pub(super) fn near(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * (1.0 + 1e-9) + a.abs().max(b.abs()) * 1e-12
 }
 
-/// Half a unit of the last significant digit; with a hedge, of the leading digits.
+/// The tolerance of a shown number: half a unit of its last significant digit; if the number is hedged, up to a tenth
+/// of the number for trailing zeros.
 pub(super) fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
     let is_bare = n.bare == Some(value);
     let shown = if is_bare { n.tolerance * value / n.value.max(f64::MIN_POSITIVE) } else { n.tolerance };
@@ -122,6 +126,7 @@ pub(super) fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
     shown.max((unit / 2.0).min(value * max_ratio))
 }
 
+/// Whether a sorted list has a number in this range.
 pub(super) fn within(sorted: &[f64], low: f64, high: f64) -> bool {
     let slack = high.abs() * 1e-12;
     let from = sorted.partition_point(|v| *v < low - slack);
@@ -138,16 +143,16 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
     if a == 0.0 || value == 0.0 || !ratios {
         return false;
     }
-    // Products with, and divisions by, 0 and 1 prove nothing.
+    // A product with 0 or 1, or a quotient by them, is not evidence.
     let is_product = a != 1.0 && !near(a, value, tolerance) && has(low / a, high / a);
-    // b % of a, and a with b % more or less.
+    // b % of a, or a with b % more or less.
     let share = |low: f64, high: f64| low > 0.0 && high < a && has(low * PERCENT / a, high * PERCENT / a);
-    // a with a rate b on top, or less it: 0.25 for 25 %.
+    // a increased or reduced by a rate b, such as 0.25.
     let rate = |low: f64, high: f64| low > 0.0 && high < 1.0 && has(low, high);
     let is_share = share(low, high) || share(low - a, high - a) || share(a - high, a - low);
     let is_share = is_share || rate(low / a - 1.0, high / a - 1.0) || rate(1.0 - high / a, 1.0 - low / a);
     let is_quotient = has(low * a, high * a) || has(a / high, a / low);
-    // a/b and (a-b)/b as percentages.
+    // a / b or (a - b) / b as a percentage.
     let is_percentage = has(a * PERCENT / high, a * PERCENT / low)
         || has(a / (1.0 + high / PERCENT), a / (1.0 + low / PERCENT))
         || (value < PERCENT && has(a / (1.0 - low / PERCENT), a / (1.0 - high / PERCENT)))
@@ -155,30 +160,32 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
     is_product || is_share || is_quotient || is_percentage
 }
 
-/// The largest difference between a sum of binary numbers and the same decimal sum.
-const EXACT: f64 = 1e-9;
+/// The largest rounding error of a floating-point sum.
+const SUM_ERROR: f64 = 1e-9;
 
-/// Whether three of `pool` give `value` by adding and subtracting. What is shown with two digits is near some
-/// difference of any three numbers, so that it has to be their sum.
+/// Whether three numbers of `pool` give `value` by addition and subtraction. A value with at most two digits is near
+/// some difference of three numbers, so that it has to be their sum, or to be met exactly.
 pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     let is_coarse = tolerance > value * COARSE;
     pool.iter().enumerate().any(|(i, a)| {
         pool.iter().skip(i).any(|b| {
             let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
-            // A number with a fraction is not met exactly by chance.
-            let exact = |rest: f64| value.fract() != 0.0 && within(pool, rest - EXACT, rest + EXACT);
+            // A number with a fraction does not match exactly by chance.
+            let exact = |rest: f64| value.fract() != 0.0 && within(pool, rest - SUM_ERROR, rest + SUM_ERROR);
             let hits = |rest: f64| if is_coarse { exact(rest) } else { hit(rest) };
             hit(value - a - b) || hits(a + b - value) || hits(value + a - b) || hits(value - a + b)
         })
     })
 }
 
-/// Whether the product of two of `pool` and a third one give `value`, by multiplying, adding or subtracting: a price
-/// for each of several things, with a fee. Among many numbers such a match proves nothing.
+/// Whether the product of two numbers of `pool` gives `value` together with a third one, by multiplication, addition or
+/// subtraction: a price for each of several things, with a fee. False among so many numbers that a match is likely by
+/// chance.
 pub(super) fn product_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
-    const CHANCE: f64 = 0.5;
+    // Maximum expected number of accidental matches.
+    const MAX_CHANCE: f64 = 0.5;
     let n = pool.len() as f64;
-    if n * n * n * 2.0 * tolerance > CHANCE * value {
+    if n * n * n * 2.0 * tolerance > MAX_CHANCE * value {
         return false;
     }
     let factors = || pool.iter().filter(|v| **v != 0.0 && **v != 1.0);

@@ -1,13 +1,12 @@
 //! Arguments that contradict what the user wrote: "3 nights" and a call with `nights: 2`.
 //!
-//! Principle: a number that the user gives for a thing is passed as given. A call with another number does something
-//! else than what was asked for; a number that follows from what is known, or that a text before the call has, is
-//! none.
+//! Principle: a number that the user gives for a thing is passed unchanged, or the call does something else than the
+//! user requested. A number that follows from known numbers, or that a text before the call has, is not a finding.
 //!
-//! In: the user's messages and the calls of an agent. Out: findings on the model span that requested the call.
-//! The correspondence must be unambiguous: the user gives one number for the noun that the parameter is named
-//! after, or one amount of money for the only amount of the call; and the number of the call is in no message
-//! and no result before it. A later call with the user's number removes the finding.
+//! In: the user's messages and the calls of an agent. Out: findings on the model span that requested the call. The
+//! correspondence must be unambiguous: the user gives one number for the noun of the parameter's name, or one amount of
+//! money for the only amount of the call, and the number of the call is in no message and no result before it. A later
+//! call with the user's number removes the finding.
 
 use verdict_otlp::trace::Idx;
 
@@ -26,7 +25,7 @@ use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most calls, the latest ones, of one agent.
 const MAX_CALLS: usize = 64;
-/// Longer messages contain pasted text, whose numbers are not the user's.
+/// Maximum bytes of a message that is read: longer messages contain pasted text, whose numbers are not the user's.
 const MAX_MESSAGE: usize = 1000;
 /// Most texts whose numbers an amount may follow from.
 const MAX_TEXTS: usize = 64;
@@ -34,8 +33,8 @@ const MAX_TEXTS: usize = 64;
 const MAX_NUMBERS: usize = 40;
 /// Most arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
-/// Words of parameters without a meaning for their noun.
-const PLAIN: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
+/// Words in names of parameters that are not part of the noun.
+const FILLERS: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
 
 /// Findings by agent and by the model span that requested the call.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
@@ -67,9 +66,9 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
     let counts = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let passed = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let name = keys.name_for(key);
-        let words = name.iter().filter(|word| !PLAIN.contains(&word.as_str()));
+        let words = name.iter().filter(|word| !FILLERS.contains(&word.as_str()));
         let name: Vec<String> = words.cloned().collect();
-        // "month: 6" is a place in time, and "12 months" a duration.
+        // "month: 6" is a point in time, and "12 months" is a duration.
         let is_count = matches!(name.as_slice(), [noun] if !names::is_of(noun, WordClass::TimeUnit));
         is_count.then_some((key, passed, name))
     });
@@ -84,7 +83,7 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
             (key, passed, name, nouns)
         })
         .collect();
-    // Of most calls the prompt counts nothing that an argument is named for: their earlier texts need not be listed.
+    // The texts before most calls need not be listed, since the prompt has no number for a noun of an argument.
     let may_be_counted = || {
         let prompt = call.llm.and_then(|at| trace.views.get(at)).map_or(&[][..], |view| &view.input);
         let from_user = prompt.iter().filter(|message| message.role == Role::User);
@@ -114,18 +113,18 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         let passed = *passed;
         let stated: Vec<(f64, &Text, Number)> =
             from_user.iter().flat_map(|text| counted(memo, text, nouns)).collect();
-        let Some((number, text, place)) =
+        let Some((number, text, position)) =
             stated.first().filter(|(n, ..)| stated.iter().all(|(other, ..)| other == n))
         else {
             continue;
         };
-        // Another unit of the same amount is no other amount.
+        // The number may be the same amount in another unit.
         let is_scaled =
             [100.0, 1000.0].iter().any(|factor| passed == number * factor || *number == passed * factor);
         let is_part = || is_money(key) && (follows(before, passed) || is_share(passed, *number));
         let rules = || written_by(Origin::System).map(|known| &known.text).collect::<Vec<&Text>>();
         let given_numbers = given_numbers.get_or_insert_with(|| numbers_of(&from_user));
-        // In packs: 15 reams in 3 boxes of 5.
+        // The number may be a product of two: 15 reams in 3 boxes of 5.
         let is_pack = given_numbers.iter().any(|count| count * number == passed);
         let mut is_derived = || {
             derived
@@ -135,9 +134,9 @@ fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<S
         };
         let is_known = || known.has_number(trace, memo, call, passed);
         let is_given = is_scaled || is_pack || is_known() || is_part() || is_derived();
-        let differs = passed != *number && !is_given && !is_rough(memo, &from_user);
+        let differs = passed != *number && !is_given && !has_approximation(memo, &from_user);
         let finding = differs.then(|| {
-            let quote = around(text, place.start, place.end, 40);
+            let quote = around(text, position.start, position.end, 40);
             let rationale = format!(
                 "the number that the user gave was expected, \"{quote}\"; {} was called with {key}: {passed}",
                 call.name.trim()
@@ -169,46 +168,49 @@ fn derived_from(memo: &Memo, given_numbers: &[f64], rules: &[&Text]) -> Vec<f64>
     if is_read { combined(given_numbers, &rates) } else { Vec::new() }
 }
 
-/// Whether the user leaves a number to the agent: "about 10 % more".
-fn is_rough(memo: &Memo, texts: &[&Text]) -> bool {
+/// Whether a message has a word for an approximation, by which the user leaves the number to the agent: "about 10 %
+/// more".
+fn has_approximation(memo: &Memo, texts: &[&Text]) -> bool {
     let is_approximate = |text: &&Text| {
         classes_in(text, None, memo).is_some_and(|classes| classes.has(WordClass::Approximation))
     };
     texts.iter().any(is_approximate)
 }
 
-/// Whether an amount follows from the numbers of messages and results: a share of one, a sum, a rate of one on top.
+/// Whether an amount follows from the numbers of messages and results: as a share of one, a sum or a difference of
+/// two, or one with a rate.
 fn follows(before: &[KnownText], amount: f64) -> bool {
     const SHARES: [f64; 5] = [2.0, 3.0, 4.0, 5.0, 10.0];
-    let mut seen: Vec<f64> = Vec::new();
+    let mut earlier_numbers: Vec<f64> = Vec::new();
     for known in before.iter().filter(|known| known.text.len() <= MAX_MESSAGE).take(MAX_TEXTS) {
         numbers::scan(&known.text, |n| {
-            if !n.in_identifier && seen.len() < MAX_NUMBERS {
-                seen.push(n.value);
+            if !n.in_identifier && earlier_numbers.len() < MAX_NUMBERS {
+                earlier_numbers.push(n.value);
             }
         });
     }
-    seen.sort_by(f64::total_cmp);
-    seen.dedup();
-    // A rate of the texts may be a percentage of an amount, and what is left of it.
+    earlier_numbers.sort_by(f64::total_cmp);
+    earlier_numbers.dedup();
+    // One of the numbers may be a rate or a percentage.
     let gives = |a: &f64| {
-        pair_gives(&seen, *a, amount, 0.006, false) || SHARES.iter().any(|n| near(a / n, amount, 0.006))
+        pair_gives(&earlier_numbers, *a, amount, 0.006, false)
+            || SHARES.iter().any(|n| near(a / n, amount, 0.006))
     };
     let rates = |a: &f64| {
-        seen.iter().any(|b| {
+        earlier_numbers.iter().any(|b| {
             [a * b, a * b / 100.0, a * (1.0 + b / 100.0), a * (1.0 - b / 100.0), a / b]
                 .iter()
                 .any(|v| near(*v, amount, 0.006))
         })
     };
-    seen.iter().any(|a| gives(a) || rates(a))
+    earlier_numbers.iter().any(|a| gives(a) || rates(a))
 }
 
-/// The numbers of a message of the user, which every later call is compared with.
+/// The numbers of a message of the user, as they are cached for all later calls.
 struct Numbers(Vec<Number>);
 
-/// The numbers of a text that are followed by one of the nouns, or by its plural or singular, or that have
-/// one of the signs before them.
+/// The numbers of a text with one of the nouns after them, in the singular or plural, or with one of the nouns that is
+/// a sign, such as "$", before or after them.
 fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[String]) -> Vec<(f64, &'t Text, Number)> {
     let names_noun = |word: &str| {
         nouns.iter().any(|noun| {

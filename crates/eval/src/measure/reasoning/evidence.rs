@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
 use self::derived::EvidenceDates;
-use super::arithmetic::{converts, named_units, near, tolerance_of, within};
+use super::arithmetic::{converts, named_factors, near, tolerance_of, within};
 use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
 use crate::measure::numbers::{self, Number};
@@ -168,7 +168,7 @@ impl<'a> Evidence<'a> {
 
     /// Conversions count only between units that `answer` names; without one, all of them.
     pub(crate) fn convert_for(&mut self, answer: Option<&str>) {
-        self.units = answer.map(named_units);
+        self.units = answer.map(named_factors);
     }
 
     /// Notes the numbers of the model's own outputs and calls. They are no evidence; those that the

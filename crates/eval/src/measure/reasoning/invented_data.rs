@@ -1,12 +1,12 @@
-//! Data that the model made up by its own words, and used as data.
+//! Data that the model invented by its own admission, and used as data.
 //!
-//! Principle: where facts were asked for, values that the model itself calls simulated, hypothetical, mock or
-//! assumed are no facts, and later steps that depend on them are wrong. What the request allows (a simulation, an
-//! example, an estimate) is no invention, and an assumption that the final answer states to its reader is none either.
+//! Principle: where facts were requested, values that the model itself calls simulated, hypothetical, mock or assumed
+//! are not facts, and later steps that depend on them are wrong. Data that the request allows (a simulation, an
+//! example, an estimate) are not inventions, nor are assumptions that the final answer states to its reader.
 //!
-//! In: the texts of models, with the comments of code that they write. Out: the first invention of each run: a
-//! finding on the model span that wrote it. The text must go on with a specific value, one with a digit, that no
-//! prompt and no result contains. Words of eight languages admit an invention (`measure::language`).
+//! In: the texts of models, with the comments of code that they write. Out: for each run, a finding on its first
+//! invention, on the model span that wrote it. After the admission, the text must have specific values, with digits,
+//! that no prompt and no result contains. The words of admissions are those of eight languages (`measure::language`).
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -30,13 +30,13 @@ use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
 const MAX_TEXTS: usize = 2_000;
 /// Maximum bytes of one output that are read.
 const MAX_BYTES: usize = 16 << 10;
-/// Maximum depth of agents.
+/// Maximum depth of nested agents.
 const MAX_DEPTH: usize = 32;
 /// Most calls after an output whose results may follow from its data.
 const MAX_LATER: usize = 64;
-/// Fewest specific values of a statement of data.
+/// Minimum specific values after an admission.
 const MIN_VALUES: usize = 2;
-/// Maximum specific values of one text that are looked for.
+/// Maximum specific values of one text that are searched for.
 const MAX_VALUES: usize = 24;
 // Functions that draw random numbers, in Python, R and JavaScript.
 regex!(
@@ -44,7 +44,7 @@ regex!(
     r"\b(?:np|numpy)\.random\.\w+|\brandom\.(?:random|randint|gauss|uniform|normalvariate|choices?|sample)\b|\bMath\.random\b|\b(?:rnorm|runif|rpois)\("
 );
 
-/// The first call that runs code, of each model call that asks for one; by its agent and span.
+/// By agent and model span, the first call that the model requested and that runs code.
 struct CodeRuns(HashMap<(usize, Idx), usize>);
 
 impl CodeRuns {
@@ -65,7 +65,7 @@ impl CodeRuns {
 /// The first invention of each run.
 #[derive(Debug, Default)]
 pub(crate) struct Invented {
-    /// By the outermost agent of the run: the model span, when it began, and the finding.
+    /// By the outermost agent of the run: the model span, its start, and the finding.
     first_by_run: HashMap<usize, (Idx, u64, Finding)>,
     /// By agent, the outermost agent of its run.
     runs: Vec<usize>,
@@ -82,7 +82,7 @@ impl Invented {
         self.first_by_run.values().map(|(at, _, finding)| (*at, finding))
     }
 
-    /// Whether the run went on with invented data after the call.
+    /// Whether the run of the call used invented data after it.
     pub(crate) fn follows(&self, call: &Call) -> bool {
         let run = call.agent.and_then(|agent| self.runs.get(agent));
         run.and_then(|run| self.first_by_run.get(run)).is_some_and(|(_, start, _)| *start > call.start)
@@ -92,7 +92,7 @@ impl Invented {
         let runs: Vec<usize> = (0..trace.agents.len()).map(|i| outermost(trace, i)).collect();
         let mut invented = Invented { first_by_run: HashMap::default(), runs };
         let mut allowed: HashMap<usize, bool> = HashMap::default();
-        let mut stated: HashMap<usize, OnceCell<bool>> = HashMap::default();
+        let mut disclosed: HashMap<usize, OnceCell<bool>> = HashMap::default();
         let mut llms: Vec<(u64, Idx, usize)> = Vec::new();
         for (i, agent) in trace.agents.iter().enumerate() {
             let started = |at: &Idx| trace.tree.spans.get(*at).map_or(0, |span| span.start);
@@ -102,12 +102,12 @@ impl Invented {
         for (start, at, agent) in llms.into_iter().take(MAX_TEXTS) {
             let run = invented.runs.get(agent).copied().unwrap_or(agent);
             if invented.first_by_run.contains_key(&run)
-                || *allowed.entry(run).or_insert_with(|| allows(trace, memo, run))
+                || *allowed.entry(run).or_insert_with(|| allows_inventions(trace, memo, run))
             {
                 continue;
             }
-            let stated = stated.entry(run).or_default();
-            let Some(finding) = (WrittenText { trace, memo, at, agent, run, stated }).finding() else {
+            let is_disclosed = disclosed.entry(run).or_default();
+            let Some(finding) = (WrittenText { trace, memo, at, agent, run, is_disclosed }).finding() else {
                 continue;
             };
             invented.first_by_run.insert(run, (at, start, finding));
@@ -121,9 +121,8 @@ fn outermost(trace: &AgentTrace, agent: usize) -> usize {
     std::iter::successors(Some(agent), parent).take(MAX_DEPTH).last().unwrap_or(agent)
 }
 
-/// Whether the request of a run is none for facts, or is about data that are not real, or may be so in a language that
-/// is not read.
-fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
+/// Whether the request of a run asks for no facts, or for data that are not real. True if its language is not known.
+fn allows_inventions(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let Some(task) = agent_index::task(trace, run) else { return true };
     let demands = TaskDemands::cached(task, memo);
     let writes = [Demand::Making, Demand::Rearranging, Demand::Estimate].iter().any(|d| demands.asks(*d));
@@ -140,8 +139,8 @@ struct WrittenText<'t> {
     at: Idx,
     agent: usize,
     run: usize,
-    /// Whether the final answer of the run says what was assumed.
-    stated: &'t OnceCell<bool>,
+    /// Whether the final answer of the run states that data were assumed, see [`WrittenText::is_disclosed`].
+    is_disclosed: &'t OnceCell<bool>,
 }
 
 impl WrittenText<'_> {
@@ -150,7 +149,7 @@ impl WrittenText<'_> {
         if view.output_content != Content::Present || view.input_content != Content::Present {
             return None;
         }
-        let answers = self.is_final();
+        let is_final = self.is_final();
         if let Some(finding) = self.drawn_at_random() {
             return Some(finding);
         }
@@ -172,28 +171,28 @@ impl WrittenText<'_> {
             let in_prose = read_prose.inventions().into_iter();
             let code_inventions = || read_prose.answered_by(&comments, self.memo).inventions();
             let in_code = if comments.is_empty() { Vec::new() } else { code_inventions() };
-            let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
+            let inventions = in_prose.chain(in_code).filter(|i| !(i.is_assumption && is_final));
             let text_values = OnceCell::new();
-            for Invention { sentence, is_assumption } in found {
+            for Invention { sentence, is_assumption } in inventions {
                 let from = text.find(sentence.split('\n').next().unwrap_or(sentence)).unwrap_or(0);
                 if !self.memo.budget.spend(1 + from / BYTES_PER_STEP) {
                     return None;
                 }
-                if is_assumption && self.is_stated_at_the_end() {
+                if is_assumption && self.is_disclosed() {
                     continue;
                 }
                 let values = text_values.get_or_init(|| values_at(text));
                 let values = values.get(values.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
-                if let Some(values) = self.unknown_values(values).filter(|values| self.are_handed_on(values))
-                {
-                    return Some(self.describe(sentence, &values));
+                if let Some(values) = self.unknown_values(values).filter(|values| self.reach_answer(values)) {
+                    return Some(self.finding_on(sentence, &values));
                 }
             }
         }
         None
     }
 
-    /// Code that draws random numbers after the last call failed, and whose result is in the answer of the run.
+    /// The finding on code that draws random numbers after the previous call failed, and whose result is in the answer
+    /// of the run.
     fn drawn_at_random(&self) -> Option<Finding> {
         let calls = &self.trace.agents.get(self.agent)?.calls;
         let agent_calls = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
@@ -202,7 +201,7 @@ impl WrittenText<'_> {
         let call = self.trace.calls.get(at)?;
         let code = clip(call.arguments.as_deref()?, MAX_BYTES);
         self.memo.budget.spend(1 + code.len() / 8 + calls.len() / 8).then_some(())?;
-        let line = RANDOM.find(code)?.as_str();
+        let function = RANDOM.find(code)?.as_str();
         let attempts = CallAttempts::get(self.trace, self.memo);
         let (before, _) = agent_calls().take_while(|(i, _)| *i != at).last()?;
         let result = call.result.as_deref().filter(|_| attempts.at(before).is_some_and(Attempt::failed))?;
@@ -212,10 +211,10 @@ impl WrittenText<'_> {
         let is_told = values(clip(result, MAX_BYTES)).any(|value| answer_figures.contains(&figure(&value)));
         let rationale = format!(
             "facts were asked for, so values from a result or the request were expected; after a call had failed, the \
-             code draws its data at random ({line}), and the answer tells them"
+             code draws its data at random ({function}), and the answer tells them"
         );
-        let severity = if self.is_stated_at_the_end() { Severity::Medium } else { Severity::High };
-        is_told.then(|| Finding { severity, ..Defect::InventedData.finding(rationale, line) })
+        let severity = if self.is_disclosed() { Severity::Medium } else { Severity::High };
+        is_told.then(|| Finding { severity, ..Defect::InventedData.finding(rationale, function) })
     }
 
     /// The text in its language, or in that of the task.
@@ -229,9 +228,9 @@ impl WrittenText<'_> {
         self.agent == self.run && run.is_some_and(|agent| agent.answer_at == Some(self.at))
     }
 
-    /// Whether the final answer of the run says what was assumed; read once for each run.
-    fn is_stated_at_the_end(&self) -> bool {
-        *self.stated.get_or_init(|| {
+    /// Whether the final answer of the run states that data were assumed, or hedges; computed once for each run.
+    fn is_disclosed(&self) -> bool {
+        *self.is_disclosed.get_or_init(|| {
             let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
             answer.is_some_and(|answer| {
                 if !self.memo.budget.spend(1 + answer.len() / 4) {
@@ -243,8 +242,8 @@ impl WrittenText<'_> {
         })
     }
 
-    /// The first of these values that no prompt of this call and no result before it has; none if there are too
-    /// few.
+    /// The values among the first ones that neither the prompt of this call nor an earlier result has; `None` if there
+    /// are fewer than [`MIN_VALUES`], or beyond the work budget.
     fn unknown_values(&self, values: &[(usize, String)]) -> Option<Vec<String>> {
         let mut values: HashSet<String> =
             values.iter().take(MAX_VALUES).map(|(_, value)| value.clone()).collect();
@@ -254,12 +253,12 @@ impl WrittenText<'_> {
         let view = self.trace.views.get(self.at)?;
         let end = end_of(self.trace, self.at);
         let calls = self.trace.calls.iter().take_while(|call| call.start < end);
-        for seen in prompt_texts(view).map(Some).chain(calls.map(|call| call.result.as_ref())) {
-            if !self.memo.budget.spend(1 + seen.map_or(0, |text| text.len()) / 8) {
+        for text in prompt_texts(view).map(Some).chain(calls.map(|call| call.result.as_ref())) {
+            if !self.memo.budget.spend(1 + text.map_or(0, |text| text.len()) / 8) {
                 return None;
             }
-            let Some(seen) = seen else { continue };
-            self::values(seen).for_each(|value| _ = values.remove(&value));
+            let Some(text) = text else { continue };
+            self::values(text).for_each(|value| _ = values.remove(&value));
             if values.len() < MIN_VALUES {
                 return None;
             }
@@ -269,9 +268,9 @@ impl WrittenText<'_> {
         Some(values)
     }
 
-    /// Whether the run's answer has one of the values, or one of a result that follows from them. Data that only a test
-    /// uses reach nobody.
-    fn are_handed_on(&self, values: &[String]) -> bool {
+    /// Whether the answer of the run has one of the values, or a value of a later result, which may follow from them.
+    /// Data that only a test uses do not reach the answer.
+    fn reach_answer(&self, values: &[String]) -> bool {
         let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
         let Some(answer) = answer.filter(|_| !self.is_final()) else { return true };
         if !self.memo.budget.spend(1 + answer.len() / 4) {
@@ -290,7 +289,7 @@ impl WrittenText<'_> {
             })
     }
 
-    fn describe(&self, sentence: &str, values: &[String]) -> Finding {
+    fn finding_on(&self, sentence: &str, values: &[String]) -> Finding {
         let shown: Vec<&str> = values.iter().take(3).map(String::as_str).collect();
         let rationale = format!(
             "facts were asked for, so values from a result or the request were expected; the model says that it made \
@@ -298,7 +297,7 @@ impl WrittenText<'_> {
             head(sentence.trim(), 100),
             shown.join(", ")
         );
-        let severity = match self.is_stated_at_the_end() {
+        let severity = match self.is_disclosed() {
             true => Severity::Medium,
             false => Severity::High,
         };
@@ -306,13 +305,12 @@ impl WrittenText<'_> {
     }
 }
 
-/// The digits of a value, without the word that contains them.
+/// A value without the characters before its first and after its last digit.
 fn figure(value: &str) -> String {
     value.trim_matches(|c: char| !c.is_ascii_digit()).to_owned()
 }
 
-/// The words of a text that have a digit and are specific, in lower case: neither a single digit nor the number
-/// of a line of a list.
+/// The specific values of a text, in lower case: words of at least two characters with a digit.
 fn values(text: &str) -> impl Iterator<Item = String> {
     words(text).filter_map(value)
 }
@@ -332,31 +330,31 @@ fn value(word: &str) -> Option<String> {
     (word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit())).then(|| word.to_lowercase())
 }
 
-/// The beginnings of comments.
-const COMMENTS: [&str; 3] = ["# ", "// ", "-- "];
+/// The beginnings of comments in code.
+const COMMENT_MARKS: [&str; 3] = ["# ", "// ", "-- "];
 
 /// The comments of the code in a text, one on each line.
 fn comments(text: &str, is_code: bool) -> String {
     let mut out = String::new();
     let has = |part: &&str| memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some();
-    // Many texts have none of the first characters.
+    // A quick search excludes texts without a mark.
     if memchr::memchr3(b'#', b'/', b'-', text.as_bytes()).is_none()
-        || !COMMENTS.iter().any(has)
+        || !COMMENT_MARKS.iter().any(has)
         || !is_code && !has_fence(text)
     {
         return out;
     }
-    let mut inside = is_code;
+    let mut is_inside = is_code;
     // In arguments, line breaks are escaped.
     let unescaped = if is_code { text.replace("\\n", "\n") } else { text.to_owned() };
     for line in unescaped.lines() {
         let bare = line.trim_start();
-        if let Some(is_code) = is_code_after_fence(bare, inside) {
-            inside = is_code;
+        if let Some(is_code) = is_code_after_fence(bare, is_inside) {
+            is_inside = is_code;
             continue;
         }
-        let start = COMMENTS.iter().filter_map(|mark| Some(bare.find(*mark)? + mark.len())).min();
-        if let Some(comment) = start.filter(|_| inside).and_then(|at| bare.get(at..)) {
+        let start = COMMENT_MARKS.iter().filter_map(|mark| Some(bare.find(*mark)? + mark.len())).min();
+        if let Some(comment) = start.filter(|_| is_inside).and_then(|at| bare.get(at..)) {
             out.push_str(comment);
             out.push('\n');
         }
@@ -375,7 +373,7 @@ mod tests {
         invented.findings().map(|(at, finding)| (at, finding.severity)).collect()
     }
 
-    const ASKED: &str = "How many visitors did the museum have in March, and how many in April?";
+    const QUESTION: &str = "How many visitors did the museum have in March, and how many in April?";
 
     #[test]
     fn data_that_the_model_calls_unreal_are_found_in_prose_and_in_comments() {
@@ -386,7 +384,7 @@ mod tests {
             "Hier sind die Werte, die Daten sind simuliert: im März 4310 und im April 5125 Besucher.",
             "以下数据是虚构的：三月4310人，四月5125人。",
         ] {
-            let run = || Script::new(ASKED).tools(&["search"]);
+            let run = || Script::new(QUESTION).tools(&["search"]);
             let found = found(run().says(text).answers("March had 4310 visitors, April 5125."));
             assert!(matches!(&found[..], [(_, Severity::High)]), "{text}: {found:?}");
         }
@@ -396,7 +394,7 @@ mod tests {
     fn known_values_allowed_inventions_and_stated_assumptions_are_no_findings() {
         let text = "I used simulated figures: March 4310 visitors, April 5125 visitors.";
         let search_script =
-            Script::new(ASKED).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
+            Script::new(QUESTION).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
         assert!(found(search_script.says(text).answers("4310 and 5125.")).is_empty());
         let asked =
             Script::new("Simulate the visitors of a museum: how many come in March?").tools(&["search"]);
@@ -406,7 +404,7 @@ mod tests {
         let disclosed_script =
             loan.says(assumed).answers("I assumed 30 years at 4.25 percent: 491.94 a month.");
         assert!(found(disclosed_script).is_empty());
-        let plain = Script::new(ASKED).tools(&["search"]);
+        let plain = Script::new(QUESTION).tools(&["search"]);
         let statement = "No simulated data were used. March: 4310, April: 5125.";
         assert!(found(plain.says(statement).answers("4310 and 5125.")).is_empty());
     }
@@ -416,7 +414,7 @@ mod tests {
         let answer = format!("{} March had many visitors.", "The museum is in the old town. ".repeat(400));
         let assumptions = "Let's assume the next value is unknown.\n".repeat(300);
         let work = |chats: usize| {
-            let script = Script::new(ASKED).tools(&["search"]);
+            let script = Script::new(QUESTION).tools(&["search"]);
             let script = (0..chats).fold(script, |script, _| script.says(&assumptions));
             let trace = script.answers(&answer).build();
             let (memo, before) = (Memo::new(), verdict_otlp::work::counted());
@@ -431,7 +429,7 @@ mod tests {
 
     #[test]
     fn invention_that_the_answer_admits_is_less_severe() {
-        let run = Script::new(ASKED).tools(&["search"]).answers(
+        let run = Script::new(QUESTION).tools(&["search"]).answers(
             "I could not find the figures. Here are simulated values: March 4310 visitors, April 5125 visitors.",
         );
         assert!(matches!(&found(run)[..], [(_, Severity::Medium)]));

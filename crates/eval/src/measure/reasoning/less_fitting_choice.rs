@@ -1,13 +1,13 @@
-//! Things that an action chooses from a list although another thing of the list has the values that the request names.
+//! Rows that an action chooses from a list although another row fits the request better.
 //!
-//! Principle: an action names one thing of a list that a result returned. If another thing of that list has every value
-//! that the request names of the chosen one, and one more, the request means the other: two customers with the same
-//! name, the request names the town of the second, and the first one is changed. There is no finding if actions name
-//! several things of the list, a word that excludes or compares precedes the value, the user answered a text that names
-//! the chosen thing, or the answer states the value of the chosen thing.
+//! Principle: an action names one row of a list that a result returned. If another row of that list has every value of
+//! the chosen one that the request names, and one more, the request means the other row: of two customers with the
+//! same name, the request names the town of the second, and the first one is changed. There is no finding if actions
+//! name several rows of the list, a word that excludes or compares precedes the value, the user answered a text that
+//! names the chosen row, or the answer states the value of the chosen row.
 //!
-//! In: what the user said, the results of an agent's calls, and its successful actions. Out: one finding for each
-//! agent, on the model span that wrote the call.
+//! In: the messages of the user, the results of an agent's calls, and its successful actions. Out: one finding for each
+//! agent, on the model span that requested the call.
 
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
@@ -25,23 +25,27 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Most bytes that the user said.
-const MAX_SAID: usize = 4_000;
-/// Most calls of an agent, arguments of each, and rows of a list that are compared.
+/// Maximum bytes of the user's messages.
+const MAX_USER_BYTES: usize = 4_000;
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 64;
+/// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 32;
+/// Maximum rows of a list that is compared.
 const MAX_ROWS: usize = 100;
-/// Lengths of values that name something: letters where words are spaced, and characters where they are not.
+/// Minimum characters of a value that names something.
 const MIN_LETTERS: usize = 4;
+/// The same for a value with a digit, or in a language without spaces.
 const MIN_CHARS: usize = 2;
+/// Maximum characters of a value that names something.
 const MAX_LETTERS: usize = 60;
-/// Signs that end a clause.
+/// Characters that end a clause.
 const ENDS: [char; 11] = ['.', '!', '?', ';', '\n', ',', '、', '。', '，', '！', '？'];
-/// Words before a value by which the request does not ask for it.
-const EXCLUDE: WordClasses =
+/// Classes of words before a value by which the request does not ask for it.
+const EXCLUSION: WordClasses =
     classes!(Negation Exception Contrast Comparison Alternative Origin Condition Already Reversal);
 
-/// The messages of the user.
+/// The joined messages of the user.
 struct RequestText {
     words: String,
     text: String,
@@ -49,7 +53,7 @@ struct RequestText {
 }
 
 impl RequestText {
-    /// Whether the request asks for a value: it has its words, and none before them excludes it.
+    /// Whether the request asks for a value: it contains the value, and no word before it excludes the value.
     fn names(&self, value: &str) -> bool {
         let is_spaced = value.is_ascii() || value.chars().all(|c| !is_unspaced(c));
         let is_whole = || contains_words(&self.words, words_of(value).trim());
@@ -57,18 +61,20 @@ impl RequestText {
         is_named && !self.excludes(value)
     }
 
+    /// Whether a word before a value in its clause excludes the value.
     fn excludes(&self, value: &str) -> bool {
         let at = self.text.find(value).or_else(|| self.text.to_lowercase().find(value));
         let before = at.and_then(|at| self.text.get(..at)).unwrap_or_default();
         let clause = before.rsplit(ENDS).next().unwrap_or(before);
         match self.language {
-            Some(language) => language.classes(clause).has_any(EXCLUDE),
-            // Words are not read, but a number is asked for in any language.
+            Some(language) => language.classes(clause).has_any(EXCLUSION),
+            // In an unknown language, only a value with a digit is taken as requested.
             None => !has_digit(value),
         }
     }
 }
 
+/// Whether a character belongs to a script without spaces between words.
 fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }
@@ -86,17 +92,18 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let user_texts = conduct.user_messages();
     let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
     let answer = conduct.agent.answer.as_deref().unwrap_or_default();
-    if bytes > MAX_SAID || !memo.budget.spend(1 + (bytes + answer.len()) / BYTES_PER_STEP) {
+    if bytes > MAX_USER_BYTES || !memo.budget.spend(1 + (bytes + answer.len()) / BYTES_PER_STEP) {
         return None;
     }
-    let named: Vec<(&Call, Vec<String>)> = actions.iter().map(|call| (*call, passed(call))).collect();
+    let passed_values: Vec<(&Call, Vec<String>)> =
+        actions.iter().map(|call| (*call, argument_values(call))).collect();
     let mut request = None;
     lists.find_map(|list| {
         let result = list.result.as_ref()?;
         let structure = Structure::cached(result, memo)?;
         let Structure(Some(parsed)) = &*structure else { return None };
         (0..parsed.lists.len()).find_map(|list_index| {
-            let (call, chosen, rows) = chosen(conduct, parsed, list_index, list, &named)?;
+            let (call, chosen, rows) = chosen_row(conduct, parsed, list_index, list, &passed_values)?;
             let request = request.get_or_insert_with(|| {
                 let text = user_texts.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
                 let language = Language::detected(&text, None, memo);
@@ -106,12 +113,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             if !memo.budget.spend(fields * (1 + bytes / BYTES_PER_STEP)) {
                 return None;
             }
-            let (wanted, instead) = better(request, chosen, &rows)?;
-            let says = |field: &RecordField| contains_ignoring_case(answer, field.shown());
-            if instead.is_some_and(says) {
+            let (wanted, chosen_field) = better_field(request, chosen, &rows)?;
+            let is_told = |field: &RecordField| contains_ignoring_case(answer, field.shown());
+            if chosen_field.is_some_and(is_told) {
                 return None;
             }
-            let instead = instead.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
+            let instead = chosen_field.map_or_else(|| "no such value".to_owned(), |field| field.shown().to_owned());
             let rationale = format!(
                 "the item of {} with {} {} was expected, since the request names it; {} was called for one with {instead}",
                 list.name.trim(),
@@ -125,7 +132,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
 }
 
 /// The texts and numbers that a call passes.
-fn passed(call: &Call) -> Vec<String> {
+fn argument_values(call: &Call) -> Vec<String> {
     fn add(out: &mut Vec<String>, value: &Value) {
         if out.len() >= MAX_ARGUMENTS {
             return;
@@ -145,35 +152,36 @@ fn passed(call: &Call) -> Vec<String> {
     out
 }
 
-/// The only row of a list that actions after it name, by a value that no other row has, with the action and all rows.
-fn chosen<'c, 'r>(
+/// The only row of a list that actions after it name by a value that no other row has, with the action and all rows.
+fn chosen_row<'c, 'r>(
     conduct: &Conduct<'_>,
     parsed: &'r Records,
     list_index: usize,
     list: &Call,
-    named: &[(&'c Call, Vec<String>)],
+    passed_values: &[(&'c Call, Vec<String>)],
 ) -> Option<(&'c Call, &'r Record, Vec<&'r Record>)> {
     let rows: Vec<&Record> = parsed.records.iter().filter(|row| row.list == Some(list_index)).collect();
-    let values: usize = named.iter().map(|(_, values)| values.len()).sum();
+    let values: usize = passed_values.iter().map(|(_, values)| values.len()).sum();
     let fields: usize = rows.iter().map(|row| row.fields.len()).sum();
     if !(2..=MAX_ROWS).contains(&rows.len()) || !conduct.memo.budget.spend(values * fields / 4) {
         return None;
     }
-    let after = || named.iter().filter(|(call, _)| call.start > list.start);
-    // An identifier names the row where the call has the values of another one as well.
+    let after = || passed_values.iter().filter(|(call, _)| call.start > list.start);
+    // An identifier decides where a call has values of several rows.
     let is_id = |value: &&String| has_digit(value) || value.contains('@');
     let (call, row, value) = match only_row(after(), &rows, is_id) {
         Ok(None) => only_row(after(), &rows, |_| true).ok()??,
-        found => found.ok()??,
+        by_identifier => by_identifier.ok()??,
     };
-    // The user may have agreed to it.
+    // The user may have agreed to a row that a model proposed.
     let known = KnownTexts::cached(conduct.trace, conduct.memo);
     let proposals = known.before(conduct.trace, call)?.iter().filter(|known| known.origin == Origin::Model);
     let is_proposed = have_wording(proposals, conduct.memo, |text| contains_ignoring_case(text, value));
     (!is_proposed).then_some((call, row, rows))
 }
 
-/// The only row that values of some calls name, each value that of one row alone; an error if there are several.
+/// The only row that values of these calls name, where a value names a row if no other row has it. `Ok(None)` without
+/// such a row, and an error if there are several.
 fn only_row<'c, 'r, 'v>(
     calls: impl Iterator<Item = &'v (&'c Call, Vec<String>)>,
     rows: &[&'r Record],
@@ -197,36 +205,36 @@ where
     Ok(found)
 }
 
-/// The value that the request names of another row than the chosen one, and the chosen one's value in its place; if
-/// that row has all that the request names of the chosen one.
-fn better<'r>(
+/// The field of a better row whose value the request names, and the field of the chosen row with the same name. A
+/// better row also has all values of the chosen row that the request names.
+fn better_field<'r>(
     request: &RequestText,
     chosen: &'r Record,
     rows: &[&'r Record],
 ) -> Option<(&'r RecordField, Option<&'r RecordField>)> {
-    // A request that names a state reports it: "it says delivered".
+    // A request that names a state reports the state and does not ask for it: "it says delivered".
     let is_state =
         |field: &RecordField| field.name.iter().any(|word| matches!(word.as_str(), "status" | "state"));
-    let asked = |field: &&RecordField| {
+    let is_requested = |field: &&RecordField| {
         !is_state(field) && field.text().is_some_and(is_name) && request.names(field.shown())
     };
     let matching_field = |row: &'r Record, field: &RecordField| {
         row.fields.iter().find(|candidate| candidate.name == field.name)
     };
-    let asked_fields: Vec<&RecordField> = chosen.fields.iter().filter(asked).collect();
+    let requested_fields: Vec<&RecordField> = chosen.fields.iter().filter(is_requested).collect();
     let others = rows.iter().filter(|row| !std::ptr::eq::<Record>(**row, chosen));
     let mut fitting = others.filter_map(|row| {
-        let has_all = asked_fields.iter().all(|field| {
-            matching_field(row, field).is_some_and(|other| other.value == field.value || asked(&other))
+        let has_all = requested_fields.iter().all(|field| {
+            matching_field(row, field).is_some_and(|other| other.value == field.value || is_requested(&other))
         });
-        let is_more = |field: &&RecordField| {
+        let is_better = |field: &&RecordField| {
             let counterpart = matching_field(chosen, field);
-            asked(field)
+            is_requested(field)
                 && counterpart.is_none_or(|other| {
-                    other.value != field.value && !asked(&other) && other.text().is_some()
+                    other.value != field.value && !is_requested(&other) && other.text().is_some()
                 })
         };
-        let wanted = row.fields.iter().find(|field| is_more(field)).filter(|_| has_all)?;
+        let wanted = row.fields.iter().find(|field| is_better(field)).filter(|_| has_all)?;
         Some((wanted, matching_field(chosen, wanted)))
     });
     fitting.next()

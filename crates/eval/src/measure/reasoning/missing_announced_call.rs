@@ -1,13 +1,13 @@
 //! Calls that a model announces and does not make.
 //!
-//! Principle: a model that says that it now calls a certain tool or agent makes a call before its next turn,
-//! or before the run ends. A message that is only printed reaches no recipient.
+//! Principle: a model that announces a call of a certain tool or agent makes a call before its next turn, or before the
+//! run ends. A message that is only printed reaches no recipient.
 //!
-//! In: a model's output ("I will ask the billing_agent"), the tools and helpers of its agent, and the calls
-//! before its next turn. Out: one finding for each output after which nothing was called. Only outputs with
-//! code and outputs that end the run are checked; other outputs may announce later calls. An output that ends a run
-//! without any call announces one without its name as well, if all it says is that the model will do what an offered
-//! tool does ("Let me check the state of your order"), or if it is the call itself, written as text.
+//! In: a model's output ("I will ask the billing_agent"), the tools and agents that its agent may call, and the calls
+//! before its next turn. Out: one finding for each output after which nothing was called. Only outputs with code and
+//! outputs that end the run are checked, since other outputs may announce later calls. At the end of a run without any
+//! call, an output also announces a call if it only promises the action of an offered tool ("Let me check the state of
+//! your order"), or if it is the call itself, written as text.
 
 use verdict_otlp::trace::Idx;
 
@@ -21,31 +21,35 @@ use crate::measure::tool_purpose::{ToolPurpose, offered};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, Text, json_keys};
 
-// The model's intention to call a tool or helper.
+// The model's intention to call a tool or an agent.
 const INTENT_WORDS: &str = r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b";
 regex!(INTENT, INTENT_WORDS);
-// The same with any text before it, to decide whether a text has such words: in one pass of the automaton, without a
-// search for the first bytes of matches, which are those of words as frequent as "I".
+// The same after any text. It tells in one pass whether a text has such words: a search for the first bytes of a match
+// would be slow, since words such as "I" are frequent.
 regex!(WITH_INTENT, &format!(r"(?s)\A.*?(?:{INTENT_WORDS})"));
-// The simple present: what an assistant does in general ("I use get_order to look up an order").
+// The simple present, which describes a habit: "I use get_order to look up an order".
 regex!(HABIT, r"(?i)^(?:I|we) \w+$");
-// Words by which the call of a last output depends on something else, such as the user's consent or a later time.
-regex!(DEPENDS, r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can|later)\b|\?\s*$");
-// An identifier that is no word of a language: with an underscore or a capital inside.
+// Words by which an announced call is conditional on something else, such as the user's consent or a later time.
+regex!(
+    CONDITION,
+    r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can|later)\b|\?\s*$"
+);
+// An identifier that is not an ordinary word: it has an underscore or an inner capital.
 regex!(NAME, r"\b[A-Za-z]\w*(?:_|[a-z][A-Z])\w+\b");
 // The name after the intention: "call the `search` tool".
 regex!(OBJECT, r#"^\s+(?:(?:the|my|our|an?)\s+)?[`"'*]*([A-Za-z][\w.-]*\w)"#);
-/// Most agents of a trace that are checked, outermost first.
+/// Maximum agents of a trace that are checked, the first ones.
 const MAX_AGENTS: usize = 512;
 /// Most outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
-/// Most bytes of a text that only announces, and of a mark around a call.
+/// Maximum bytes of a text that only announces.
 const MAX_PROMISE: usize = 300;
+/// Maximum bytes of a fence or a tag around a call.
 const MAX_MARK: usize = 24;
-/// Most words of a sentence without content: "Of course!", "One moment, please."
-const FILLER: usize = 3;
+/// Maximum words of a sentence without content: "Of course!", "One moment, please."
+const MAX_FILLER_WORDS: usize = 3;
 
-/// A call that a model announced, and that no call follows.
+/// A call that a model announced and did not make.
 pub(crate) struct MissingCall {
     pub agent: usize,
     /// The model span that announced it.
@@ -59,22 +63,23 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<MissingCall> {
     let turns = Turns::cached(trace, memo);
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate().take(MAX_AGENTS) {
-        let mut before = 0;
+        let mut earlier_announcements = 0;
         for &at in agent.llms.iter().take(MAX_TURNS) {
             let Some(view) = trace.views.get(at) else { continue };
             if let Some((name, sentence)) = uncalled_announcement(trace, memo, i, agent, at, view) {
-                let mut finding = finding(&name, &sentence, before);
+                let mut finding = finding(&name, &sentence, earlier_announcements);
                 // The finding also cites the next turn, which shows that no call was made.
                 let after = turns.after(at).and_then(|next| trace.tree.spans.get(next));
                 finding.cited.extend(after.map(|s| s.id));
                 out.push(MissingCall { agent: i, at, tool: name, finding });
-                before += 1;
+                earlier_announcements += 1;
             }
         }
     }
     out
 }
 
+/// The tool that an output announces and the sentence that does so, if no call follows.
 fn uncalled_announcement(
     trace: &AgentTrace,
     memo: &Memo,
@@ -83,65 +88,66 @@ fn uncalled_announcement(
     at: Idx,
     view: &SpanView,
 ) -> Option<(String, String)> {
-    let present = view.output_content == Content::Present && view.input_content == Content::Present;
-    if !present || trace.incomplete || view.requests().next().is_some() || !view.plans.is_empty() {
+    let is_recorded = view.output_content == Content::Present && view.input_content == Content::Present;
+    if !is_recorded || trace.incomplete || view.requests().next().is_some() || !view.plans.is_empty() {
         return None;
     }
     let text = view.output_text();
     let next = Turns::cached(trace, memo).after(at);
-    let coded = writes_code(&text);
-    if !coded && (next.is_some() || agent.answer_at != Some(at)) {
+    let has_code = writes_code(&text);
+    if !has_code && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
     }
     let is_last = next.is_none() && agent.answer_at == Some(at) && agent.calls.is_empty();
-    if is_last && !was_called(trace, memo, i, at, next) {
+    if is_last && !is_followed_by_call(trace, memo, i, at, next) {
         let call = written_call(&text).filter(|name| is_offered(trace, memo, i, name));
-        let found =
-            call.map(|name| (name, text.trim().to_owned())).or_else(|| promised(trace, memo, i, &text));
-        if found.is_some() {
-            return found;
+        let announced =
+            call.map(|name| (name, text.trim().to_owned())).or_else(|| promised_call(trace, memo, i, &text));
+        if announced.is_some() {
+            return announced;
         }
     }
     let prose = masked(&text);
-    // Most texts have no such words in any sentence.
+    // The sentences of most texts, which have no such words, need not be split.
     WITH_INTENT.is_match(&prose).then_some(())?;
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
         let sentence = prose.get(start..end)?;
-        let is_announced = |intent: &str| coded || !DEPENDS.is_match(sentence) && !HABIT.is_match(intent);
+        let is_announced =
+            |intent: &str| has_code || !CONDITION.is_match(sentence) && !HABIT.is_match(intent);
         let intent = INTENT.find(sentence).filter(|intent| is_announced(intent.as_str()))?;
-        // Masking removes quoted names.
-        let object = text.get(start + intent.end()..end).and_then(|rest| OBJECT.captures(rest)?.get(1));
+        // The name is read from the unmasked text, since masking removes quoted names.
+        let object = text.get(start + intent.end()..end).and_then(|after| OBJECT.captures(after)?.get(1));
         let object = object.map(|m| m.as_str()).filter(|name| is_offered(trace, memo, i, name));
         let mut names = NAME.find_iter(sentence).map(|m| m.as_str());
         let name = object.or_else(|| {
-            names.find(|name| is_offered(trace, memo, i, name) || instructs(trace, view, name))
+            names.find(|name| is_offered(trace, memo, i, name) || instructions_mention(trace, view, name))
         })?;
         Some((name.to_owned(), text.get(start..end)?.trim().to_owned()))
     })?;
     let called_in_code = text
         .match_indices(&name)
-        .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
-    (!called_in_code && !was_called(trace, memo, i, at, next)).then_some((name, sentence))
+        .any(|(p, n)| text.get(p + n.len()..).is_some_and(|after| after.trim_start().starts_with('(')));
+    (!called_in_code && !is_followed_by_call(trace, memo, i, at, next)).then_some((name, sentence))
 }
 
 /// The tool that a text calls, if it consists of a call in JSON.
 fn written_call(text: &str) -> Option<String> {
     let start = text.find('{')?;
     let end = text.rfind('}')?;
-    // A fence or a tag around it.
-    let around = [text.get(..start)?, text.get(end + 1..)?];
+    // Only a fence or a tag may be around the call.
+    let outer_parts = [text.get(..start)?, text.get(end + 1..)?];
     let is_mark = |part: &str| part.len() <= MAX_MARK && !part.trim().contains([' ', '\n']);
-    let call = json_keys::parse(text.get(start..=end)?).filter(|_| around.into_iter().all(is_mark))?;
+    let call = json_keys::parse(text.get(start..=end)?).filter(|_| outer_parts.into_iter().all(is_mark))?;
     let get = |keys: &[&str]| keys.iter().find_map(|key| call.get(*key));
     get(&["arguments", "args", "parameters", "input", "action_input", "tool_input"])?;
     let name = get(&["name", "tool", "tool_name", "function", "action"])?;
     name.as_str().map(str::to_owned)
 }
 
-/// A tool and the sentence that announces what it does, if the text only announces.
-fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(String, String)> {
+/// The offered tool for a promised action and the sentence that promises it, if the text consists of promises.
+fn promised_call(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(String, String)> {
     let task = agent_index::task(trace, i);
-    // A figure that the request has as well is nothing new: the number of an order.
+    // A number is information for the user unless the request has it, such as the number of an order.
     let is_repeated = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         task.is_some_and(|task| task.contains(word))
@@ -150,7 +156,7 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
     if text.len() > MAX_PROMISE
         || text.contains(['?', '？'])
         || !figures.all(is_repeated)
-        || DEPENDS.is_match(text)
+        || CONDITION.is_match(text)
         || !memo.budget.spend(text.len() / 4)
     {
         return None;
@@ -160,9 +166,8 @@ fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(St
         analysed.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
     let language = analysed.languages().next().filter(|_| analysed.is_known() && !promises.is_empty())?;
     let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
-    let is_filler = |sentence: &str| sentence.split_whitespace().count() <= FILLER;
+    let is_filler = |sentence: &str| sentence.split_whitespace().count() <= MAX_FILLER_WORDS;
     let mut sentences = analysed.classified(language, [SentenceKind::Padding]);
-    // A request to the reader comes first.
     let asks = |sentence: &str| analysed.part(sentence).ends_with_question();
     let only_promises = sentences.all(|(sentence, padding)| {
         !asks(sentence.text) && (padding.is_some() || is_promise(sentence.text) || is_filler(sentence.text))
@@ -187,8 +192,8 @@ fn is_offered(trace: &AgentTrace, memo: &Memo, i: usize, name: &str) -> bool {
             || agent_index::is_agent_name(trace, memo, name))
 }
 
-/// Whether the instructions contain `name`: not every instrumentation lists the tools.
-fn instructs(trace: &AgentTrace, view: &SpanView, name: &str) -> bool {
+/// Whether the instructions contain `name`, since not every instrumentation lists the tools.
+fn instructions_mention(trace: &AgentTrace, view: &SpanView, name: &str) -> bool {
     !trace.control_tools.is_control(name) && instructions(view).any(|t| t.contains(name))
 }
 
@@ -197,13 +202,14 @@ pub(super) fn instructions(view: &SpanView) -> impl Iterator<Item = &str> {
     instruction_texts(view).map(|text| &**text)
 }
 
+/// The texts of the system messages in a model call's prompt.
 pub(super) fn instruction_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
     let system = view.input.iter().filter(|m| m.role == Role::System);
     system.flat_map(|m| &m.parts).filter_map(plain_text)
 }
 
-/// Whether any call was made, or a sub-agent started, between the turns `at` and `next`.
-fn was_called(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<Idx>) -> bool {
+/// Whether a call was made, or a sub-agent started, between the turns `at` and `next`. True beyond the work budget.
+fn is_followed_by_call(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<Idx>) -> bool {
     let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
     let begun = trace.calls.partition_point(|call| call.start < from);
@@ -212,8 +218,8 @@ fn was_called(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<I
         || agent_index::starts_agent_within(trace, memo, i, from..to)
 }
 
-fn finding(name: &str, sentence: &str, before: usize) -> Finding {
-    let repeat_note = match before {
+fn finding(name: &str, sentence: &str, earlier_announcements: usize) -> Finding {
+    let repeat_note = match earlier_announcements {
         0 => String::new(),
         n => format!(" ({n} earlier announcements without a call)"),
     };

@@ -1,8 +1,8 @@
 //! The statements of an answer: the clauses that assert something about the world.
 //!
-//! In: an answer. Out: its [`Clause`]s without questions, conditions, offers, examples, advice, code, JSON,
-//! links, quoted wording and quoted lines. The closed classes of words of its language decide; an answer in a language
-//! without spaces has no clauses, since their words are not separated.
+//! In: an answer. Out: its [`Clause`]s without questions, conditions, offers, examples, code, JSON, links, quotations
+//! of several words, and quoted lines, as recognised by the classes of words of its language. An answer in a language
+//! without spaces has no clauses, since its words cannot be separated.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -16,40 +16,40 @@ use crate::measure::numbers::with_joined_groups;
 
 /// Most clauses of one answer.
 const MAX_CLAUSES: usize = 200;
-/// Fewest words of a quoted text that is wording; shorter ones are names.
-const WORDING: usize = 4;
+/// Minimum words of a quotation whose content is not stated; shorter quotations are names.
+const MIN_QUOTED_WORDS: usize = 4;
 
-/// A condition, an example or wording, an offer.
-const IDLE: WordClasses = classes!(Condition Example Offer);
-/// Words for possible, future or partial facts.
+/// Classes of words by which a sentence asserts nothing.
+const NOT_ASSERTED: WordClasses = classes!(Condition Example Offer);
+/// Classes of words for possible, future or partial facts.
 const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Sequence Alternative);
-/// Words with which a clause begins.
+/// Classes of words with which a clause begins.
 const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
 regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
-/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording, or advice,
-/// whose values are no facts.
-pub(super) fn is_idle(sentence: &str, language: Language) -> bool {
+/// Whether a sentence asserts nothing: it is a question, a condition, an offer, an example, or advice, so that its
+/// values are not facts.
+pub(super) fn asserts_nothing(sentence: &str, language: Language) -> bool {
     let classes = language.classes(sentence);
-    is_idle_with(sentence, classes) || classes.has(WordClass::Advice)
+    asserts_nothing_by_classes(sentence, classes) || classes.has(WordClass::Advice)
 }
 
-fn is_idle_with(sentence: &str, classes: WordClasses) -> bool {
-    sentence.trim_end().ends_with(['?', '？']) || classes.has_any(IDLE)
+fn asserts_nothing_by_classes(sentence: &str, classes: WordClasses) -> bool {
+    sentence.trim_end().ends_with(['?', '？']) || classes.has_any(NOT_ASSERTED)
 }
 
 /// A part of a sentence with its own verb, as far as punctuation and conjunctions show.
 #[derive(Debug)]
 pub(super) struct Clause<'t> {
-    /// The clause as it is written.
+    /// The sentence of the answer that has the clause.
     pub sentence: &'t str,
-    /// In lower case, with words separated by single spaces, and a space at both ends.
+    /// The words of the clause as by [`words_of`].
     pub words: String,
     pub classes: WordClasses,
     pub negated: bool,
-    /// The clause states what may be or will be.
+    /// Whether the clause states a possible or future fact.
     pub modal: bool,
-    /// The clause is the first of the answer.
+    /// Whether the clause is the first of the answer.
     pub first: bool,
 }
 
@@ -64,18 +64,18 @@ impl Clause<'_> {
 pub(super) fn contains_words(text: &str, words: &str) -> bool {
     let (text, words) = (text.as_bytes(), words.as_bytes());
     let Some(first) = words.first() else { return false };
-    // Most words of a text begin with another byte.
+    // Only positions with the first byte are compared.
     memchr::memchr_iter(*first, text).any(|at| {
         let begins = at == 0 || text.get(at - 1) == Some(&b' ');
-        let rest = text.get(at..).filter(|_| begins).and_then(|rest| rest.strip_prefix(words));
-        rest.is_some_and(|rest| rest.first().is_none_or(|next| *next == b' '))
+        let after = text.get(at..).filter(|_| begins).and_then(|text| text.strip_prefix(words));
+        after.is_some_and(|after| after.first().is_none_or(|next| *next == b' '))
     })
 }
 
 /// Whether `text`, normalised by [`words_of`], contains any of these words or sequences of words.
 pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     let text = text.as_bytes();
-    // Most words of a text begin with other bytes than these.
+    // A set of hashes of the first two bytes excludes most words of the text.
     let bit = |first: u8, second: u8| 1u64 << (first.wrapping_mul(5).wrapping_add(second) % 64);
     let begin = |words: &[u8]| match words {
         [] => 0,
@@ -94,14 +94,14 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
 }
 
-/// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
+/// The words of a text in lower case, separated by single spaces, with a space at both ends. A hyphen, dot or other
 /// sign inside a word is part of it.
 pub(super) fn words_of(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(' ');
     let is_part = |byte: &u8| CLASSES[usize::from(*byte)] == PART;
     let bytes = text.as_bytes();
-    // Most clauses have signs at their ends only.
+    // Fast path: most clauses have signs only at their ends.
     let (start, end) = (bytes.iter().position(is_part), bytes.iter().rposition(is_part));
     let core = start
         .zip(end)
@@ -117,10 +117,11 @@ pub(super) fn words_of(text: &str) -> String {
         text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
         return out;
     }
-    let mut rest = text;
-    while !rest.is_empty() {
-        let (mut start, mut stop, mut end, mut seen) = (0, 0, 0, SPACE);
-        for byte in rest.bytes() {
+    let mut remaining = text;
+    while !remaining.is_empty() {
+        // The core of the word is from `start` to `stop`, and the word with its signs ends at `end`.
+        let (mut start, mut stop, mut end, mut classes) = (0, 0, 0, SPACE);
+        for byte in remaining.bytes() {
             let class = CLASSES[usize::from(byte)];
             if class == SPACE {
                 break;
@@ -130,24 +131,24 @@ pub(super) fn words_of(text: &str) -> String {
                 stop = end + 1;
             }
             end += 1;
-            seen |= class;
+            classes |= class;
         }
-        if seen & OTHER != 0 {
-            push_word(&mut out, rest.get(..end).unwrap_or_default());
+        if classes & OTHER != 0 {
+            push_word(&mut out, remaining.get(..end).unwrap_or_default());
         } else if stop > 0 {
-            out.push_str(rest.get(start..stop).unwrap_or_default());
+            out.push_str(remaining.get(start..stop).unwrap_or_default());
             out.push(' ');
         }
-        rest = rest.get(end + 1..).unwrap_or_default();
+        remaining = remaining.get(end + 1..).unwrap_or_default();
     }
     out.make_ascii_lowercase();
     out
 }
 
-/// Whether a text consists of letters and digits that are one space apart.
+/// Whether a text consists of ASCII letters and digits and single spaces.
 fn is_plain(text: &str) -> bool {
     let text = text.as_bytes();
-    // Without branches many bytes are compared at once.
+    // The folds have no branches, so that the compiler can vectorise them.
     let has_sign =
         text.iter().fold(false, |found, byte| found | !(byte.is_ascii_alphanumeric() | (*byte == b' ')));
     let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
@@ -162,14 +163,15 @@ fn may_have_wide_space(text: &str) -> bool {
         && (memchr::memchr3(0xe1, 0xe2, 0xe3, bytes).is_some() || memchr::memchr(0xc2, bytes).is_some())
 }
 
-/// The role of a byte in the words of a text; each but the first one is a bit.
+/// The classes of bytes, as bits of a set, of which [`SPACE`] is empty.
 const SPACE: u8 = 0;
 /// Letters, digits and signs with which a word may begin and end.
 const PART: u8 = 1;
 const SIGN: u8 = 2;
-/// Part of a character that is not ASCII.
+/// A part of a character that is not ASCII.
 const OTHER: u8 = 4;
 
+/// The class of each byte.
 const CLASSES: [u8; 256] = {
     let mut classes = [SIGN; 256];
     let mut at = 0;
@@ -194,7 +196,7 @@ fn push_word(out: &mut String, word: &str) {
     }
 }
 
-/// The words of a text, read once per trace.
+/// The words of a text as by [`words_of`], computed once per trace.
 pub(super) struct LowercaseWords(String);
 
 impl LowercaseWords {
@@ -210,13 +212,13 @@ impl Deref for LowercaseWords {
     }
 }
 
-/// An answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.
+/// An answer whose code, links, JSON, quoted lines and quotations are blanked; positions stay the same.
 pub(super) struct Prose(String);
 
 impl Prose {
     /// The prose of an answer, computed once per trace.
     pub(super) fn cached(answer: &str, memo: &Memo) -> Rc<Prose> {
-        memo.for_content(answer, || Prose(without_wording(answer).into_owned()))
+        memo.for_content(answer, || Prose(without_quotations(answer).into_owned()))
     }
 }
 
@@ -227,7 +229,7 @@ impl Deref for Prose {
     }
 }
 
-fn without_wording(answer: &str) -> Cow<'_, str> {
+fn without_quotations(answer: &str) -> Cow<'_, str> {
     let plain = masked(answer);
     // An answer that is JSON consists of facts.
     let is_json = plain.trim_start().starts_with(['{', '[']);
@@ -246,35 +248,36 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a quotation mark or a brace may begin with this byte.
-fn may_be_mark(byte: u8) -> bool {
+/// Whether the encoding of a quotation mark or a brace may begin with this byte.
+fn may_begin_mark(byte: u8) -> bool {
     matches!(byte, b'"' | b'{' | b'}' | 0xc2 | 0xe2)
 }
 
-/// Byte ranges of quoted lines, of braces, and of quotations of several words, in order.
+/// The byte ranges of quoted lines, of texts in braces, and of quotations of at least [`MIN_QUOTED_WORDS`] words, in
+/// order.
 fn quoted_ranges(text: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
-    let mut from = 0;
+    let mut line_start = 0;
     for line in text.split_inclusive('\n') {
-        let (start, end) = (from, from + line.len());
-        from = end;
+        let (start, end) = (line_start, line_start + line.len());
+        line_start = end;
         if line.trim_start().starts_with('>') {
             out.push((start, end));
             continue;
         }
         let mut open: Option<(usize, char)> = None;
-        let mut rest = 0;
-        while let Some(found) = line.bytes().skip(rest).position(may_be_mark) {
-            let at = rest + found;
-            let Some(c) = line.get(at..).and_then(|rest| rest.chars().next()) else { break };
-            rest = at + c.len_utf8();
+        let mut from = 0;
+        while let Some(offset) = line.bytes().skip(from).position(may_begin_mark) {
+            let at = from + offset;
+            let Some(c) = line.get(at..).and_then(|text| text.chars().next()) else { break };
+            from = at + c.len_utf8();
             match (c, open) {
                 ('"', Some((begin, '"')))
                 | ('”', Some((begin, '“')))
                 | ('“' | '”', Some((begin, '„')))
                 | ('»', Some((begin, '«'))) => {
                     let words = line.get(begin..at).map_or(0, |inner| inner.split_whitespace().count());
-                    if words >= WORDING {
+                    if words >= MIN_QUOTED_WORDS {
                         out.push((start + begin, start + at));
                     }
                     open = None;
@@ -291,7 +294,7 @@ fn quoted_ranges(text: &str) -> Vec<(usize, usize)> {
     out
 }
 
-/// The clauses of an answer in a language with spaces that state something.
+/// The clauses of an answer that state something; empty in a language without spaces.
 pub(super) fn clauses<'t>(
     answer: &'t str,
     prose: &Prose,
@@ -306,13 +309,13 @@ pub(super) fn clauses<'t>(
     for (nth, (start, end)) in sentences(prose).into_iter().enumerate() {
         let (Some(plain), Some(sentence)) = (prose.get(start..end), answer.get(start..end)) else { continue };
         let within = places.within(start..end);
-        if is_idle_with(plain, classes_of(within)) {
+        if asserts_nothing_by_classes(plain, classes_of(within)) {
             continue;
         }
         let mut from = start;
         for (stop, next) in breaks(plain, start, within) {
             let text = prose.get(from..stop).unwrap_or_default();
-            // "But" after a comma begins the clause that the comma has begun.
+            // A comma and "but" begin one clause.
             if text.trim().is_empty() && next < end {
                 continue;
             }
@@ -331,16 +334,17 @@ pub(super) fn clauses<'t>(
     out
 }
 
-/// Where the clauses of a sentence that begins at `start` end, and where the next ones begin, in order.
+/// For each clause of a sentence that begins at `start`, the position where it ends and where the next one begins, in
+/// order.
 fn breaks(plain: &str, start: usize, words: &[ClassifiedWord]) -> Vec<(usize, usize)> {
     let marks = MARK.find_iter(plain).map(|found| (start + found.start(), start + found.end()));
-    let is_free = |place: &&ClassifiedWord| {
+    let is_between_spaces = |place: &&ClassifiedWord| {
         let (from, to) = (place.at.start - start, place.at.end - start);
         let blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
         blank(plain.get(..from).and_then(|before| before.chars().next_back()))
             && blank(plain.get(to..).and_then(|after| after.chars().next()))
     };
-    let words = words.iter().filter(|place| place.classes.has_any(BREAK)).filter(is_free);
+    let words = words.iter().filter(|place| place.classes.has_any(BREAK)).filter(is_between_spaces);
     let end = start + plain.len();
     let words = words.map(|place| (place.at.start - 1, place.at.end + 1));
     let mut out: Vec<(usize, usize)> = marks.chain(words).chain([(end, end)]).collect();

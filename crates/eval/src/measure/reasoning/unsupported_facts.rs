@@ -1,12 +1,12 @@
 //! Compares the facts of a final answer with the evidence.
 //!
-//! Principle: a fact of an answer that was to be looked up is in what the model was given, or follows from it;
-//! otherwise a reader cannot tell the fact from an invented one. That the fact is false is not said, and what
-//! everybody knows, and tasks without results, are not compared.
+//! Principle: a fact of an answer that had to be looked up is in the content that the model read, or follows from it;
+//! otherwise a reader cannot distinguish the fact from an invented one. Whether the fact is false is not examined.
+//! Common knowledge and tasks without results are not compared.
 //!
-//! In: an answer, its request, and the evidence that the model could have seen. Out: a finding for
-//! each key fact without support. A single unsupported fact among many supported ones is no finding:
-//! precision has priority, since a correct run must not fail.
+//! In: an answer, its request, and the evidence that the model could have read. Out: a finding for each key fact
+//! without support. A single unsupported fact among many supported ones is not a finding: precision has priority,
+//! since a correct run must not fail.
 
 mod memory;
 
@@ -15,7 +15,7 @@ use super::dates;
 use super::dates_and_times::WEEKDAYS;
 use super::evidence::{Evidence, Support};
 use super::links_and_quotations::{PhraseFact, links, quotations};
-use super::statements::{Prose, is_idle};
+use super::statements::{Prose, asserts_nothing};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::language::{Language, ReadText};
@@ -25,14 +25,14 @@ use crate::measure::{Category, Finding, Memo, currency};
 
 /// Most facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
-/// Most findings of one kind on one answer.
-const MAX_NAMED: usize = 3;
-/// Whole numbers up to this one are counts, ranks and days, which are too common to be checked.
+/// Maximum findings of one kind on one answer.
+const MAX_FINDINGS: usize = 3;
+/// Whole numbers up to this one are not checked, since they may be counts, ranks and days.
 const SMALL: f64 = 20.0;
 /// Common figures: the hours of a day, a full percentage, the days of a year.
 const COMMON: [f64; 7] = [24.0, 30.0, 60.0, 90.0, 100.0, 365.0, 360.0];
-/// Most bytes of an answer whose names are checked: longer ones have too many headings and terms.
-const NAMES_WITHIN: usize = 1500;
+/// Maximum bytes of an answer whose names are checked: longer answers have many headings and terms.
+const MAX_ANSWER_WITH_NAMES: usize = 1500;
 
 regex!(
     HEDGE,
@@ -44,19 +44,20 @@ regex!(
 );
 /// The kind of a fact that is a name.
 const NAME: &str = "name";
-/// The calls before an answer.
+
+/// Whether calls were made before an answer, and succeeded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallsBefore {
-    /// A tool had been called.
+    /// Whether a tool had been called.
     pub attempted: bool,
-    /// A call had succeeded.
+    /// Whether a call had succeeded.
     pub succeeded: bool,
 }
 
 /// The result of checking an answer.
 #[derive(Debug, Default)]
 pub(crate) struct FactCheck {
-    /// Key facts without support.
+    /// The findings on key facts without support.
     pub findings: Vec<Finding>,
     /// Numbers that must not count as evidence later.
     pub unsupported: Vec<f64>,
@@ -66,8 +67,8 @@ pub(crate) struct FactCheck {
     pub beyond_request: usize,
 }
 
-/// Compares the facts of `answer` with `evidence`. The evidence must be complete, and the request
-/// must ask for facts that had to be found.
+/// Compares the facts of `answer` with `evidence`. The caller ensures that the evidence is complete and that the
+/// request asks for facts that had to be looked up.
 pub(crate) fn check(
     answer: &str,
     request: &TaskDemands,
@@ -84,8 +85,8 @@ pub(crate) fn check(
         request,
         evidence,
         calls,
-        memory: memory.map(|found| found.as_str()),
-        reads_words: ReadText::new(answer, None, memo).is_known(),
+        memory: memory.map(|words| words.as_str()),
+        knows_units: ReadText::new(answer, None, memo).is_known(),
         language: Language::English,
         out: FactCheck::default(),
     };
@@ -110,8 +111,8 @@ pub(crate) fn check(
     checker.out
 }
 
-/// Compares the numbers of an answer in a language whose hedges and labels are not read with `evidence`: half of them
-/// have to be without support, where each may be rounded.
+/// Compares the numbers of an answer with `evidence`, in a language whose hedges and labels are not known. Every
+/// number may be rounded. There are findings only if at least half of the numbers are without support.
 pub(crate) fn check_values(
     answer: &str,
     language: Language,
@@ -134,7 +135,7 @@ pub(crate) fn check_values(
             evidence: &mut *evidence,
             calls,
             memory: None,
-            reads_words: false,
+            knows_units: false,
             language,
             out: FactCheck::default(),
         };
@@ -163,20 +164,21 @@ struct FactChecker<'a, 'e> {
     request: &'a TaskDemands,
     evidence: &'a mut Evidence<'e>,
     calls: CallsBefore,
-    /// Words that attribute the answer to the model's memory.
+    /// The words that attribute the answer to the model's memory.
     memory: Option<&'a str>,
-    /// The answer is certainly in a language whose units are read.
-    reads_words: bool,
-    /// The language of the answer, whose words make a sentence a question, a condition or an example.
+    /// Whether the answer is certainly in a language whose units are known.
+    knows_units: bool,
+    /// The language of the answer, by whose words questions, conditions and examples are recognised.
     language: Language,
     out: FactCheck,
 }
 
 impl FactChecker<'_, '_> {
-    fn sentence_at(&self, place: usize) -> &str {
-        let found = self.sentences.iter().find(|(start, end)| (*start..*end).contains(&place));
-        let text = found.and_then(|&(start, end)| self.answer.get(start..end)).map(str::trim);
-        text.unwrap_or_else(|| around(self.answer, place, place, 80))
+    /// The sentence of the answer at a byte position, or else the text around it.
+    fn sentence_at(&self, position: usize) -> &str {
+        let range = self.sentences.iter().find(|(start, end)| (*start..*end).contains(&position));
+        let text = range.and_then(|&(start, end)| self.answer.get(start..end)).map(str::trim);
+        text.unwrap_or_else(|| around(self.answer, position, position, 80))
     }
 
     fn check_numbers(&mut self) {
@@ -186,24 +188,26 @@ impl FactChecker<'_, '_> {
         }
         self.evidence.convert_for(Some(self.answer));
         self.find_support(&mut facts);
-        self.examine_numbers(&facts);
+        self.count_examined(&facts);
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
-        let headline = facts.first().map(|f| f.sentence);
-        let are_most = unsupported.len() * 2 >= facts.len();
-        let is_figure = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
-        let is_asked_for = |fact: &&NumberFact| is_figure && Some(fact.sentence) == headline;
-        self.report(unsupported.into_iter().filter(|fact| are_most || is_asked_for(fact)), &facts);
+        let first_sentence = facts.first().map(|f| f.sentence);
+        let is_majority = unsupported.len() * 2 >= facts.len();
+        let wants_number = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
+        let is_asked_for = |fact: &&NumberFact| wants_number && Some(fact.sentence) == first_sentence;
+        self.report(unsupported.into_iter().filter(|fact| is_majority || is_asked_for(fact)), &facts);
     }
 
-    fn examine_numbers(&mut self, facts: &[NumberFact]) {
+    /// Counts numbers as examined.
+    fn count_examined(&mut self, facts: &[NumberFact]) {
         self.out.examined += facts.len();
         self.out.beyond_request += facts.iter().filter(|fact| !self.request.has_number(&fact.number)).count();
     }
 
+    /// Adds findings on unsupported numbers.
     fn report<'f>(&mut self, unsupported: impl Iterator<Item = &'f NumberFact>, facts: &[NumberFact]) {
         for fact in unsupported {
             self.out.unsupported.extend(fact.number.possible_values());
-            if self.out.findings.len() < MAX_NAMED {
+            if self.out.findings.len() < MAX_FINDINGS {
                 let finding = self.number_finding(fact, facts);
                 self.out.findings.extend(finding);
             }
@@ -211,7 +215,7 @@ impl FactChecker<'_, '_> {
     }
 
     fn check_values(&mut self) {
-        // Signs of magnitude, by which the number before them is multiplied.
+        // Characters by which the number before them is multiplied: such numbers are not compared.
         const MAGNITUDES: [char; 5] = ['万', '萬', '億', '亿', '千'];
         let is_plain = |fact: &NumberFact| {
             let sentence =
@@ -222,7 +226,7 @@ impl FactChecker<'_, '_> {
         let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
         facts.iter_mut().for_each(|fact| fact.hedged = true);
         self.find_support(&mut facts);
-        self.examine_numbers(&facts);
+        self.count_examined(&facts);
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {
             return;
@@ -230,17 +234,17 @@ impl FactChecker<'_, '_> {
         self.report(unsupported.into_iter(), &facts);
     }
 
-    /// Finds support for the numbers by their digits, and else as times and durations.
+    /// Finds support for the numbers by their values, and else as times and durations.
     fn find_support(&mut self, facts: &mut [NumberFact]) {
         let amounts = self.small_amounts();
         find_support(facts, self.evidence, amounts);
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let sentence =
                 self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
-            // The unit of a duration is a word of the language.
+            // Without known units, the number may be a difference in any unit of time.
             let gives = |sentence| {
                 self.evidence.gives_time(sentence, &fact.number)
-                    || !self.reads_words && self.evidence.gives_difference(sentence, &fact.number)
+                    || !self.knows_units && self.evidence.gives_difference(sentence, &fact.number)
             };
             if sentence.is_some_and(gives) {
                 fact.support = Support::Derived;
@@ -252,7 +256,7 @@ impl FactChecker<'_, '_> {
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
-            let states = |text: &&str| numbers::has_digit(text) && !is_idle(text, self.language);
+            let states = |text: &&str| numbers::has_digit(text) && !asserts_nothing(text, self.language);
             let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {
                 let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
@@ -270,16 +274,16 @@ impl FactChecker<'_, '_> {
         out
     }
 
-    /// The amounts that are too small to be checked, which others of the answer may follow from: amounts of money ("a
-    /// family ticket for 42 € and one for 11 €, 53 € together"), and numbers of what others count ("13.5 days less 10
-    /// days").
+    /// The numbers up to [`SMALL`], which are not checked, from which other numbers of the answer may follow: amounts
+    /// of money ("a family ticket for 42 € and one for 11 €, 53 € together"), and numbers with the same unit as
+    /// another one ("13.5 days less 10 days").
     fn small_amounts(&self) -> Vec<f64> {
         let mut all: Vec<(Number, &str)> = Vec::new();
         numbers::scan(self.prose, |n| {
-            let behind = self.prose.get(n.end..).unwrap_or_default().trim_start();
-            let word = behind
+            let after = self.prose.get(n.end..).unwrap_or_default().trim_start();
+            let word = after
                 .find(|c: char| !c.is_alphabetic())
-                .map_or(behind, |end| behind.get(..end).unwrap_or_default());
+                .map_or(after, |end| after.get(..end).unwrap_or_default());
             if !n.in_identifier && all.len() < MAX_FACTS {
                 all.push((n, word));
             }
@@ -292,13 +296,15 @@ impl FactChecker<'_, '_> {
         amounts.map(|(n, _)| n.value).collect()
     }
 
+    /// The finding on an unsupported number: a misread result, if the only number of a result has similar digits, or
+    /// else a number without a source.
     fn number_finding(&self, fact: &NumberFact, facts: &[NumberFact]) -> Option<Finding> {
         let &(start, end) = self.sentences.get(fact.sentence)?;
         let sentence = self.answer.get(start..end)?;
         let shown = sentence.get(fact.number.start..fact.number.end).unwrap_or_default();
         let is_stated = |v: f64| facts.iter().any(|f| (f.number.value - v).abs() <= f.number.tolerance);
         let mut results = self.evidence.single_numbers().iter().rev();
-        let misread = results.find(|(v, _)| !is_stated(*v) && similar_digits(*v, fact.number.value));
+        let misread = results.find(|(v, _)| !is_stated(*v) && have_similar_digits(*v, fact.number.value));
         if let Some((_, result)) = misread {
             let rationale = format!(
                 "the tool's number was expected; the answer states {shown}, but the tool returned \"{}\"",
@@ -322,13 +328,13 @@ impl FactChecker<'_, '_> {
 
     fn check_phrases(&mut self) {
         let language = self.language;
-        let is_stated = |fact: &PhraseFact| !is_idle(&fact.quote, language);
+        let is_stated = |fact: &PhraseFact| !asserts_nothing(&fact.quote, language);
         let mut facts: Vec<PhraseFact> = links(self.answer).into_iter().filter(is_stated).collect();
         facts.extend(quotations(self.answer).into_iter().filter(is_stated));
         if !self.request.asks(Demand::Calendar) {
             facts.extend(self.dates());
         }
-        if self.answer.len() <= NAMES_WITHIN && self.request.asks(Demand::Name) {
+        if self.answer.len() <= MAX_ANSWER_WITH_NAMES && self.request.asks(Demand::Name) {
             facts.extend(self.names());
         }
         facts.retain(|fact| !fact.phrases.is_empty());
@@ -345,7 +351,7 @@ impl FactChecker<'_, '_> {
             |fact: &PhraseFact| found.by_ref().take(fact.phrases.len()).fold(false, |any, one| any | one);
         let mut checked: Vec<(&PhraseFact, bool)> = facts.iter().map(|f| (f, is_supported(f))).collect();
         let mut names = checked.iter().filter(|(fact, supported)| fact.kind == NAME && !supported);
-        // The answer may give a code of a result as the name that it abbreviates.
+        // An unsupported name may be spelled out from a code in a result.
         let are_codes = names.next().is_some() && self.evidence.has_codes(self.answer);
         for (fact, supported) in &mut checked {
             let parts: Vec<&str> = fact.parts.iter().map(String::as_str).collect();
@@ -362,7 +368,7 @@ impl FactChecker<'_, '_> {
             if unsupported().count() * 2 < facts_of_kind().count() {
                 continue;
             }
-            for (fact, _) in unsupported().take(MAX_NAMED) {
+            for (fact, _) in unsupported().take(MAX_FINDINGS) {
                 let rationale = format!(
                     "a {0} from an earlier message or tool result was expected; the answer gives the {0} \"{1}\", \
                      which none of them contains",
@@ -378,6 +384,7 @@ impl FactChecker<'_, '_> {
         }
     }
 
+    /// The dates of the answer.
     fn dates(&self) -> Vec<PhraseFact> {
         let fact = |date: dates::Date| PhraseFact {
             phrases: date.forms_without_year(),
@@ -391,6 +398,7 @@ impl FactChecker<'_, '_> {
         dates::all(self.prose).take(MAX_FACTS).map(fact).collect()
     }
 
+    /// The names of persons and things in the answer.
     fn names(&self) -> Vec<PhraseFact> {
         let mut facts = Vec::new();
         for &(start, end) in &self.sentences {
@@ -403,7 +411,7 @@ impl FactChecker<'_, '_> {
             }
             for name in request::names(sentence) {
                 let words = || name.split([' ', '-', '’', '\'']).filter(|word| !is_calendar_name(word));
-                // The first word of a sentence has its capital from there: "Avoid Tuesday's dish".
+                // The capital of the first word of a sentence does not make it a name: "Avoid Tuesday's dish".
                 if sentence.trim_start().starts_with(&name)
                     && words().filter(|word| word.len() > 1).count() < 2
                 {
@@ -411,7 +419,7 @@ impl FactChecker<'_, '_> {
                 }
                 let tokens: Vec<String> =
                     words().filter(|t| t.chars().count() >= 4).map(str::to_ascii_lowercase).collect();
-                // Other alphabets and accents have more than one spelling.
+                // Names in other alphabets or with accents have several spellings and are not compared.
                 if tokens.iter().all(|t| t.is_ascii()) {
                     facts.push(PhraseFact {
                         phrases: tokens,
@@ -429,34 +437,35 @@ impl FactChecker<'_, '_> {
     }
 }
 
-/// Whether a word is the English name of a weekday or a month, which is a date and no name of a thing.
+/// Whether a word is the English name of a weekday or a month.
 fn is_calendar_name(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     let is_weekday = word.strip_suffix("day").is_some_and(|name| WEEKDAYS.contains(&name));
     is_weekday || dates::MONTHS.contains(&word.as_str())
 }
 
-/// Whether the number is one of the two of a document that is numbered by years, such as a law: "Regulation (EC)
-/// 261/2004". It is the name of the document and no quantity.
+/// Whether the number is part of the name of a document that is numbered by year, such as a law: "Regulation (EC)
+/// 261/2004".
 fn is_numbered_by_year(sentence: &str, n: &Number) -> bool {
     let (before, after) = (sentence.get(..n.start), sentence.get(n.end..));
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let is_year = |value: f64| value.fract() == 0.0 && (1900.0..2100.0).contains(&value);
-    let year_after = after.and_then(|text| text.strip_prefix('/')).filter(|rest| digits(rest) == 4);
+    let year_after = after.and_then(|text| text.strip_prefix('/')).filter(|text| digits(text) == 4);
     let number_before = before.and_then(|text| text.strip_suffix('/'));
-    year_after.and_then(|rest| rest.get(..4)?.parse().ok()).is_some_and(is_year)
+    year_after.and_then(|text| text.get(..4)?.parse().ok()).is_some_and(is_year)
         || is_year(n.value) && number_before.is_some_and(|text| text.ends_with(|c: char| c.is_ascii_digit()))
 }
 
-/// At the start of a line only "12.", "12)" and "2024:" are labels; after a word such as "page" any number is.
+/// Whether a number after a match of [`LABEL`] is a label: any number after a word such as "page", but only "12.",
+/// "12)" and "2024:" at the start of a line.
 fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
     before.chars().any(char::is_alphabetic)
         || n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')']))
         || sentence.get(n.end..).is_some_and(|s| s.trim_start_matches('*').starts_with(':'))
 }
 
-/// A number may follow from other supported numbers of the answer ("5642 - 4806, so 836, which is
-/// 15 %"), so the search is repeated while it finds support.
+/// Sets the support of each number. A number may follow from other supported numbers of the answer ("5642 - 4806, so
+/// 836, which is 15 %"), so that the search is repeated while it finds support.
 fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>, small: Vec<f64>) {
     let mut stated: Vec<f64> = small.into_iter().filter(|value| evidence.has_number(*value)).collect();
     for _ in 0..3 {
@@ -474,20 +483,20 @@ fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>, small: Ve
     }
 }
 
-/// Whether one digit differs, or the same digits are in another order.
-fn similar_digits(a: f64, b: f64) -> bool {
+/// Whether two numbers differ in one digit or in the order of their digits.
+fn have_similar_digits(a: f64, b: f64) -> bool {
     let digits = |v: f64| format!("{v}").replace('.', "");
     let (a, b) = (digits(a), digits(b));
     if a == b || a.len() != b.len() || a.len() < 3 {
         return false;
     }
-    let differ = a.bytes().zip(b.bytes()).filter(|(x, y)| x != y).count();
+    let difference_count = a.bytes().zip(b.bytes()).filter(|(x, y)| x != y).count();
     let sorted = |s: &str| {
         let mut v: Vec<u8> = s.bytes().collect();
         v.sort_unstable();
         v
     };
-    differ == 1 || sorted(&a) == sorted(&b)
+    difference_count == 1 || sorted(&a) == sorted(&b)
 }
 
 #[cfg(test)]

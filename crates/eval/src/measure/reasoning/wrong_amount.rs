@@ -1,13 +1,14 @@
 //! Actions with another amount or quantity than the user gave: "1150 a month", and a standing order of 1500.
 //!
-//! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if
-//! its number is in no text before it and does not follow from their numbers, while the answer has the user's number,
-//! which no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is that of the
-//! argument, or of the result, that is named for the thing, or whose description in the schema is; several calls add
-//! up. Words for people name one thing. In a dialogue a number that was mentioned later is no other one.
+//! Principle: an amount is passed as the user gave it, or follows from known numbers. An action passes another amount
+//! if its number is in no text before it and does not follow from their numbers, while the answer has the user's
+//! number, which no action and no result of one has. A quantity of a thing ("two rooms", "a table for 4") is compared
+//! with the argument or field of the result that is named for the thing, by its key or by its description in the
+//! schema. Several calls may add up. All words for people name the same thing. In a dialogue, a number that was
+//! mentioned later is not a finding.
 //!
-//! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
-//! that wrote the call.
+//! In: the messages of the user, the actions of an agent, and its answer. Out: one finding for each agent, on the model
+//! span that requested the call.
 
 mod unasked_quantity;
 
@@ -33,20 +34,23 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, currency, people, without_effect};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
-/// Most bytes of the user's messages and of an answer: longer texts name many things.
-const MAX_SAID: usize = 1_500;
+/// Maximum bytes of the user's messages: longer texts name many things.
+const MAX_USER_BYTES: usize = 1_500;
+/// Maximum bytes of an answer, for the same reason.
 const MAX_ANSWER: usize = 4_000;
-/// Most calls of an agent, and arguments of one, that are compared.
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;
+/// Maximum numbers of a call, a result or a request that are compared.
 const MAX_ARGUMENTS: usize = 24;
-/// Smaller numbers are parts of dates, ranks and counts.
+/// The smallest amount that is compared: smaller numbers may be parts of dates, ranks and counts.
 const MIN_AMOUNT: f64 = 20.0;
 /// The largest quantity of a thing.
 const MAX_QUANTITY: f64 = 100.0;
-/// Units of one thing: cents, minutes, months, days, seconds.
-const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
-/// Words of keys of numbers that identify something, besides those of identifiers: names of parameters of programs.
-const CODES: [&str; 14] = [
+/// Ratios of two units of one quantity: cents, minutes, months, days, seconds.
+const UNIT_RATIOS: [f64; 12] =
+    [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
+/// Words in keys of numbers that are not amounts, besides those of identifiers.
+const CODE_WORDS: [&str; 14] = [
     "no",
     "ref",
     "version",
@@ -64,11 +68,11 @@ const CODES: [&str; 14] = [
 ];
 /// Maximum number of parts into which an amount may have been divided.
 const MAX_SHARES: u8 = 6;
-/// Words of names of parameters for counts.
-const COUNTING: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
-/// The thing that words for people name.
+/// Words in names of parameters that mean a count of something.
+const COUNT_WORDS: [&str; 7] = ["number", "num", "of", "count", "size", "quantity", "qty"];
+/// The thing that stands for all words for people.
 const PERSON: &str = "person";
-/// Words by which a quantity is one of several, or of a change.
+/// Classes of words by which a quantity is one of several, or of a change.
 const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition Contrast);
 
 /// The finding on an agent.
@@ -91,12 +95,15 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     actions.iter().any(|call| passes_number(call)).then_some(())?;
     let user_texts = conduct.user_messages();
     let bytes: usize = user_texts.iter().map(|text| text.len()).sum();
-    if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
+    if bytes > MAX_USER_BYTES || !memo.budget.spend((bytes + answer.len()) / 4) {
         return None;
     }
-    let run = AmountCheck { trace, memo, agent, answer, user_texts, actions, keys };
-    let found = run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity());
-    let (call, expected, shown) = found.or_else(|| run.unasked_quantity())?;
+    let amount_check = AmountCheck { trace, memo, agent, answer, user_texts, actions, keys };
+    let (call, expected, shown) = amount_check
+        .other_amount()
+        .or_else(|| amount_check.other_money())
+        .or_else(|| amount_check.other_quantity())
+        .or_else(|| amount_check.unasked_quantity())?;
     let rationale = format!("{expected} was expected, as the user said; {} has {shown}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
@@ -127,7 +134,7 @@ fn passed<'c>(call: &'c Call, keys: &'c KeyNames) -> impl Iterator<Item = (KeyNa
         let is_code = name.has_fact(KeyFact::Code, |words| {
             let counts = matches!(words, [a, b, ..] if a == "number" && b == "of");
             names::has(words, WordClass::Identifier) && !counts
-                || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()))
+                || words.iter().any(|word| word == "year" || CODE_WORDS.contains(&word.as_str()))
         });
         (number > 0.0 && number.is_finite() && !is_code).then_some((name, number))
     });
@@ -138,10 +145,12 @@ fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
 
-/// Whether two numbers may be the same thing in two units.
-fn is_unit_of(one: f64, other: f64) -> bool {
+/// Whether two numbers may be one quantity in two units. Also true for a ratio above every ratio of units, since such
+/// numbers are of different things.
+fn may_be_converted(one: f64, other: f64) -> bool {
     let ratio = (one / other).max(other / one);
-    UNITS.iter().any(|unit| is_near(*unit, ratio)) || ratio > UNITS.iter().copied().fold(0.0, f64::max)
+    UNIT_RATIOS.iter().any(|unit| is_near(*unit, ratio))
+        || ratio > UNIT_RATIOS.iter().copied().fold(0.0, f64::max)
 }
 
 fn amounts(text: &str) -> impl Iterator<Item = Number> {
@@ -163,36 +172,39 @@ impl<'a> AmountCheck<'a> {
             return None;
         }
         let action_numbers: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
-        let is_met = |n: &Number| {
+        let is_passed = |n: &Number| {
             n.possible_values().any(|value| action_numbers.iter().any(|other| is_near(*other, value)))
         };
-        let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
+        let mut unmet: Vec<f64> = given.iter().filter(|n| !is_passed(n)).map(|n| n.value).collect();
         unmet.dedup();
         let [expected] = unmet.as_slice() else { return None };
-        // An answer with both numbers does not conceal it.
+        // An answer with both numbers reports the change.
         let is_other =
-            |number: f64| number >= MIN_AMOUNT && !is_unit_of(number, *expected) && !is_told(number);
-        self.unknown(*expected, |call| self.passed(call).filter(|(_, number)| is_other(*number)).collect())
+            |number: f64| number >= MIN_AMOUNT && !may_be_converted(number, *expected) && !is_told(number);
+        self.first_without_source(*expected, |call| {
+            self.passed(call).filter(|(_, number)| is_other(*number)).collect()
+        })
     }
 
-    /// The first number of an action, among `candidates`, without a source before it.
-    fn unknown(
+    /// The first number of an action, among `candidates`, that no text before the action has or gives. `None` beyond
+    /// the work budget.
+    fn first_without_source(
         &self,
         expected: f64,
         candidates: impl Fn(&'a Call) -> Vec<(KeyName, f64)>,
     ) -> Option<Mismatch<'a>> {
         let known = KnownTexts::cached(self.trace, self.memo);
-        let mut before = EarlierNumbers::new(self, &known);
+        let mut earlier_numbers = EarlierNumbers::new(self, &known);
         let mut derived = None;
         for &call in &self.actions {
-            // Without the tax of which the call has the rate.
+            // The passed number may be net of a tax whose rate the call passes.
             let rates: Vec<f64> =
                 self.passed(call).map(|(_, rate)| rate).filter(|rate| *rate < 100.0).collect();
             let is_net =
                 |number: f64| rates.iter().any(|rate| is_rounded(number * (1.0 + rate / 100.0), expected));
             for (key, number) in candidates(call).into_iter().filter(|(_, number)| !is_net(*number)) {
-                before.read_before(call)?;
-                let is_given = before.gives(number);
+                earlier_numbers.read_before(call)?;
+                let is_given = earlier_numbers.gives(number);
                 if self.memo.budget.is_exceeded() {
                     return None;
                 }
@@ -220,7 +232,7 @@ impl<'a> AmountCheck<'a> {
         is_read.then(|| combined(&request_numbers, &rules))
     }
 
-    /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
+    /// An action whose amount has no source, where the user gives only one amount of money: 340 for "3,400 euros".
     fn other_money(&self) -> Option<Mismatch<'a>> {
         let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|value| value >= MIN_AMOUNT);
         let amounts_in_text = |text: &Text| -> Vec<Number> {
@@ -231,8 +243,8 @@ impl<'a> AmountCheck<'a> {
         };
         let given: Vec<Number> = self.user_texts.iter().flat_map(amounts_in_text).collect();
         let [expected] = given.as_slice() else { return None };
-        let is_it = |number: f64| {
-            // Cents; a half, or one for each of a few.
+        let is_expected = |number: f64| {
+            // The amount may be in cents, a fraction, or divided among a few.
             let shares = |total: f64| (1..=MAX_SHARES).any(|n| is_near(total, number * f64::from(n)));
             expected
                 .possible_values()
@@ -240,7 +252,7 @@ impl<'a> AmountCheck<'a> {
         };
         let passed_amounts =
             |call: &'a Call| self.passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
-        if self.actions.iter().any(|call| passed_amounts(call).any(|(_, number)| is_it(number))) {
+        if self.actions.iter().any(|call| passed_amounts(call).any(|(_, number)| is_expected(number))) {
             return None;
         }
         // "About 10 % more" leaves the amount to the agent.
@@ -250,22 +262,22 @@ impl<'a> AmountCheck<'a> {
         if self.user_texts.iter().any(is_rough) {
             return None;
         }
-        self.unknown(expected.value, |call| {
+        self.first_without_source(expected.value, |call| {
             passed_amounts(call).filter(|(_, number)| *number >= MIN_AMOUNT).collect()
         })
     }
 
-    /// The numbers of the arguments and of the result of an action, and sums of two of them.
+    /// The numbers in the arguments and in the result of an action.
     fn numbers_of(&self, call: &Call) -> Vec<f64> {
         let texts = [&call.arguments, &call.result].into_iter().flatten();
-        let mut found = Vec::new();
+        let mut values = Vec::new();
         for text in texts.filter(|text| self.memo.budget.spend(1 + text.len() / 4)) {
-            numbers::scan(text, |n| found.extend(n.possible_values()));
+            numbers::scan(text, |n| values.extend(n.possible_values()));
         }
-        found
+        values
     }
 
-    /// An action for another number of a thing than the only one that the user gives for it.
+    /// An action with another quantity of a thing than the only one that the user gives for the thing.
     fn other_quantity(&self) -> Option<Mismatch<'a>> {
         let starts = |call: &&&Call| {
             let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
@@ -297,29 +309,29 @@ impl<'a> AmountCheck<'a> {
                     .then_some((field, noun, *number, expected))
             })?;
             let counts_people = thing(&name).is_some_and(|thing| thing == PERSON);
-            // Several calls may add up, and another one may have the number that is meant.
+            // Several calls may add up, and another field may have the expected number.
             let call_count = starting.iter().filter(|other| other.name == call.name).count();
             let is_met = passed_numbers
                 .iter()
                 .chain(&result_numbers)
                 .any(|(key, value)| *value == expected && (counts_people || key.contains(&name)));
-            // Guests may be given by kinds, and a table for 8 may be for that hour.
+            // Guests may be split by kinds, and "a table for 8" may mean the hour.
             let is_kind =
                 |(key, value): &(KeyName, f64)| key != field && key.len() == 1 && *value <= MIN_AMOUNT;
             let is_split = counts_people && (passed_numbers.iter().any(is_kind) || has_hour(call, expected));
-            // Of each of several: two rooms for two guests each.
+            // A product of two arguments: two rooms for two guests each.
             let is_each =
                 passed_numbers.iter().any(|(key, value)| key != field && is_near(value * number, expected));
-            // In packs: 15 reams in 3 boxes of 5.
+            // A product of two quantities: 15 reams in 3 boxes of 5.
             let is_pack = wanted.values().flatten().any(|count| is_near(count * expected, number));
-            let is_unit = is_each || is_pack || is_unit_of(number, expected);
+            let is_unit = is_each || is_pack || may_be_converted(number, expected);
             let is_told = self.states_number(self.answer, &name, number) || self.is_discussed(&name, number);
             (call_count == 1 && !is_met && !is_told && !is_unit && !is_split)
                 .then(|| (**call, format!("{expected} {name}"), format!("{name}: {number}")))
         })
     }
 
-    /// The numbers in the outermost record of a result.
+    /// The numbers in the outermost record of a result, with the words of their keys.
     fn result_numbers(&self, call: &Call) -> Vec<(KeyName, f64)> {
         let Some(structure) = call.result.as_ref().and_then(|result| Structure::cached(result, self.memo))
         else {
@@ -331,7 +343,7 @@ impl<'a> AmountCheck<'a> {
         numbers.take(MAX_ARGUMENTS).collect()
     }
 
-    /// By the stem of a thing, the only number of it that the user gives; `None` for several.
+    /// By the stem of a thing, its only quantity that the user gives; `None` for several.
     fn quantities(&self) -> HashMap<String, Option<f64>> {
         let mut wanted: HashMap<String, Option<f64>> = HashMap::new();
         for (number, noun) in self.user_texts.iter().flat_map(|text| counted(text, self.memo)) {
@@ -341,13 +353,13 @@ impl<'a> AmountCheck<'a> {
         wanted
     }
 
-    /// Whether a text has this number of a thing.
+    /// Whether a text has this quantity of a thing.
     fn states_number(&self, text: &str, noun: &str, number: f64) -> bool {
         let Some(named_thing) = thing(noun) else { return true };
         counted(text, self.memo).any(|(count, thing)| count == number && thing == named_thing)
     }
 
-    /// Whether a turn of a dialogue mentions this number: the user may have changed it, or agreed to it.
+    /// Whether a later turn of the dialogue mentions this number, since the user may have changed or accepted it.
     fn is_discussed(&self, noun: &str, number: f64) -> bool {
         let later = self.user_texts.get(1..).unwrap_or_default();
         let is_in = |text: &Text| values(text, self.memo).any(|value| value == number);
@@ -365,9 +377,9 @@ fn thing(word: &str) -> Option<String> {
     }
 }
 
-/// The one thing that an argument counts, by its name or else by its description in the schema.
+/// The only thing that an argument counts, by its name or else by its description in the schema.
 fn counted_by(call: &Call, name: &[String]) -> Option<String> {
-    let mut nouns = name.iter().filter(|word| !COUNTING.contains(&word.as_str()));
+    let mut nouns = name.iter().filter(|word| !COUNT_WORDS.contains(&word.as_str()));
     match (nouns.next(), nouns.next()) {
         (Some(noun), None) => Some(noun.clone()),
         (None, _) => {
@@ -442,7 +454,7 @@ impl<'r> EarlierNumbers<'r> {
     }
 }
 
-/// The whole numbers of a text, each with the stems of the two words after it.
+/// The whole numbers of a text, each with the stems of the two words after it, or with [`PERSON`].
 fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
     counted_in(text, Language::detected(text, None, memo))
 }

@@ -1,13 +1,13 @@
 //! Calls with another number or language than the one that the request names: "IMO 9412347", and `imo: "9143207"`.
 //!
-//! Principle: where the request gives one number under a name, and a call passes another one of the same length under
-//! that name, the call is about another thing, also if a result has that number. The same holds of the only tag of a
-//! language in the request: "es-MX", and `locale: "es-ES"`. It is no finding if the user
-//! named the passed value as well, another call passes the right one, an earlier call shows that both mean one thing,
-//! or the answer states the passed value.
+//! Principle: where the request gives one number under a name, and a call passes another number of the same length
+//! under that name, the call is about another thing, also if a result has that number. The same applies to the only
+//! language tag in the request: "es-MX", and `locale: "es-ES"`. There is no finding if the user named the passed value
+//! as well, another call passes the expected one, an earlier call shows that both mean one thing, or the answer states
+//! the passed value.
 //!
-//! In: what the user said, and the successful calls of an agent. Out: one finding for each agent, on the model span
-//! that wrote the call.
+//! In: the messages of the user, and the successful calls of an agent. Out: one finding for each agent, on the model
+//! span that requested the call.
 
 use std::borrow::Cow;
 
@@ -25,25 +25,28 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
 /// Most bytes of the user's messages.
-const MAX_SAID: usize = 4_000;
-/// Most calls that are compared, and arguments of each.
+const MAX_USER_BYTES: usize = 4_000;
+/// Maximum calls that are compared.
 const MAX_CALLS: usize = 64;
+/// Maximum arguments of a call that are compared.
 const MAX_ARGUMENTS: usize = 16;
-/// Shorter numbers are counts.
+/// Minimum digits of a number that is compared: shorter numbers are counts.
 const MIN_DIGITS: usize = 4;
-/// Shorter words of a key are not compared.
+/// Minimum bytes of a word of a key that is searched for in the request.
 const MIN_NAME: usize = 3;
-/// Most bytes between a name and its number: "order no. 55218".
-const BEHIND: usize = 12;
-/// Words of keys that mean only that a thing is identified.
-const PLAIN: [&str; 5] = ["id", "number", "no", "code", "nr"];
+/// Maximum bytes between a name and its number: "order no. 55218".
+const MAX_GAP: usize = 12;
+/// Words of keys for an identifier in general, which do not name a thing.
+const IDENTIFIER_WORDS: [&str; 5] = ["id", "number", "no", "code", "nr"];
 
-/// Words before a noun that is a verb as well: "my order 55218".
-const NOUN_FOLLOWS: [&str; 12] =
+/// Words before a name, by which a name that may be a verb is a noun: "my order 55218".
+const BEFORE_NOUN: [&str; 12] =
     ["my", "our", "the", "of", "for", "from", "this", "that", "with", "on", "in", "refund"];
 
+// A language tag with a region.
 regex!(TAG, r"\b[a-z]{2,3}-[A-Z]{2}\b");
-const LONGEST_TAG: usize = 6;
+/// Maximum bytes of a match of [`TAG`].
+const MAX_TAG: usize = 6;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -54,13 +57,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let calls: Vec<&Call> = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).collect();
     let passed = calls.iter().flat_map(|call| passed(call).map(move |(key, value)| (*call, key, value)));
     let passed: Vec<(&Call, &str, String)> = passed.collect();
-    let is_short = bytes <= MAX_SAID && user_texts.iter().any(|text| may_name(text));
+    let is_short = bytes <= MAX_USER_BYTES && user_texts.iter().any(|text| may_name(text));
     if passed.is_empty() || !is_short || !memo.budget.spend(passed.len() * (1 + bytes / BYTES_PER_STEP)) {
         return None;
     }
     let request = user_texts.iter().map(|text| &**text).collect::<Vec<&str>>().join("\n");
     let lower = request.to_ascii_lowercase();
-    // Calls of one tool pass the same keys: what the text names by the last one.
+    // The last key and length, with the number that the request has for them, since calls of one tool pass the same
+    // keys.
     let mut last: Option<(&str, usize, Option<&str>)> = None;
     passed.iter().find_map(|(call, key, value)| {
         let expected = match is_number(value) {
@@ -70,9 +74,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
                 let (.., named) = *last.insert(previous.unwrap_or_else(|| (*key, value.len(), named())));
                 named.filter(|number| !(is_year(number) && is_year(value)))?
             }
-            // Another language may be named in a word.
+            // A tag of another language is not compared, since the request may name that language by a word.
             false => single(TAG.find_iter(&request).map(|found| found.as_str()))
-                .filter(|tag| base(tag) == base(value))?,
+                .filter(|tag| language_of(tag) == language_of(value))?,
         };
         let is_other = expected != value && !contains_ignoring_case(&request, value);
         let is_told = || conduct.agent.answer.as_deref().is_none_or(|text| text.contains(&**value));
@@ -88,7 +92,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
-/// The arguments of a call that are numbers of things or tags of languages.
+/// The arguments of a call that are numbers of things or language tags, with their keys.
 fn passed(call: &Call) -> impl Iterator<Item = (&str, String)> {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     arguments.take(MAX_ARGUMENTS).filter_map(|(key, value)| {
@@ -98,7 +102,7 @@ fn passed(call: &Call) -> impl Iterator<Item = (&str, String)> {
             _ => return None,
         };
         let is_tag =
-            || value.len() <= LONGEST_TAG && TAG.find(&value).is_some_and(|found| found.len() == value.len());
+            || value.len() <= MAX_TAG && TAG.find(&value).is_some_and(|found| found.len() == value.len());
         (is_number(&value) || is_tag()).then(|| (key.as_str(), value.into_owned()))
     })
 }
@@ -107,29 +111,29 @@ fn is_number(value: &str) -> bool {
     value.len() >= MIN_DIGITS && value.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The only number of `len` digits that the text, which is `lower` in lower case, names by the noun of `key`.
+/// The only number of `len` digits in `text` after the noun of `key`; `lower` is the text in lower case.
 fn number_of<'s>(text: &'s str, lower: &str, key: &str, len: usize) -> Option<&'s str> {
     let words = identifier_words(key);
-    let name = words.iter().rev().find(|word| !PLAIN.contains(&word.as_str()))?;
-    let is_word = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
+    let name = words.iter().rev().find(|word| !IDENTIFIER_WORDS.contains(&word.as_str()))?;
+    let is_word_end = |text: &str| text.chars().next().is_none_or(|c| !c.is_alphanumeric());
     (name.len() >= MIN_NAME).then_some(())?;
     let named = lower.match_indices(name.as_str()).filter_map(|(at, _)| {
-        let (before, behind) = (lower.get(..at)?, text.get(at + name.len()..)?);
-        // "Order 2000 envelopes" asks for something.
+        let (before, after) = (lower.get(..at)?, text.get(at + name.len()..)?);
+        // In "order 2000 envelopes", the name is a verb.
         let last = before.split_whitespace().next_back().unwrap_or_default();
-        if action_of(name).is_some() && !NOUN_FOLLOWS.contains(&last) {
+        if action_of(name).is_some() && !BEFORE_NOUN.contains(&last) {
             return None;
         }
-        // "Orders 55218 and 55219".
-        let is_several = behind.starts_with(['s', 'S']);
-        let behind = behind.get(usize::from(is_several)..)?;
-        let is_whole = before.chars().next_back().is_none_or(|c| !c.is_alphanumeric()) && is_word(behind);
-        let start = behind.find(|c: char| c.is_ascii_digit()).filter(|start| is_whole && *start <= BEHIND)?;
-        // One word at most between them: "order number 55218".
-        let between = behind.get(..start)?;
+        // The name may be in the plural: "orders 55218 and 55219".
+        let is_plural = after.starts_with(['s', 'S']);
+        let after = after.get(usize::from(is_plural)..)?;
+        let is_whole = before.chars().next_back().is_none_or(|c| !c.is_alphanumeric()) && is_word_end(after);
+        let start = after.find(|c: char| c.is_ascii_digit()).filter(|start| is_whole && *start <= MAX_GAP)?;
+        // At most one word is between them: "order number 55218".
+        let between = after.get(..start)?;
         let is_near =
             between.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).count() < 2;
-        let number = behind.get(start..)?;
+        let number = after.get(start..)?;
         let number = number.split(|c: char| !c.is_alphanumeric()).next()?;
         (is_near && number.len() == len && is_number(number)).then_some(number)
     });
@@ -143,7 +147,7 @@ fn single<'s>(mut values: impl Iterator<Item = &'s str>) -> Option<&'s str> {
 }
 
 /// The language of a tag without its region.
-fn base(tag: &str) -> &str {
+fn language_of(tag: &str) -> &str {
     tag.split('-').next().unwrap_or(tag)
 }
 
@@ -151,8 +155,9 @@ fn is_year(number: &str) -> bool {
     number.len() == 4 && matches!(number.get(..2), Some("19" | "20"))
 }
 
-/// Whether an earlier call shows that both values mean one thing: a record of its result has both, it was asked for the
-/// right one and returned the other, or it made the other; `None` beyond the work budget.
+/// Whether an earlier call shows that both values mean one thing: a record of its result has both, it passed the
+/// expected value and returned the other one, or it is an action that returned the other one. `None` beyond the work
+/// budget.
 fn is_same_thing(conduct: &Conduct<'_>, later_call: &Call, value: &str, expected: &str) -> Option<bool> {
     let earlier =
         conduct.calls(MAX_CALLS).map(|(_, call)| call).filter(|call| call.start <= later_call.start);
@@ -170,7 +175,7 @@ fn is_same_thing(conduct: &Conduct<'_>, later_call: &Call, value: &str, expected
             return Some(false);
         }
         let structure = Structure::cached(result, conduct.memo)?;
-        // A result without structure may state anything.
+        // A result without structure may state in prose that they are one thing.
         let Structure(Some(parsed)) = &*structure else { return Some(true) };
         let has = |record: &Record, text: &str| record.fields.iter().any(|field| field.shown() == text);
         Some(parsed.records.iter().any(|record| has(record, value) && has(record, expected)))

@@ -1,12 +1,12 @@
 //! Calls about another thing than the one that the request names.
 //!
-//! Principle: an identifier is copied, never composed. Where the request names one, and a call has one of the same
-//! form that no message, instruction or result contains, the call is about another thing; so is one whose identifier
-//! is that of an earlier result but for two characters that changed places, or one that is another; an action that is
-//! sent to an address that no text contains reaches somebody else. Another call with the right identifier corrects it.
+//! Principle: an identifier is copied, never composed. A call with an identifier that no message, instruction or result
+//! contains is about another thing if the request names an identifier of the same shape, or if an earlier result has an
+//! identifier that differs from it only by one character or by two swapped ones. An action for an address that no text
+//! contains reaches somebody else. Another call with the expected identifier corrects the first one.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
-//! that wrote the call.
+//! that requested the call.
 
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
@@ -25,9 +25,9 @@ use crate::recognise::{Agent, AgentTrace, Call};
 const MAX_TASK: usize = 4000;
 /// Most calls of an agent that are compared.
 const MAX_CALLS: usize = 200;
-/// Most identifiers of one call that are looked for in earlier results.
+/// Maximum identifiers of one call that are searched for in earlier results.
 const MAX_PASSED: usize = 8;
-/// Fewest digits of an identifier that is copied wrongly: several shorter ones are similar.
+/// Minimum digits of an identifier that may be copied wrongly: shorter identifiers are similar by chance.
 const MIN_DIGITS: usize = 4;
 
 /// Findings by model span.
@@ -46,24 +46,25 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Opti
     }
     let has = |call: &Call, id: &str| call.arguments.as_deref().is_none_or(|a| contains_ignoring_case(a, id));
     let unused: Vec<String> = named.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
-    // The origin of all arguments is computed where a finding is possible only.
+    // The origins of all arguments are computed only where a finding is possible.
     let has_address = |call: &Call| call.arguments.as_deref().is_some_and(|text| text.contains('@'));
-    let copied = || {
+    let miscopied = || {
         let passed = || calls().filter_map(|call| call.arguments.as_deref());
         passed().any(|text| identifiers(text).next().is_some()).then_some(())?;
         let results = ResultIdentifiers::read(trace, memo, agent)?;
         calls().find_map(|call| results.miscopied(memo, call, task))
     };
-    let copied = if unused.is_empty() && !calls().any(has_address) { Some(copied()?) } else { copied() };
+    let miscopied =
+        if unused.is_empty() && !calls().any(has_address) { Some(miscopied()?) } else { miscopied() };
     let provenance = Provenance::cached(trace, memo);
     calls().find_map(|call| {
         let value = &provenance.invented(trace, call)?.value;
         let expected = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
         let expected_in_result =
-            || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, expected)| expected.as_str());
+            || miscopied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, expected)| expected.as_str());
         let expected = expected.or_else(expected_in_result);
         let is_sent =
-            || purpose(trace, memo, call) == Purpose::Action && reaches(trace, memo, agent, call, value);
+            || purpose(trace, memo, call) == Purpose::Action && may_reach(trace, memo, agent, call, value);
         let expected = expected.or_else(|| {
             (value.contains('@') && is_sent()).then_some("an address of the request or of a result")
         })?;
@@ -78,7 +79,7 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Opti
 
 /// Whether an action may have reached an address: it did not fail, and no lookup before it found somebody by the
 /// address.
-fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, address: &str) -> bool {
+fn may_reach(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, address: &str) -> bool {
     let attempts = CallAttempts::get(trace, memo);
     let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|i| Some((*i, trace.calls.get(*i)?)));
     let finds = |(i, call): (usize, &Call)| {
@@ -97,9 +98,9 @@ fn reaches(trace: &AgentTrace, memo: &Memo, agent: &Agent, action: &Call, addres
 struct ResultIdentifiers<'t> {
     trace: &'t AgentTrace,
     calls: Vec<&'t Call>,
-    /// The start of the first call whose result has it.
-    first: HashMap<String, u64>,
-    /// By shape, in the order of the results.
+    /// By identifier, the start of the first call whose result has it.
+    first_start: HashMap<String, u64>,
+    /// By shape, the identifiers in the order of the results.
     by_shape: HashMap<String, Vec<String>>,
 }
 
@@ -108,13 +109,13 @@ impl<'t> ResultIdentifiers<'t> {
     fn read(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<ResultIdentifiers<'t>> {
         let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
         let mut results =
-            ResultIdentifiers { trace, calls, first: HashMap::default(), by_shape: HashMap::default() };
+            ResultIdentifiers { trace, calls, first_start: HashMap::default(), by_shape: HashMap::default() };
         for call in &results.calls {
             let Some(result) = &call.result else { continue };
             memo.budget.spend(1 + result.len() / 4).then_some(())?;
             for id in identifiers(result) {
                 results
-                    .first
+                    .first_start
                     .entry(id.clone())
                     .and_modify(|start| *start = call.start.min(*start))
                     .or_insert_with(|| {
@@ -126,11 +127,11 @@ impl<'t> ResultIdentifiers<'t> {
         Some(results)
     }
 
-    /// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span. The
-    /// texts of results are searched only where there is one.
+    /// The identifier of an earlier result that nearly equals one of a call and that no call has, with the span of the
+    /// call. Texts before the call are searched only if there is such an identifier.
     fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
-        let is_earlier = |id: &&String| self.first.get(*id).is_some_and(|start| *start < call.start);
-        // Identifiers that are in no result as a word, and similar to none.
+        let is_earlier = |id: &&String| self.first_start.get(*id).is_some_and(|start| *start < call.start);
+        // Identifiers of the call that no result has, and that are similar to none.
         let mut others: Vec<String> = Vec::new();
         for id in identifiers(call.arguments.as_deref()?).take(MAX_PASSED) {
             let similar = self.by_shape.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
@@ -141,12 +142,12 @@ impl<'t> ResultIdentifiers<'t> {
             let nearest = similar
                 .iter()
                 .filter(is_earlier)
-                .find(|other| is_nearly(&id, other) && !self.is_passed(other));
+                .find(|other| is_nearly_equal(&id, other) && !self.is_passed(other));
             let Some(expected) = nearest else {
                 others.push(id);
                 continue;
             };
-            // The first identifier without a source decides.
+            // A finding is only about the first identifier without a source.
             for other in std::mem::take(&mut others) {
                 if !self.is_known(memo, call, &other) {
                     return None;
@@ -173,23 +174,23 @@ impl<'t> ResultIdentifiers<'t> {
     }
 }
 
-/// Whether two identifiers differ by two characters that changed places, or by one that is not the last: those that
-/// count on differ by their end.
-fn is_nearly(one: &str, other: &str) -> bool {
+/// Whether two identifiers differ by two swapped characters, or by one character that is not the last. The last
+/// character differs in consecutive identifiers.
+fn is_nearly_equal(one: &str, other: &str) -> bool {
     if shape(one) != shape(other) || one.bytes().filter(u8::is_ascii_digit).count() < MIN_DIGITS {
         return false;
     }
     let differing: Vec<(usize, (char, char))> =
         one.chars().zip(other.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
     match differing.as_slice() {
-        // Nor is it part of a year.
+        // A digit of a short run, such as a year, may differ by right.
         [(at, _)] => at + 1 < one.chars().count() && digits_around(one, *at) > MIN_DIGITS,
         [(_, (a, b)), (_, (c, d))] => a == d && b == c,
         _ => false,
     }
 }
 
-/// The length of the run of digits that has the character at `at`.
+/// The length of the run of digits around the character at `at`.
 fn digits_around(id: &str, at: usize) -> usize {
     let (before, after) = id.split_at_checked(at).unwrap_or_default();
     let is_digit = |b: &u8| b.is_ascii_digit();

@@ -13,7 +13,7 @@ use crate::measure::excerpt::lowercase;
 use crate::measure::language::{Language, names};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::arithmetic::{converts, named_units};
+use crate::measure::reasoning::arithmetic::{converts, named_factors};
 use crate::measure::reasoning::dates::begins_with_month;
 use crate::measure::reasoning::rates::is_for_each;
 
@@ -236,7 +236,7 @@ fn differs(
             let scales = [1.0, PERCENT];
             let percent = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
             let relative_tolerance = if approximate { 0.02 } else { 0.001 };
-            let units = named_units(sentence);
+            let units = named_factors(sentence);
             let is_near = |computed: f64| {
                 let tolerance =
                     result.tolerance + rounding + computed * (relative_rounding + relative_tolerance);

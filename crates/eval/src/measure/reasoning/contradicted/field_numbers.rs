@@ -17,7 +17,7 @@ use crate::measure::currency;
 use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::{
-    converts, is_unit, named_units, near, pair_gives, tolerance_of, triple_gives,
+    converts, is_unit, named_factors, near, pair_gives, tolerance_of, triple_gives,
 };
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -202,7 +202,7 @@ fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
 
 /// Whether the answer gives this value, rounded, converted or in words.
 fn is_given(exchange: &Exchange<'_>, value: f64) -> bool {
-    let units = named_units(&exchange.prose);
+    let units = named_factors(&exchange.prose);
     let gives = |number: &Number| {
         number.possible_values().any(|n| {
             near(n, value.abs(), tolerance_of(number, n, true))

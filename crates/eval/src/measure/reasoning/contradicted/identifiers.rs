@@ -12,7 +12,7 @@ use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::language::Language;
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::statements::is_idle;
+use crate::measure::reasoning::statements::asserts_nothing;
 use crate::measure::records::Records;
 
 /// Fewest digits of an identifier.
@@ -30,7 +30,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let stated = stated.filter(has_digits);
     // An identifier rests on no words. Where the language cannot be told, those of English may still excuse it.
     let language = exchange.language.unwrap_or(Language::English);
-    let stated = stated.filter(|sentence| !is_idle(sentence, language));
+    let stated = stated.filter(|sentence| !asserts_nothing(sentence, language));
     let found: Vec<(&str, &str)> = stated
         .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))
         .take(MAX_IDENTIFIERS)

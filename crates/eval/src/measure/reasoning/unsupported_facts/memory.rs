@@ -1,10 +1,10 @@
-//! Words by which an answer says that it comes from the model's memory: "from memory, the two can be given together".
+//! Words by which an answer attributes itself to the model's memory: "from memory, the two can be given together".
 //!
 //! Principle: an answer that names the memory of the model as its source is supported by nothing in the run, however
-//! exact it is. An offer or a refusal to answer from memory is no answer.
+//! exact it is.
 //!
-//! In: the prose of an answer. Out: the words, where a sentence states them. A question, an offer ("if you like, I can
-//! answer from general knowledge") and a refusal ("I won't give one from memory") state no source.
+//! In: the prose of an answer. Out: the first such words that state a source. A question, an offer ("if you like, I can
+//! answer from general knowledge") and a refusal ("I won't give one from memory") state none.
 
 use regex::Match;
 
@@ -14,37 +14,37 @@ regex!(
     MEMORY,
     r"(?i)\bfrom (my )?(own )?(memory|general knowledge|background knowledge|training( data)?)\b|\b(based on|relying on|using) ((my |prior |general |background |internal |own |training )+(knowledge|memory|understanding)|(my |own )*training data)\b|\bas far as I (remember|recall|know)\b|\bI (seem to )?(recall|remember) that\b|\bto the best of my (knowledge|memory|recollection)\b|\b(as|is) (just |only )?(an?|my) (rough |educated |best )?(estimate|guess)\b|\b(answer|give|provide|offer) (with )?(an?|my) (rough |educated |best )?(estimate|guess)\b"
 );
-// The words before them in their clause if the speaker does not answer from memory.
+// Words before a match of MEMORY in its clause, by which the model refuses to answer from memory.
 regex!(
     REFUSED,
     r"(?i)\b(?:I|we)(?:['’]m| am|['’]d| are| would| will| wo| should| must| do| ca| can| could| did| may)? ?(?:n['’]t|not|never|rather not|refuse|decline|avoid|hesitate)\b|\b(?:should|must)(?: not|n['’]t) (?:be )?(?:answer|give|state|quote)|\b(?:without|rather than|instead of) [a-z]+ing\b"
 );
-/// Clauses within which these words refuse what follows them.
-const MARKS: [char; 6] = [',', ';', ':', '(', '–', '—'];
+/// Characters that end the clause in which such a refusal applies.
+const CLAUSE_ENDS: [char; 6] = [',', ';', ':', '(', '–', '—'];
 regex!(NEW_CLAUSE, r"(?i) (?:but|so|and|however|because|since) ");
-// An offer to the reader.
+// Words before a match of MEMORY by which the answer is only offered.
 regex!(
     OFFERED,
     r"(?i)\b(?:if you(?:'d| would)? (?:like|want|wish|prefer|need)|let me know|(?:happy|glad) to|I (?:can|could) (?:also |still |only |then )*(?:answer|give|try|offer|provide|make|write|help))\b"
 );
-// "Naming somebody from memory would be unreliable."
+// Words after a match of MEMORY by which nothing is stated: "Naming somebody from memory would be unreliable."
 regex!(UNREAL, r"(?i)^ (?:alone )?(?:would|could|might|may|is not|isn't) ");
 
-/// The first words that state memory as the source.
+/// The first words that state memory as the source; `None` if there are none.
 pub(super) fn source(prose: &str) -> Option<Match<'_>> {
-    // Most answers have none.
+    // The sentences of most answers, which have no such words, need not be split.
     MEMORY.find(prose)?;
     let sentences = sentences(prose);
-    MEMORY.find_iter(prose).find(|found| {
-        let around = sentences.iter().find(|(start, end)| (*start..*end).contains(&found.start()));
-        let Some(&(start, end)) = around else { return true };
+    MEMORY.find_iter(prose).find(|words| {
+        let sentence = sentences.iter().find(|(start, end)| (*start..*end).contains(&words.start()));
+        let Some(&(start, end)) = sentence else { return true };
         let part = |from: usize, to: usize| prose.get(from..to).unwrap_or_default();
-        let (before, after) = (part(start, found.start()), part(found.end(), end));
-        let clause = before.rsplit(MARKS).next().unwrap_or_default();
+        let (before, after) = (part(start, words.start()), part(words.end(), end));
+        let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or_default();
         let clause =
             NEW_CLAUSE.find_iter(clause).last().and_then(|and| clause.get(and.end()..)).unwrap_or(clause);
-        // "The line takes no bicycles as far as I know": what is known is negated, and not the source.
-        let is_refused = REFUSED.is_match(clause) && !found.as_str().contains(" I ");
+        // "The line takes no bicycles as far as I know": the negation is of the fact, and not of the source.
+        let is_refused = REFUSED.is_match(clause) && !words.as_str().contains(" I ");
         let is_offered = OFFERED.is_match(before) && !after.contains(':') && !after.contains(" that ");
         !after.trim_end().ends_with('?') && !is_refused && !is_offered && !UNREAL.is_match(after)
     })

@@ -8,14 +8,14 @@ const TASK: &str =
     "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
 const PAGE: &str = "Alpine Almanac. Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.";
 
-fn checked(task: &str, read: &[&str], answer: &str) -> FactCheck {
-    let texts: Vec<Text> = std::iter::once(task).chain(read.iter().copied()).map(Text::from).collect();
+fn checked(task: &str, results: &[&str], answer: &str) -> FactCheck {
+    let texts: Vec<Text> = std::iter::once(task).chain(results.iter().copied()).map(Text::from).collect();
     let mut evidence = Evidence::default();
     for text in &texts {
         evidence.add(text, TextSource::Tool);
     }
-    let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
-    check(answer, &TaskDemands::new(task), &mut evidence, at, &Memo::new())
+    let calls = CallsBefore { attempted: true, succeeded: !results.is_empty() };
+    check(answer, &TaskDemands::new(task), &mut evidence, calls, &Memo::new())
 }
 
 #[test]
@@ -29,8 +29,8 @@ fn supported_answers_have_no_findings() {
         "Step 25 of my method gives 836 m. Would you like the other 8848 m peak too?",
         "It is 836 m; see https://almanac.example/elbrus for more.",
     ] {
-        let seen = [PAGE, "https://almanac.example/elbrus"];
-        let found = checked(TASK, &seen, answer);
+        let results = [PAGE, "https://almanac.example/elbrus"];
+        let found = checked(TASK, &results, answer);
         assert!(found.findings.is_empty(), "{answer}: {:?}", found.findings);
         assert!(found.examined > 0, "{answer}");
     }

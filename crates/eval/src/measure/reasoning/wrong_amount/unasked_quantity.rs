@@ -1,18 +1,17 @@
-//! Quantities that nobody asked for: 16 pieces of one thing, after "24 of this and 6 of that".
+//! Quantities that were not requested: 16 pieces of one thing, after "24 of this and 6 of that".
 //!
 //! Principle: an action passes the quantities of the request. In: the numbers of a request, of the calls and of the
-//! answer. Out: the first call with a quantity that no text gives, if the answer has the one number of the request
-//! that no call has.
+//! answer. Out: the first call with a quantity that no text has, if exactly one number of the request is in no call,
+//! and the answer has it.
 
-use super::{AmountCheck, CHANGES, MAX_QUANTITY, Mismatch, counted, is_near, is_unit_of};
+use super::{AmountCheck, CHANGES, MAX_QUANTITY, Mismatch, counted, is_near, may_be_converted};
 use crate::measure::language::{Language, classes};
 use crate::measure::numbers;
 use crate::measure::provenance::KnownTexts;
 use crate::recognise::Call;
 
 impl<'a> AmountCheck<'a> {
-    /// An action with a quantity that nothing gives, where the answer has a number of the user's that no call has: 16
-    /// pieces of one thing, after "24 of this and 6 of that".
+    /// An action with a quantity that no text has, where the answer has a quantity of the user that no call has.
     pub(super) fn unasked_quantity(&self) -> Option<Mismatch<'a>> {
         let is_quantity = |key: &[String]| {
             key.len() == 1 && key.iter().any(|word| matches!(word.as_str(), "qty" | "quantity"))
@@ -26,7 +25,7 @@ impl<'a> AmountCheck<'a> {
         if language.places(task, self.memo).all().has_any(CHANGES) {
             return None;
         }
-        // "21 May" is a day.
+        // "21 May" is a date and not a quantity.
         let names_thing = |noun: &str| !language.classes(noun).has_any(classes!(Month TimeUnit Weekday));
         let things = counted(task, self.memo).filter(|(_, noun)| names_thing(noun));
         let mut given: Vec<f64> = things.map(|(number, _)| number).collect();
@@ -38,11 +37,11 @@ impl<'a> AmountCheck<'a> {
         let mut unmet =
             given.iter().filter(|value| !has(&action_numbers, **value) && has(&answer_numbers, **value));
         let (Some(expected), None) = (unmet.next(), unmet.next()) else { return None };
-        // In packs: 3 boxes of 5.
+        // A quantity may be a product of two: 3 boxes of 5.
         let products: Vec<f64> = given.iter().flat_map(|a| given.iter().map(move |b| a * b)).collect();
         let is_other = |number: f64| {
             number <= MAX_QUANTITY
-                && !is_unit_of(number, *expected)
+                && !may_be_converted(number, *expected)
                 && ![&answer_numbers, &given, &products].iter().any(|all| has(all, number))
         };
         let known = KnownTexts::cached(self.trace, self.memo);
