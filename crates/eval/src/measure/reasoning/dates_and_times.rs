@@ -1,7 +1,7 @@
-//! Days, times and weekdays that a request or the arguments of a call name, in figures and in English.
+//! Days, times and weekdays in a request or in the arguments of a call, in numeric forms and in English.
 //!
-//! In: a text. Out: its moments, and whether it counts from one, sets a limit, or has a zone; and the day of today that
-//! instructions give.
+//! In: a text. Out: its days, times and weekdays; whether it counts from a day or time, sets a limit, or has a time
+//! zone; and the date of today in instructions.
 
 use std::ops::Range;
 
@@ -18,32 +18,34 @@ regex!(
     r"(?:^|[^\d:.-])(?P<h>\d{1,2}):(?P<m>\d{2})(?::\d{2})?(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?|\b(?P<h2>\d{1,2}) ?(?P<ap2>[AaPp])\.?[Mm]\b"
 );
 regex!(WEEKDAY, r"(?i)\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b");
-// "Tonight at 1 am" is none of them.
+// Not "tonight", since "tonight at 1 am" is on the next day.
 regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today)|tomorrow)\b(?P<owns>['’]s)?");
 // Words before the date of today in instructions.
 regex!(
     TODAY,
     r"(?i)(?:\b(?:today(?:['’]s date)?|now|current (?:date|day|time|date and time))|(?:^|\n)date)(?: is| =|:)? ?(?:it is )?(?:\w+day,? )?(?:the )?$"
 );
-// A moment with its offset from UTC, which may be on another day.
+// A time with its offset from UTC, which may be on another day locally.
 regex!(ZONED, r"\d(?:Z|[+-]\d{2}:?\d{2})\b|(?i)\b(?:utc|gmt|time ?zone|timezone)\b");
 // The name of a zone after a time: "3 pm Berlin time", "9:00 ET".
-regex!(ZONE_BEHIND, r"^ ?\(?(?:(?:[\w'’.-]+ ){1,2}time\b|[A-Z]{2,4}\b)");
+regex!(ZONE_AFTER, r"^ ?\(?(?:(?:[\w'’.-]+ ){1,2}time\b|[A-Z]{2,4}\b)");
 regex!(
     RELATIVE,
     r"(?i)\b(?:before|after|prior|earlier|later|eve|following|until|till|since|by|ago|or|if|instead|except|every|each|not|around|about|between|days?|weeks?|months?|hours?|minutes?|nights?|early|late|midnight|deadline|due|previous|again|moved?|reschedul\w+|postpon\w+|chang\w+|was|remind\w*)\b|n't\b"
 );
-// How long something lasts: "for two nights", "a 30-minute call".
+// The length of something: "for two nights", "a 30-minute call".
 regex!(
     LENGTH,
     r"(?i)\bfor (?P<n>\d+(?:\.5)?|an?|[a-z]+) ?(?P<u>minutes?|mins?|hours?|hrs?|h|days?|nights?|weeks?)\b|\b(?P<n2>\d+)-(?P<u2>minute|min|hour|day|night|week)\b"
 );
+/// The English abbreviations of the months.
 pub(super) const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// The English names of the weekdays without "day", from Monday.
 pub(super) const WEEKDAYS: [&str; 7] = ["mon", "tues", "wednes", "thurs", "fri", "satur", "sun"];
-/// Bytes before a date in which it is called today.
-const NEAR: usize = 40;
-/// Least minutes of the day at which a time is read in one way only: 13:00.
+/// Bytes before a date that are searched for [`TODAY`].
+const MAX_BEFORE: usize = 40;
+/// The first minute of the day that has only one reading without "am" or "pm": 13:00.
 const AFTERNOON: u32 = 13 * 60;
 
 /// A day of a text.
@@ -55,7 +57,7 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// Whether both may be the same day.
+    /// Whether both may be the same day: a missing year equals any year.
     pub(super) fn may_equal(self, other: Day) -> bool {
         let same_year = self.year.zip(other.year).is_none_or(|(a, b)| a == b);
         (self.month, self.day) == (other.month, other.day) && same_year
@@ -79,11 +81,12 @@ impl Day {
         number(other) - number(self)
     }
 
-    /// "16 Jun"
+    /// The day for a rationale: "16 Jun".
     pub(super) fn shown(self) -> String {
         format!("{} {}", self.day, MONTHS.get(self.month.wrapping_sub(1)).unwrap_or(&""))
     }
 
+    /// The day after this one; `None` if the year is not known.
     fn next(self) -> Option<Day> {
         let (year, month) = (self.year?, self.month);
         let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
@@ -95,27 +98,28 @@ impl Day {
     }
 }
 
-/// A time of day as it is written.
+/// A time of day, with whether its half of the day is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Clock {
-    /// In minutes.
+    /// Minutes of the day.
     pub(super) time: u32,
-    /// The time has its half of the day: "am", "pm".
-    half: bool,
+    /// Whether the time has "am" or "pm".
+    has_half: bool,
 }
 
 impl Clock {
-    /// Whether both may be the same time: without its half, one before 13:00 may be in both.
-    pub(super) fn may_be(self, other: Clock) -> bool {
-        let is_free = |clock: Clock| !clock.half && clock.time < AFTERNOON;
-        self.time == other.time || (is_free(self) || is_free(other)) && self.time % 720 == other.time % 720
+    /// Whether both may be the same time: a time before 13:00 without "am" or "pm" may be in both halves of the day.
+    pub(super) fn may_equal(self, other: Clock) -> bool {
+        let is_ambiguous = |clock: Clock| !clock.has_half && clock.time < AFTERNOON;
+        self.time == other.time
+            || (is_ambiguous(self) || is_ambiguous(other)) && self.time % 720 == other.time % 720
     }
 }
 
-/// Something that a text names, and its bytes.
-pub(super) type Placed<T> = (T, Range<usize>);
+/// A value in a text, with its byte range.
+pub(super) type Located<T> = (T, Range<usize>);
 
-fn placed_days(text: &str) -> impl Iterator<Item = Placed<Day>> {
+fn located_days(text: &str) -> impl Iterator<Item = Located<Day>> {
     DAY.captures_iter(text).filter_map(|found| {
         let group =
             |names: [&str; 3]| names.iter().find_map(|name| found.name(name)).map(|group| group.as_str());
@@ -130,13 +134,13 @@ fn placed_days(text: &str) -> impl Iterator<Item = Placed<Day>> {
 
 /// The days that a text names.
 pub(super) fn days(text: &str) -> Vec<Day> {
-    distinct(placed_days(text).map(|(day, _)| day))
+    distinct(located_days(text).map(|(day, _)| day))
 }
 
-/// The days that a request names, with those of "today" and "tomorrow" if today is known. None if it is about something
-/// that is today's.
-pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -> Option<Vec<Placed<Day>>> {
-    let mut out: Vec<Placed<Day>> = placed_days(text).collect();
+/// The days that a request names, with those of "today" and "tomorrow" if today is known. `None` if the day belongs to
+/// another thing: "today's meeting".
+pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -> Option<Vec<Located<Day>>> {
+    let mut out: Vec<Located<Day>> = located_days(text).collect();
     let mut named = NAMED_DAY.captures_iter(text).peekable();
     if named.peek().is_some() {
         let today = today();
@@ -151,7 +155,7 @@ pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -
             out.extend(day.zip(found.get(0).map(|whole| whole.range())));
         }
     }
-    let mut unique_days: Vec<Placed<Day>> = Vec::new();
+    let mut unique_days: Vec<Located<Day>> = Vec::new();
     for (day, at) in out {
         if !unique_days.iter().any(|(other, _)| other.may_equal(day)) {
             unique_days.push((day, at));
@@ -166,7 +170,7 @@ pub(super) fn may_name_moment(text: &str) -> bool {
 }
 
 /// The times of day that a text names, as they are written.
-pub(super) fn placed_clocks(text: &str) -> Vec<Placed<Clock>> {
+pub(super) fn located_clocks(text: &str) -> Vec<Located<Clock>> {
     let read_clock = |found: regex::Captures<'_>| {
         let first = found.name("h").or_else(|| found.name("h2"))?;
         let hour: u32 = first.as_str().parse().ok()?;
@@ -177,7 +181,7 @@ pub(super) fn placed_clocks(text: &str) -> Vec<Placed<Clock>> {
             Some(_) => hour % 12,
             None => hour,
         };
-        let clock = Clock { time: hour * 60 + minute, half: half.is_some() };
+        let clock = Clock { time: hour * 60 + minute, has_half: half.is_some() };
         (hour < 24 && minute < 60)
             .then(|| (clock, first.start()..found.get(0).map_or(0, |whole| whole.end())))
     };
@@ -186,21 +190,21 @@ pub(super) fn placed_clocks(text: &str) -> Vec<Placed<Clock>> {
 
 /// The times of day that a text names, as they are written.
 pub(super) fn clocks(text: &str) -> Vec<Clock> {
-    distinct(placed_clocks(text).into_iter().map(|(clock, _)| clock))
+    distinct(located_clocks(text).into_iter().map(|(clock, _)| clock))
 }
 
 /// The times of day that a text names, in minutes.
 pub(super) fn times(text: &str) -> Vec<u32> {
-    distinct(placed_clocks(text).into_iter().map(|(clock, _)| clock.time))
+    distinct(located_clocks(text).into_iter().map(|(clock, _)| clock.time))
 }
 
 /// The days of the week that a text names, from 0 for Monday.
-pub(super) fn weekdays(text: &str) -> Vec<Placed<usize>> {
+pub(super) fn weekdays(text: &str) -> Vec<Located<usize>> {
     let read_weekday = |found: regex::Captures<'_>| {
         let name = found.get(1)?.as_str().to_ascii_lowercase();
         Some((WEEKDAYS.iter().position(|weekday| *weekday == name)?, found.get(0)?.range()))
     };
-    let mut out: Vec<Placed<usize>> = Vec::new();
+    let mut out: Vec<Located<usize>> = Vec::new();
     for (day, at) in WEEKDAY.captures_iter(text).filter_map(read_weekday) {
         if !out.iter().any(|(other, _)| *other == day) {
             out.push((day, at));
@@ -218,11 +222,11 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-/// The day of today by instructions, if they give one.
+/// The date of today in instructions; `None` if they have none, or several.
 pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
     let today_in_text = |text: &'t str| {
         dates::all(text).filter_map(move |date| {
-            let is_today = TODAY.is_match(clip_end(text.get(..date.at.start)?, NEAR));
+            let is_today = TODAY.is_match(clip_end(text.get(..date.at.start)?, MAX_BEFORE));
             is_today.then_some(Day { year: Some(date.year), month: date.month, day: date.day_of_month })
         })
     };
@@ -233,7 +237,7 @@ pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
     }
 }
 
-/// A request without the lengths of what it asks for, at the same bytes, and these lengths in minutes.
+/// A request in which lengths such as "for two nights" are blanked, and these lengths in minutes.
 pub(super) fn without_lengths(text: &str) -> (String, Vec<i64>) {
     let mut lengths = Vec::new();
     let mut out = text.to_owned();
@@ -259,19 +263,19 @@ pub(super) fn without_lengths(text: &str) -> (String, Vec<i64>) {
     (out, lengths)
 }
 
-/// Whether a text counts from a day or a time, sets a limit, or has a zone.
+/// Whether a text counts from a day or time, sets a limit, or has a time zone.
 pub(super) fn is_relative(text: &str) -> bool {
     RELATIVE.is_match(text) || ZONED.is_match(text)
 }
 
-/// Whether a text has moments with their offset from UTC.
+/// Whether a text has times with an offset from UTC, or mentions a time zone.
 pub(super) fn is_zoned(text: &str) -> bool {
     ZONED.is_match(text)
 }
 
-/// Whether a zone is named directly after a time.
-pub(super) fn has_zone_behind(behind: &str) -> bool {
-    ZONE_BEHIND.is_match(behind)
+/// Whether the text after a time begins with the name of a time zone.
+pub(super) fn begins_with_zone(after: &str) -> bool {
+    ZONE_AFTER.is_match(after)
 }
 
 #[cfg(test)]
@@ -322,7 +326,7 @@ mod tests {
 
     #[test]
     fn half_of_the_day_decides_where_it_is_written() {
-        let may_be = |a: &str, b: &str| clocks(a)[0].may_be(clocks(b)[0]);
+        let may_be = |a: &str, b: &str| clocks(a)[0].may_equal(clocks(b)[0]);
         for (a, b) in [("17:15", "5:15 pm"), ("17:15", "5:15"), ("5:15", "5:15 pm"), ("00:30", "12:30 am")] {
             assert!(may_be(a, b) && may_be(b, a), "{a} {b}");
         }

@@ -1,8 +1,8 @@
-//! The evidence for an answer: every text that the model was given or that tools returned.
+//! The evidence for an answer: every text that the model read or that tools returned.
 //!
-//! In: texts in time order, each with its source; a repeated interned text costs nothing. Out:
-//! whether a number is among them, is a rounding or conversion of one, or follows from them by simple
-//! arithmetic; and which phrases they contain.
+//! In: texts in time order, each with its source; a repeated interned text costs nothing. Out: whether a number is in
+//! the evidence, is a rounding or conversion of a number there, or follows from such numbers by simple arithmetic; and
+//! which phrases the texts contain.
 
 mod derived;
 
@@ -19,16 +19,17 @@ use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
-/// Most distinct numbers. Beyond them the index is full, and no number is called unsupported.
+/// Maximum distinct numbers. If there are more, no number is reported as unsupported.
 const MAX_VALUES: usize = 50_000;
 /// Most numbers used by the model that are kept, the latest ones.
 const MAX_MODEL_NUMBERS: usize = 400;
-/// Most stated amounts of which two are added up, and rates of them.
+/// Maximum stated amounts of which pairs are added up, rates of them, and columns of a list that are totalled.
 const MAX_TOTALLED: usize = 8;
-/// Most records of results whose numbers are combined with each other, and most numbers of each.
+/// Maximum records of results whose numbers are combined with each other.
 const MAX_ROWS: usize = 200;
+/// Maximum numbers of such a record.
 const MAX_ROW_NUMBERS: usize = 8;
-/// Most sums and means that are combined with a further number: among more a match proves nothing.
+/// Maximum sums and means that are combined with another number: among more, a match may be accidental.
 const MAX_AGGREGATES: usize = 64;
 /// Most bytes of texts whose dates are read.
 const MAX_DATED: usize = 1 << 20;
@@ -36,34 +37,36 @@ const MAX_DATED: usize = 1 << 20;
 const MAX_TERMS: usize = 400;
 /// Most bytes of texts whose times are read.
 const MAX_TIMED: usize = 1 << 18;
-/// Most bytes of a message whose numbers in words are read: "two of us", "for three nights".
+/// Maximum bytes of a message whose numbers in words are read: "two of us", "for three nights".
 const MAX_SPELLED: usize = 1_000;
-const SPELLED: usize = 12;
-/// Most codes of all texts.
+/// The largest number in words that is read.
+const LARGEST_SPELLED: usize = 12;
+/// Maximum codes of all texts that are compared.
 const MAX_CODES: usize = 64;
+// A value of two to four capitals in JSON.
 regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
-/// Texts for which there is room at first: collections that grow by steps are copied several times.
-const TEXTS: usize = 32;
-/// Separates texts: a byte that is in no UTF-8.
+/// Initial capacity for texts, so that the collections are seldom reallocated.
+const INITIAL_TEXTS: usize = 32;
+/// A byte that occurs in no UTF-8, and thus separates texts.
 const TEXT_SEPARATOR: u8 = 0xff;
-/// Phrases whose searches count as one in the work budget: a search is fast.
-const AT_ONCE: usize = 16;
+/// Number of phrases whose searches count as one in the work budget, since a search is fast.
+const PHRASES_PER_SEARCH: usize = 16;
 
 /// The origin of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TextSource {
-    /// The result of a tool that is no agent, or a retrieved document.
+    /// The result of a tool that is not an agent, or a retrieved document.
     Tool,
     /// A message of the user or the caller, or one of unknown origin.
     Conversation,
-    /// Instructions: their numbers support an answer, but are no operands.
+    /// Instructions. Their numbers support an answer, but are not used in arithmetic.
     Instructions,
 }
 
 /// How an answer's number follows from the evidence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Support {
-    /// The evidence contains it, as digits, rounded, converted or in words.
+    /// The evidence contains the number in digits or words, possibly rounded or converted.
     Present,
     /// The number follows by simple arithmetic.
     Derived,
@@ -73,76 +76,79 @@ pub(crate) enum Support {
     None,
 }
 
-/// The evidence of a trace up to a moment. Every answer may search all of it, so searches count as work.
+/// The evidence of a trace up to a point in time. Every answer may search all of it, so that searches count as work.
 #[derive(Default)]
 pub(crate) struct Evidence<'a> {
     /// The trace's work budget.
     budget: Option<&'a WorkBudget>,
+    /// The addresses and lengths of the texts.
     known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
-    /// Texts whose numbers are not read yet. Many answers state no number, and need none of them.
+    /// Texts whose numbers are not read yet: they are read only for answers with numbers.
     unread: Vec<Unread<'a>>,
-    /// The `texts` in lower case, converted when phrases are first searched: each with a byte behind it that is in no
-    /// text, so that one search for a phrase reads all of them.
+    /// The `texts` in lower case, each followed by [`TEXT_SEPARATOR`], so that one search for a phrase covers all of
+    /// them. They are converted when phrases are first searched.
     lowered: Vec<u8>,
-    /// How many of the `texts` are in `lowered`.
+    /// The number of `texts` that are in `lowered`.
     lowered_texts: usize,
-    /// The first values in capitals of the `texts` ("JFK"), and how many of the texts were searched for them.
+    /// The first codes in capitals ("JFK") in the texts, with the number of texts that were searched.
     codes: (Vec<&'a str>, usize),
     /// All numbers, sorted.
     values: Vec<f64>,
     /// The numbers that arithmetic may use, sorted.
     operands: Vec<f64>,
-    /// Sums and means of results, which one further step may use.
+    /// Sums and means of results, which may be combined with one more number.
     aggregates: Vec<f64>,
-    /// The sums of columns so far, by their names.
-    pages: HashMap<KeyName, f64>,
-    /// The numbers of each record of results that has several, sorted.
+    /// By the name of a column, its sum over the results so far.
+    column_sums: HashMap<KeyName, f64>,
+    /// The sorted numbers of each record of results that has several.
     rows: Vec<Vec<f64>>,
     /// The arguments of the model's calls, which an answer may quote.
     arguments: Vec<&'a str>,
-    /// Numbers that are not in `values` yet, and whether they are operands.
+    /// Numbers that are not in `values` yet, each with whether it is an operand.
     new_values: Vec<(f64, bool)>,
-    /// Numbers whose only origin is an unsupported answer, sorted.
+    /// Numbers whose only source is an unsupported answer, sorted.
     tainted: Vec<f64>,
-    /// Numbers in the model's outputs and calls.
+    /// The numbers in the model's outputs and calls.
     model_numbers: Vec<f64>,
     /// Results that are a single number ("836"), with their texts.
     single_numbers: Vec<(f64, &'a str)>,
-    /// The conversions that the answer may use, if its words are read.
+    /// The factors between units that the answer names; `None` if its words for units are not known.
     units: Option<Vec<f64>>,
-    full: bool,
+    /// Whether there are more than [`MAX_VALUES`] numbers.
+    is_full: bool,
     dates: EvidenceDates,
-    /// The dates and times of the texts, and how many of these were read.
+    /// The dates and times of the texts, with the number of texts that were read.
     moments: (EvidenceMoments, usize),
 }
 
-/// Whether a number of instructions is one to calculate with: a rate of tax, the year of today's date.
+/// Whether a number of instructions may be used in arithmetic: a percentage, or a year as in the date of today.
 fn is_rate_or_year(text: &str, number: &Number) -> bool {
     const YEARS: std::ops::Range<f64> = 1990.0..2100.0;
-    text.get(number.end..).is_some_and(|rest| rest.trim_start().starts_with('%'))
+    text.get(number.end..).is_some_and(|after| after.trim_start().starts_with('%'))
         || YEARS.contains(&number.value) && number.value.fract() == 0.0
 }
 
 /// A text whose numbers are to be read.
 enum Unread<'a> {
     Text(&'a str, TextSource),
-    /// A result whose columns support an answer by their sums and means.
+    /// A result whose sums and means of columns are read.
     Columns(&'a Text, &'a Memo),
     /// A text of the model itself.
     Model(&'a str),
 }
 
 impl<'a> Evidence<'a> {
+    /// Empty evidence, whose searches count in a work budget.
     pub(crate) fn within(budget: &'a WorkBudget) -> Evidence<'a> {
         let mut evidence = Evidence { budget: Some(budget), ..Evidence::default() };
-        evidence.known_texts.reserve(TEXTS);
-        evidence.texts.reserve(TEXTS);
-        evidence.unread.reserve(TEXTS);
+        evidence.known_texts.reserve(INITIAL_TEXTS);
+        evidence.texts.reserve(INITIAL_TEXTS);
+        evidence.unread.reserve(INITIAL_TEXTS);
         evidence
     }
 
-    /// Counts steps; false if the work budget is exceeded.
+    /// Counts work steps; false if the work budget is exceeded.
     fn spend(&self, steps: usize) -> bool {
         self.budget.is_none_or(|budget| budget.spend(steps))
     }
@@ -156,28 +162,29 @@ impl<'a> Evidence<'a> {
         self.unread.push(Unread::Text(text, source));
     }
 
-    /// Adds sums and means of a result's columns, if it has any. They support an answer, but are no operands.
+    /// Adds sums and means of the columns of a result, if it has any. They support an answer, but are not used in
+    /// arithmetic with several steps.
     pub(crate) fn add_columns(&mut self, result: &'a Text, memo: &'a Memo) {
         self.unread.push(Unread::Columns(result, memo));
     }
 
-    /// Adds a number that the model knows from elsewhere, such as the year of the run.
-    pub(crate) fn know(&mut self, value: f64) {
+    /// Adds a number that the model may know without a text, such as the year of the run.
+    pub(crate) fn add_number(&mut self, value: f64) {
         self.new_values.push((value, true));
     }
 
-    /// Conversions count only between units that `answer` names; without one, all of them.
-    pub(crate) fn convert_for(&mut self, answer: Option<&str>) {
+    /// Restricts conversions to the units that `answer` names; with `None`, all conversions are allowed.
+    pub(crate) fn restrict_units(&mut self, answer: Option<&str>) {
         self.units = answer.map(named_factors);
     }
 
-    /// Notes the numbers of the model's own outputs and calls. They are no evidence; those that the
-    /// evidence contains are the operands of the model's arithmetic.
+    /// Adds the numbers of a model's output or call. They are not evidence, but those that the evidence contains as
+    /// well are likely operands of the model's arithmetic.
     pub(crate) fn note_model_text(&mut self, text: &'a str) {
         self.unread.push(Unread::Model(text));
     }
 
-    /// Notes the arguments of a call of the model: their numbers, and what an answer may quote of them.
+    /// Adds the arguments of a model's call: their numbers, and their text, which an answer may quote.
     pub(crate) fn note_arguments(&mut self, arguments: &'a str) {
         self.note_model_text(arguments);
         self.arguments.push(arguments);
@@ -204,36 +211,36 @@ impl<'a> Evidence<'a> {
 
     fn read_text(&mut self, text: &'a str, source: TextSource) {
         if self.values.len() + self.new_values.len() > MAX_VALUES {
-            self.full = true;
+            self.is_full = true;
             return;
         }
         if source == TextSource::Conversation && text.len() <= MAX_SPELLED {
             let words = text.split(|c: char| !c.is_alphabetic());
-            let spelled = |word: &str| (2..=SPELLED).find(|n| numbers::is_spelled(*n, word));
+            let spelled = |word: &str| (2..=LARGEST_SPELLED).find(|n| numbers::is_spelled(*n, word));
             self.new_values.extend(words.filter_map(spelled).map(|n| (n as f64, true)));
         }
         let (new_values, tainted) = (&mut self.new_values, &self.tainted);
-        let mut first = None;
-        // The second year of "1952/53".
+        let mut first_number = None;
+        // The second year in "1952/53".
         let second_year = |n: &Number| {
-            let rest = text.get(n.end..)?.strip_prefix(['/', '–', '-'])?;
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let year = rest.get(..digits).filter(|_| digits == 2)?.parse::<f64>().ok()?;
+            let after = text.get(n.end..)?.strip_prefix(['/', '–', '-'])?;
+            let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+            let year = after.get(..digits).filter(|_| digits == 2)?.parse::<f64>().ok()?;
             let year = (n.value / 100.0).floor() * 100.0 + year;
             ((1000.0..2200.0).contains(&n.value) && year > n.value).then_some(year)
         };
         numbers::scan(text, |n| {
-            first.get_or_insert(n);
+            first_number.get_or_insert(n);
             new_values.extend(second_year(&n).map(|year| (year, true)));
             for value in n.possible_values() {
-                let secondhand = source != TextSource::Tool && within(tainted, value - 1e-9, value + 1e-9);
-                if !secondhand {
+                let is_tainted = source != TextSource::Tool && within(tainted, value - 1e-9, value + 1e-9);
+                if !is_tainted {
                     let is_operand = source != TextSource::Instructions || is_rate_or_year(text, &n);
                     new_values.push((value, is_operand));
                 }
             }
         });
-        if let (TextSource::Tool, Some(n)) = (source, first)
+        if let (TextSource::Tool, Some(n)) = (source, first_number)
             && is_single_number(text, &n)
         {
             self.single_numbers.push((n.value, text));
@@ -244,12 +251,12 @@ impl<'a> Evidence<'a> {
         let structure = Structure::cached(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
-            // The cells of a table whose commas are between numbers: "37,412".
+            // In a table, "37,412" may be two cells, which are read as one number above.
             if !result.trim_start().starts_with(['{', '[']) {
                 let cells = records.records.iter().flat_map(|record| &record.fields);
                 self.new_values.extend(cells.filter_map(|cell| Some((cell.number()?.abs(), true))));
             }
-            self.add_pages(records);
+            self.add_page_sums(records);
             self.add_rows(records);
             let aggregates = records.aggregates();
             self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
@@ -271,20 +278,21 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The sums of columns over several results whose lists have the same columns: pages of one list.
-    fn add_pages(&mut self, records: &Records) {
+    /// Adds the sums of columns over several results whose lists have the same columns, since they may be pages of one
+    /// list.
+    fn add_page_sums(&mut self, records: &Records) {
         let Some(first) = records.records.iter().find(|record| record.list.is_some()) else { return };
         let rows = || records.records.iter().filter(|record| record.list == first.list);
         for column in first.fields.iter().filter(|field| field.number().is_some()).take(MAX_TOTALLED) {
             let number_in =
                 |row: &Record| row.fields.iter().find(|field| field.name == column.name)?.number();
             let sum: f64 = rows().filter_map(number_in).sum();
-            let pages = self.pages.entry(column.name.clone()).or_default();
-            let is_next = *pages != 0.0;
-            *pages += sum.abs();
-            if is_next && self.aggregates.len() < MAX_AGGREGATES {
-                self.new_values.push((*pages, false));
-                self.aggregates.push(*pages);
+            let total = self.column_sums.entry(column.name.clone()).or_default();
+            let is_later_page = *total != 0.0;
+            *total += sum.abs();
+            if is_later_page && self.aggregates.len() < MAX_AGGREGATES {
+                self.new_values.push((*total, false));
+                self.aggregates.push(*total);
             }
         }
     }
@@ -297,10 +305,10 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Marks a number whose origin is an unsupported answer: an agent's report that repeats it is no
+    /// Marks a number whose source is an unsupported answer, so that a report of an agent that repeats it is not
     /// evidence.
     pub(crate) fn taint(&mut self, value: f64) {
-        // A number that was added before has another origin.
+        // A number that was added before has another source.
         self.read_numbers();
         if self.tainted.len() < MAX_VALUES && self.spend(1 + self.tainted.len() / BYTES_PER_STEP) {
             let at = self.tainted.partition_point(|other| *other < value);
@@ -308,16 +316,17 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Whether the number's origin is an unsupported answer.
+    /// Whether the source of the number is an unsupported answer.
     pub(crate) fn is_tainted(&self, value: f64) -> bool {
         within(&self.tainted, value - 1e-9, value + 1e-9)
     }
 
-    /// Results that are a single number, newest last, as far as numbers were looked for.
+    /// Results that are a single number, newest last, among the texts whose numbers were read.
     pub(crate) fn single_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers
     }
 
+    /// Reads the added texts and sorts their numbers into the lists.
     fn merge_new_values(&mut self) {
         self.read_numbers();
         if self.new_values.is_empty() || !self.spend(self.values.len() + self.new_values.len()) {
@@ -326,11 +335,11 @@ impl<'a> Evidence<'a> {
         let operands = self.new_values.iter().filter(|(_, is_operand)| *is_operand).map(|(value, _)| *value);
         merge_sorted(&mut self.operands, operands.collect());
         merge_sorted(&mut self.values, self.new_values.drain(..).map(|(value, _)| value).collect());
-        self.full |= self.values.len() > MAX_VALUES;
+        self.is_full |= self.values.len() > MAX_VALUES;
     }
 
-    /// How `n` follows from the evidence and from the numbers `stated`, which the answer states and
-    /// which are supported. `hedged` allows a rounding to the leading digits ("about 800" for 836).
+    /// How `n` follows from the evidence and from the supported numbers `stated` of the answer. `hedged` allows a
+    /// rounding to the leading digits ("about 800" for 836).
     pub(crate) fn supports(&mut self, n: &Number, hedged: bool, stated: &[f64]) -> Support {
         self.merge_new_values();
         let is_present = |value: f64| {
@@ -338,7 +347,7 @@ impl<'a> Evidence<'a> {
             self.contains(value, tolerance)
                 || stated.iter().any(|v| near(*v, value, tolerance))
                 || self.is_total_in_other_unit(value, tolerance)
-                // A hedge widens the tolerance of roundings only.
+                // A hedge does not widen the tolerance of conversions.
                 || converts(&self.operands, value, tolerance_of(n, value, false), self.units.as_deref())
         };
         if n.possible_values().any(is_present) {
@@ -349,7 +358,7 @@ impl<'a> Evidence<'a> {
             return Support::Present;
         }
         let is_derived = |value: f64| self.derives(value, tolerance_of(n, value, false), stated);
-        match self.full {
+        match self.is_full {
             true => Support::Unknown,
             false if n.possible_values().any(is_derived) => Support::Derived,
             false if self.budget.is_some_and(WorkBudget::is_exceeded) => Support::Unknown,
@@ -362,14 +371,14 @@ impl<'a> Evidence<'a> {
         const MONTHS: f64 = 12.0;
         const UNITS: [f64; 4] = [60.0, 100.0, 1e3, 3600.0];
         let totals = self.aggregates.iter().take(MAX_AGGREGATES);
-        // An amount per month as an amount per year.
+        // An amount per month may be stated per year.
         let by_year = |total: &f64| near(total * MONTHS, value, tolerance);
         let gives_value =
             |total: &f64| by_year(total) || UNITS.iter().any(|unit| near(total / unit, value, tolerance));
         value > 0.0 && totals.into_iter().any(gives_value)
     }
 
-    /// Whether a text has the number as it is.
+    /// Whether a text has exactly this number.
     pub(crate) fn has_number(&mut self, value: f64) -> bool {
         self.merge_new_values();
         self.contains(value, 0.0)
@@ -381,19 +390,19 @@ impl<'a> Evidence<'a> {
 
     /// Reads the dates and times of the texts; false if the work budget is exceeded.
     fn read_moments(&mut self) -> bool {
-        let mut left = MAX_TIMED;
+        let mut remaining = MAX_TIMED;
         let (moments, read) = &mut self.moments;
         for text in self.texts.iter().skip(*read).filter(|text| numbers::has_digit(text)) {
-            let Some(rest) = left.checked_sub(text.len()) else { continue };
-            left = rest;
+            let Some(after) = remaining.checked_sub(text.len()) else { continue };
+            remaining = after;
             moments.read(text);
         }
         *read = self.texts.len();
-        self.spend((MAX_TIMED - left) / BYTES_PER_STEP)
+        self.spend((MAX_TIMED - remaining) / BYTES_PER_STEP)
     }
 
-    /// Whether a number of a sentence follows from the dates and times of the texts, as a duration, an age or a time
-    /// of day.
+    /// Whether a number of a sentence follows from the dates and times of the texts, as a duration, an age or a time of
+    /// day. True beyond the work budget.
     pub(crate) fn gives_time(&mut self, sentence: &str, n: &Number) -> bool {
         self.merge_new_values();
         if !self.read_moments() {
@@ -409,7 +418,8 @@ impl<'a> Evidence<'a> {
             || moments.give(sentence, n)
     }
 
-    /// Whether a number of a sentence whose words are not read is a difference of the moments of the texts.
+    /// Whether a number of a sentence in an unsupported language is a difference of dates or times of the texts. True
+    /// beyond the work budget.
     pub(crate) fn gives_difference(&mut self, sentence: &str, n: &Number) -> bool {
         !self.read_moments() || self.moments.0.give_difference(sentence, n)
     }
@@ -418,11 +428,12 @@ impl<'a> Evidence<'a> {
     /// work budget is exceeded.
     pub(crate) fn mentions(&mut self, phrases: &[&str]) -> Vec<bool> {
         let bytes: usize = self.texts.iter().map(|t| t.len()).sum();
-        let steps = (bytes / BYTES_PER_STEP + self.texts.len()).saturating_mul(1 + phrases.len() / AT_ONCE);
+        let steps = (bytes / BYTES_PER_STEP + self.texts.len())
+            .saturating_mul(1 + phrases.len() / PHRASES_PER_SEARCH);
         if !self.spend(steps) {
             return vec![true; phrases.len()];
         }
-        // Converted once per trace, so that searches need not ignore case.
+        // Each text is converted once, so that searches need not ignore case.
         let (from, new) = (self.lowered.len(), self.texts.get(self.lowered_texts..).unwrap_or_default());
         self.lowered.reserve(new.iter().map(|text| text.len() + 1).sum());
         for text in new {
@@ -434,18 +445,18 @@ impl<'a> Evidence<'a> {
         phrases.iter().map(|phrase| memmem::find(&self.lowered, phrase.as_bytes()).is_some()).collect()
     }
 
-    /// Whether a structured text has a value in capitals ("JFK", "GB") that the answer does not give alone: it gives it
-    /// next to a name, or not at all.
+    /// Whether a text has a code in capitals ("JFK", "GB") that the answer contains only in brackets or not at all, so
+    /// that the answer may give the name for the code. True beyond the work budget.
     pub(crate) fn has_codes(&mut self, answer: &str) -> bool {
         // Each text is searched once per trace.
         let (codes, searched) = &mut self.codes;
-        let new = self.texts.get(*searched..).unwrap_or_default();
-        let bytes: usize = new.iter().map(|text| text.len()).sum();
+        let new_texts = self.texts.get(*searched..).unwrap_or_default();
+        let bytes: usize = new_texts.iter().map(|text| text.len()).sum();
         if self.budget.is_some_and(|budget| !budget.spend(1 + bytes / BYTES_PER_STEP)) {
             return true;
         }
-        let found = new.iter().flat_map(|text| CODE.captures_iter(text)).filter_map(|code| code.get(1));
-        codes.extend(found.take(MAX_CODES - codes.len()).map(|code| code.as_str()));
+        let matches = new_texts.iter().flat_map(|text| CODE.captures_iter(text)).filter_map(|code| code.get(1));
+        codes.extend(matches.take(MAX_CODES - codes.len()).map(|code| code.as_str()));
         *searched = self.texts.len();
         let is_told = |code: &str| answer.contains(code) && !answer.contains(&format!("({code})"));
         codes.iter().any(|code| !is_told(code))
@@ -458,20 +469,21 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Adds numbers to a sorted list without repeats, which is long where traces have many agents: it is not sorted again.
+/// Adds numbers to a sorted list without duplicates. The list is long in traces with many agents, so only the part
+/// with the range of the new numbers is sorted.
 fn merge_sorted(list: &mut Vec<f64>, mut new: Vec<f64>) {
     new.sort_unstable_by(f64::total_cmp);
     let (Some(first), Some(last)) = (new.first().copied(), new.last().copied()) else { return };
     let from = list.partition_point(|value| value.total_cmp(&first).is_lt());
     let to = list.partition_point(|value| value.total_cmp(&last).is_le());
     new.extend_from_slice(list.get(from..to).unwrap_or_default());
-    // Two runs that are sorted: the stable sort merges them.
+    // Both parts are sorted, which makes the stable sort a merge.
     new.sort_by(f64::total_cmp);
     new.dedup();
     list.splice(from..to, new);
 }
 
-/// Whether the text is a single number, with at most a unit, a label or brackets.
+/// Whether the text is short and has only the number `n`, with a unit, a label or brackets.
 fn is_single_number(text: &str, n: &Number) -> bool {
     text.len() <= 48 && numbers::all(text).len() == 1 && !n.in_identifier
 }

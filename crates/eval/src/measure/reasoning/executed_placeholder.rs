@@ -1,8 +1,8 @@
-//! Placeholders in what was executed: `YOUR_API_KEY`, `path/to/file`, `[Recipient's name]`.
+//! Placeholders in executed calls: `YOUR_API_KEY`, `path/to/file`, `[Recipient's name]`.
 //!
-//! Principle: what a call carries out has to be whole. A placeholder is a value that the model did not have and left
-//! for a reader to fill in, and no reader comes before the call is executed. Texts and files that the model writes for
-//! later use may contain placeholders, and so may values that a message, a result or the tool's definition has.
+//! Principle: the arguments of a call are complete. A placeholder stands for a value that the model did not have and
+//! left to a reader, but a call is executed before anybody reads it. Placeholders are allowed in texts and files that
+//! the model writes for later use, and if a message, a result or the tool's definition has them.
 //!
 //! In: the arguments of calls. Out: one finding for each placeholder, on the model span that wrote the call.
 
@@ -24,14 +24,14 @@ const MAX_CALLS: usize = 2_000;
 const MAX_BYTES: usize = 32 << 10;
 /// Maximum findings of a trace.
 const MAX_FINDINGS: usize = 4;
-/// Words of the names of tools that write what a reader completes.
-const WRITES: [&str; 14] = [
+/// Words in names of tools that write texts which a reader may complete.
+const WRITING_TOOLS: [&str; 14] = [
     "file", "files", "document", "doc", "template", "draft", "editor", "edit", "patch", "note", "write",
     "page", "readme", "answer",
 ];
 
-// A name in capitals or with underscores, an angle or square bracket with an instruction to the reader, a path to
-// nothing. The words are those that code and forms use, in several languages.
+// A name in capitals or with underscores, brackets with an instruction to the reader, or a path such as "path/to/file".
+// The words are those of code and forms, in several languages.
 regex!(
     PLACEHOLDER,
     concat!(
@@ -48,17 +48,17 @@ regex!(
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
-    let mut known: HashSet<String> = HashSet::default();
+    let mut reported: HashSet<String> = HashSet::default();
     for (i, call) in trace.calls.iter().enumerate().take(MAX_CALLS) {
         let Some(arguments) = call.arguments.as_deref() else { continue };
         let arguments = clip(arguments, MAX_BYTES);
         if out.len() >= MAX_FINDINGS || !memo.budget.spend(1 + arguments.len() / 4) {
             break;
         }
-        let Some(found) = PLACEHOLDER.find(arguments) else { continue };
-        let placeholder = found.as_str();
-        let is_name = runs_code(&call.name) && is_assigned(arguments, placeholder);
-        if is_name || known.contains(placeholder) || is_for_a_reader(trace, memo, call) {
+        let Some(placeholder_match) = PLACEHOLDER.find(arguments) else { continue };
+        let placeholder = placeholder_match.as_str();
+        let is_variable = runs_code(&call.name) && is_assigned(arguments, placeholder);
+        if is_variable || reported.contains(placeholder) || is_for_reader(trace, memo, call) {
             continue;
         }
         let Some(llm) =
@@ -66,21 +66,21 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         else {
             continue;
         };
-        known.insert(placeholder.to_owned());
-        let quote = around(arguments, found.start(), found.end(), 60);
+        reported.insert(placeholder.to_owned());
+        let quote = around(arguments, placeholder_match.start(), placeholder_match.end(), 60);
         let rationale = format!(
             "whole arguments were expected, since {} carries them out; they contain the placeholder {placeholder}",
             call.name.trim()
         );
         let finding = Defect::PlaceholderExecuted.finding(rationale, quote).citing_at(trace, call.at);
-        // The failure of the call is the finding then.
-        let failed = attempts.at(i).is_some_and(Attempt::failed);
-        out.push((llm, if failed { finding.noted() } else { finding }));
+        // If the call failed, its failure is the finding.
+        let has_failed = attempts.at(i).is_some_and(Attempt::failed);
+        out.push((llm, if has_failed { finding.noted() } else { finding }));
     }
     out
 }
 
-/// Whether code assigns a value to this name, which is a variable then.
+/// Whether code assigns a value to this name, so that the name is a variable.
 fn is_assigned(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let after = code.get(at + name.len()..).unwrap_or_default().trim_start();
@@ -92,42 +92,42 @@ fn is_assigned(code: &str, name: &str) -> bool {
     })
 }
 
-/// Whether the tool writes a text that somebody completes later.
-fn is_for_a_reader(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+/// Whether the tool ends the run or writes a text, which a reader may complete.
+fn is_for_reader(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     trace.control_tools.is_control(&call.name) || writes_text(&NameWords::cached(&call.name, memo))
 }
 
 /// Whether a tool with these words in its name writes a text for a reader.
 pub(super) fn writes_text(name: &[String]) -> bool {
-    name.iter().any(|word| WRITES.contains(&word.as_str()))
+    name.iter().any(|word| WRITING_TOOLS.contains(&word.as_str()))
 }
 
-/// The model span that wrote the call: the one that requested it, or the last one before it whose text has the
-/// placeholder, where another agent executes what a model writes.
+/// The model span that wrote the call: the span that requested it, or else the last span before the call whose output
+/// has the placeholder, since an agent may execute the text of another one.
 fn author(trace: &AgentTrace, call: &Call, placeholder: &str) -> Option<Idx> {
     let has = |at: Idx| trace.views.get(at).is_some_and(|view| view.output_text().contains(placeholder));
-    let ended = |at: Idx| trace.tree.spans.get(at).map_or(u64::MAX, |span| span.end);
-    let wrote = || {
+    let end = |at: Idx| trace.tree.spans.get(at).map_or(u64::MAX, |span| span.end);
+    let latest_with_placeholder = || {
         let llms =
             (0..trace.views.len()).filter(|at| trace.views.get(*at).is_some_and(|v| v.kind == Kind::Llm));
-        llms.filter(|at| ended(*at) <= call.start && has(*at)).max_by_key(|at| ended(*at))
+        llms.filter(|at| end(*at) <= call.start && has(*at)).max_by_key(|at| end(*at))
     };
-    call.llm.or_else(wrote)
+    call.llm.or_else(latest_with_placeholder)
 }
 
 /// Whether a message, a result or the tool's definition has the placeholder.
 fn is_known(trace: &AgentTrace, memo: &Memo, call: &Call, placeholder: &str) -> bool {
     let definition = call.definition.as_ref();
-    let described =
+    let is_in_description =
         definition.and_then(|d| d.description.as_deref()).is_some_and(|d| d.contains(placeholder));
     let schema = definition.and_then(|d| d.parameters.as_deref());
-    let listed = || schema.is_some_and(|schema| schema.to_string().contains(placeholder));
-    let shown = || {
+    let is_in_schema = || schema.is_some_and(|schema| schema.to_string().contains(placeholder));
+    let is_in_earlier_text = || {
         let known = KnownTexts::cached(trace, memo);
         let texts = known.before(trace, call).into_iter().flatten();
         have_wording(texts, memo, |text| text.contains(placeholder))
     };
-    described || listed() || shown()
+    is_in_description || is_in_schema() || is_in_earlier_text()
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl<'a> TraceHistory<'a> {
         let retrieval_ends = retrieval_ends.map(|(end, _)| *end).collect();
         let mut evidence = Evidence::within(&memo.budget);
         let year = trace.tree.spans.first().and_then(|span| year_of(span.start));
-        year.into_iter().for_each(|year| evidence.know(year as f64));
+        year.into_iter().for_each(|year| evidence.add_number(year as f64));
         TraceHistory {
             trace,
             memo,

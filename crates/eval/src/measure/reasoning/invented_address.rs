@@ -1,11 +1,11 @@
-//! E-mail addresses and telephone numbers of an answer that no text gave: "appeals go to appeals@board.example".
+//! E-mail addresses and telephone numbers in an answer that no text contains: "appeals go to appeals@board.example".
 //!
-//! Principle: where somebody can be reached is given and never composed. An address or a number that an answer states
-//! needs a message, an instruction or a result that has it. Telephone numbers are compared by their last digits,
-//! without signs and spaces. A request for a text, an example or a test may be answered by made-up ones.
+//! Principle: contact details are copied, never composed. An address or a number in an answer needs a message, an
+//! instruction or a result that has it. Telephone numbers are compared by their last digits, without signs and spaces.
+//! There is no finding if the request asks for an example or a test, which need invented data.
 //!
 //! In: the answer of an outermost agent with tools, its prompts and all results. Out: one finding, on the model span
-//! that gave the answer.
+//! that wrote the answer.
 
 use std::ops::Range;
 
@@ -23,34 +23,36 @@ use crate::recognise::Content;
 
 /// Most bytes of an answer that is read.
 const MAX_ANSWER: usize = 16 << 10;
-/// Most addresses and numbers of one answer.
-const MAX_FOUND: usize = 8;
-/// Fewest digits of a telephone number with the code of its country: "+12500" is a change.
+/// Maximum addresses and numbers of one answer that are compared.
+const MAX_CONTACTS: usize = 8;
+/// Minimum digits of a telephone number with its country code: "+12500" is a difference.
 const MIN_DIGITS: usize = 7;
-/// The forms of "@" in a text that hides its addresses from machines.
-const HIDDEN_AT: [&str; 6] = ["&#64;", "&commat;", "%40", "(at)", "[at]", " at "];
-/// Digits of a telephone number that are compared, the last ones.
-const COMPARED: usize = 6;
+/// Forms of "@" in texts that obscure addresses from programs.
+const OBSCURED_AT: [&str; 6] = ["&#64;", "&commat;", "%40", "(at)", "[at]", " at "];
+/// Number of last digits of a telephone number that are compared.
+const COMPARED_DIGITS: usize = 6;
 
-// An address, and a number in the international form: groups of digits behind the code of a country.
-// The last part of a domain has letters: `lodash@4.17.21` is a version, and `deploy@10.20.0.14` a login.
+// An e-mail address. The last part of its domain begins with a letter, unlike in the version `lodash@4.17.21` or the
+// login `deploy@10.20.0.14`.
 regex!(ADDRESS, r"(?i)[a-z0-9][a-z0-9._+-]*@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]+");
+// A telephone number in the international form: a country code and groups of digits.
 regex!(PHONE, r"\+\d{1,3}[ \u{2011}-]?\(?\d{2,5}\)?(?:[ /\u{2011}-]?\d{2,5}){1,4}\b");
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, agent, agent_index, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    if !is_whole || answer.len() > MAX_ANSWER || !memo.budget.spend(1 + answer.len() / BYTES_PER_STEP) {
+    let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    if !is_examined || answer.len() > MAX_ANSWER || !memo.budget.spend(1 + answer.len() / BYTES_PER_STEP) {
         return None;
     }
-    let may_have = memchr::memchr2(b'@', b'+', answer.as_bytes()).is_some();
+    let may_have_contact = memchr::memchr2(b'@', b'+', answer.as_bytes()).is_some();
     let is_address = |text: &str| !text.starts_with('+') && text.contains('@');
     let phones = PHONE.find_iter(answer).filter(|found| is_phone(answer, found.range()));
-    let found = ADDRESS.find_iter(answer).chain(phones).take(MAX_FOUND);
-    let found: Vec<&str> = if may_have { found.map(|found| found.as_str()).collect() } else { Vec::new() };
-    if found.is_empty() || writes_code(answer) {
+    let contacts = ADDRESS.find_iter(answer).chain(phones).take(MAX_CONTACTS);
+    let contacts: Vec<&str> =
+        if may_have_contact { contacts.map(|found| found.as_str()).collect() } else { Vec::new() };
+    if contacts.is_empty() || writes_code(answer) {
         return None;
     }
     let user_texts = conduct.user_messages();
@@ -64,24 +66,24 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let prompts = agent.llms.iter().filter_map(|at| trace.views.get(*at)).flat_map(prompt_texts);
     let input_texts = prompts.chain(agent_index::instructions(trace, agent_index)).map(|text| &**text);
     let call_texts = trace.calls.iter().flat_map(|call| [call.result.as_deref(), call.arguments.as_deref()]);
-    // Also what retrievers and memories returned.
+    // Results of retrievers and memories are in views.
     let results = trace.views.iter().filter_map(|view| view.result.as_deref()).chain(call_texts.flatten());
     let texts: Vec<&str> = user_texts.iter().map(|text| &**text).chain(input_texts).chain(results).collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
-    if !memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + found.len())) {
+    if !memo.budget.spend((1 + bytes / BYTES_PER_STEP) * (1 + contacts.len())) {
         return None;
     }
     let digits = |text: &str| joined_digits(text).trim().to_owned();
     let is_given = |stated: &&&str| match is_address(stated) {
-        true => texts.iter().any(|text| contains_ignoring_case(text, stated) || hides(text, stated)),
+        true => texts.iter().any(|text| contains_ignoring_case(text, stated) || has_obscured(text, stated)),
         false => {
             let wanted = digits(stated);
-            let last = wanted.get(wanted.len().saturating_sub(COMPARED)..).unwrap_or_default();
+            let last = wanted.get(wanted.len().saturating_sub(COMPARED_DIGITS)..).unwrap_or_default();
             texts.iter().any(|text| digits(text).contains(last))
         }
     };
-    // An answer writes to somebody whose address a hidden text has.
-    let invented = found.iter().find(|stated| !is_given(stated))?;
+
+    let invented = contacts.iter().find(|stated| !is_given(stated))?;
     let rationale = format!(
         "an address or a telephone number of an earlier message or result was expected; the answer gives {invented}, which \
          none of them contains"
@@ -89,22 +91,23 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     Some((agent.answer_at?, Defect::UnsupportedFact.finding(rationale, answer)))
 }
 
-/// Whether a number behind "+" may be one to call: it has enough digits, and is no amount of money and no percentage.
+/// Whether a number after "+" may be a telephone number: it has enough digits, and is not an amount of money or a
+/// percentage.
 fn is_phone(answer: &str, number: Range<usize>) -> bool {
     let digits = answer.get(number.clone()).map_or(0, |n| n.bytes().filter(u8::is_ascii_digit).count());
-    let behind = answer.get(number.end..).unwrap_or_default().trim_start_matches([' ', '\u{a0}']);
-    digits >= MIN_DIGITS && !behind.starts_with('%') && !currency::is_beside(answer, number)
+    let after = answer.get(number.end..).unwrap_or_default().trim_start_matches([' ', '\u{a0}']);
+    digits >= MIN_DIGITS && !after.starts_with('%') && !currency::is_beside(answer, number)
 }
 
-/// Whether a text has an address with another sign in place of its "@": "office (at) climb.example".
-fn hides(text: &str, address: &str) -> bool {
+/// Whether a text has an address with another form of "@": "office (at) climb.example".
+fn has_obscured(text: &str, address: &str) -> bool {
     let Some((name, domain)) = address.split_once('@') else { return false };
-    let is_hidden = |at: &str| {
+    let is_obscured = |at: &str| {
         [format!("{name}{at}{domain}"), format!("{name} {at} {domain}")]
             .iter()
-            .any(|hidden| contains_ignoring_case(text, hidden))
+            .any(|obscured| contains_ignoring_case(text, obscured))
     };
-    contains_ignoring_case(text, domain) && HIDDEN_AT.into_iter().any(is_hidden)
+    contains_ignoring_case(text, domain) && OBSCURED_AT.into_iter().any(is_obscured)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Links and quotations of an answer, which the evidence must contain.
 //!
-//! Principle: a link or a quotation is copied from a text that the model was given: one that no text contains leads
-//! nowhere, or puts words into somebody's mouth. An address that is offered to be tried, and the user's own words,
-//! are not compared.
+//! Principle: a link or a quotation is copied from a text that the model read. A link that no text contains may lead
+//! nowhere, and a quotation may attribute words to somebody who did not write them. A link that the answer only
+//! suggests to try is not compared.
+//!
+//! In: an answer. Out: its links and quotations, with the phrases of which the evidence has to contain one.
 
 use std::ops::Range;
 
@@ -13,11 +15,11 @@ use crate::measure::excerpt::{around, clip_end};
 
 /// Most facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
-/// Fewest words of a quotation; fewer are a title or a term.
-const QUOTE_WORDS: usize = 6;
-/// Most braces and brackets of an answer at which JSON may begin.
-const MAX_JSON: usize = 64;
-/// Consecutive words of a quotation that are searched for.
+/// Minimum words of a quotation: fewer words may be a title or a term.
+const MIN_QUOTED_WORDS: usize = 6;
+/// Maximum braces and brackets of an answer at which JSON is searched for.
+const MAX_JSON_STARTS: usize = 64;
+/// Number of consecutive words of a quotation that are searched for together.
 const WINDOW: usize = 5;
 
 regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
@@ -27,17 +29,17 @@ regex!(
     TO_TRY,
     r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
 );
-/// Bytes of a number that identifies one thing without its surroundings.
-const NUMBER: usize = 4;
-/// Bytes before a link in which they are looked for.
-const BEFORE: usize = 100;
+/// Minimum bytes of the last segment of a path that identifies one thing without the other segments.
+const MIN_IDENTIFYING: usize = 4;
+/// Bytes before a link that are searched for [`TO_TRY`].
+const MAX_BEFORE: usize = 100;
 
-/// A fact in words: it is supported if the evidence contains one of the phrases.
+/// A fact in words, which is supported if the evidence contains one of the phrases, or all of the parts.
 pub(super) struct PhraseFact {
     pub phrases: Vec<String>,
-    /// Phrases that support it together.
+    /// Phrases that support the fact only together.
     pub parts: Vec<String>,
-    /// The day of a date.
+    /// The day number of a date.
     pub day: Option<i64>,
     pub defect: Defect,
     pub kind: &'static str,
@@ -45,14 +47,15 @@ pub(super) struct PhraseFact {
     pub quote: String,
 }
 
+/// The links of an answer with a path, except those that the answer suggests to try.
 pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
     let fact = |found: regex::Match<'_>| {
         let url = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
         let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
         let bare = bare.strip_prefix("www.").unwrap_or(bare);
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
-        let before = clip_end(answer.get(..found.start()).unwrap_or_default(), BEFORE);
-        // A bare host is common knowledge; escaped and non-ASCII paths have more than one spelling.
+        let before = clip_end(answer.get(..found.start()).unwrap_or_default(), MAX_BEFORE);
+        // A host without a path is common knowledge. Escaped and non-ASCII paths have several spellings.
         (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(
             || PhraseFact {
                 phrases: vec![bare.to_ascii_lowercase()],
@@ -68,30 +71,30 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
     LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
 }
 
-/// The host of an address and its last segment, if that is the number of one thing: an address is composed from
-/// both ("the pull request 4214 of ..."). Of a short number all segments.
+/// The host of a link and its last segment, if that has a digit, since the model may compose a link from both ("the
+/// pull request 4214 of ..."). If the last segment is short, all segments. `None` without a digit.
 fn parts(bare: &str) -> Option<Vec<String>> {
     let (host, path) = bare.split_once('/')?;
     let last = path.rsplit('/').next().filter(|last| last.bytes().any(|b| b.is_ascii_digit()))?;
-    let parts = [host].into_iter().chain(if last.len() >= NUMBER { last } else { path }.split('/'));
+    let parts = [host].into_iter().chain(if last.len() >= MIN_IDENTIFYING { last } else { path }.split('/'));
     Some(parts.map(str::to_ascii_lowercase).collect())
 }
 
-/// The quotations of an answer. Strings of JSON in it are data, as code is.
+/// The quotations of an answer, without strings in JSON, which are data.
 pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
     let mut data = None;
     let fact = |(start, end): (usize, usize)| {
         let inner = answer.get(start..end)?;
         let words: Vec<&str> = inner.split(' ').filter(|w| !w.is_empty()).collect();
-        let small = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
-        // Mostly capitals: a title or an attribution.
-        if words.len() < QUOTE_WORDS || small * 2 <= words.len() {
+        let lowercase_words = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
+        // A text with mostly capitals is a title or an attribution.
+        if words.len() < MIN_QUOTED_WORDS || lowercase_words * 2 <= words.len() {
             return None;
         }
         if data.get_or_insert_with(|| json_ranges(answer)).iter().any(|data| data.contains(&start)) {
             return None;
         }
-        // One sequence of words is enough: quotations are shortened and their punctuation changed.
+        // One sequence of words suffices, since quotations may be shortened and differ in their punctuation.
         let phrases = words
             .windows(WINDOW)
             .map(|w| w.join(" ").to_ascii_lowercase())
@@ -114,7 +117,7 @@ pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
 fn json_ranges(text: &str) -> Vec<Range<usize>> {
     let mut out = Vec::new();
     let mut from = 0;
-    for _ in 0..MAX_JSON {
+    for _ in 0..MAX_JSON_STARTS {
         let Some(at) = text.get(from..).and_then(|rest| rest.find(['{', '['])) else { break };
         let start = from + at;
         let rest = text.get(start..).unwrap_or_default();

@@ -15,7 +15,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
-use super::omitted_list_item::excepts;
+use super::omitted_list_item::may_exclude;
 use super::statements::{contains_words, words_of};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
@@ -87,7 +87,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         });
         Some((tool, joined_things(asked, things, *language).into_iter().find(|thing| !is_known(thing))?))
     });
-    let omitted_thing = omitted_thing.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
+    let omitted_thing = omitted_thing.filter(|_| task.is_some_and(|task| !may_exclude(task, memo)));
     if let Some((tool, thing)) = omitted_thing {
         let rationale = format!(
             "a call of {tool} for \"{thing}\", or the reason why there is none, was expected, since the request names it \

@@ -1,12 +1,11 @@
-//! Things that a request lists and that the run leaves out: "the stock in Oslo, Bergen and Tromsø", and only two
-//! lookups.
+//! Things that a request lists and that the run omits: "the stock in Oslo, Bergen and Tromsø", and only two lookups.
 //!
-//! Principle: of things that the request lists, by identifiers of one form or by names, each has to be in a call, a
-//! result or a text of the agent, if another one of the list was acted on or looked up. Names of two things may be
-//! those of one action ("a table for Ana and Bo"), so that only lookups need both.
+//! Principle: of things that the request lists by identifiers of one shape or by names, each has to be in a call, a
+//! result or the answer, if another one of the list was acted on or looked up. Two names may belong to one action ("a
+//! table for Ana and Bo"), so that only lookups need both.
 //!
-//! In: the request of an outermost agent, all calls, its texts and the answer. Out: one finding, on the model span
-//! that gave the answer.
+//! In: the request of an outermost agent, all calls, and the answer. Out: one finding, on the model span that wrote the
+//! answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -21,31 +20,33 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
-/// Most bytes of a request: a longer one names several things.
+/// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK: usize = 400;
-/// Most calls of a trace, and bytes of their results, of the answer and of other texts, that are read.
+/// Maximum calls of a trace that are read.
 const MAX_CALLS: usize = 64;
+/// Maximum bytes of their arguments and results together with the answer.
 const MAX_BYTES: usize = 16_000;
-/// Most things of a list, and words of a name.
+/// Maximum things of a list.
 const MAX_LISTED: usize = 8;
+/// Maximum words of a name.
 const MAX_NAME: usize = 2;
 /// Most bytes between two identifiers of a list.
 const MAX_GAP: usize = 12;
-/// Words by which not all that is listed is meant.
-const EXCEPTS: WordClasses = classes!(Negation Exception Alternative Condition Already);
-/// Words of a request that compares things or moves from one to the other: it lists nothing.
-const RELATES: WordClasses = classes!(Comparison Origin);
+/// Classes of words by which not all listed things are meant.
+const EXCLUSIONS: WordClasses = classes!(Negation Exception Alternative Condition Already);
+/// Classes of words of a request that compares things or moves something between them, and thus lists none.
+const RELATIONS: WordClasses = classes!(Comparison Origin);
 
-/// Whether a request does not mean all that it names.
-pub(super) fn excepts(task: &str, memo: &Memo) -> bool {
-    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCEPTS))
+/// Whether a request may exclude some of the things that it names. True for an unsupported language.
+pub(super) fn may_exclude(task: &str, memo: &Memo) -> bool {
+    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCLUSIONS))
 }
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, agent, .. } = *conduct;
-    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
+    let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    let task = conduct.task(MAX_TASK).filter(|_| is_examined)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let has_failed = |i: usize| attempts.at(i).is_some_and(|a| !a.is_control && a.failed());
     let is_read = (1..=MAX_CALLS).contains(&trace.calls.len()) && !(0..trace.calls.len()).any(has_failed);
@@ -53,7 +54,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let (ids, names) = (listed_ids(task), listed_names(task, memo));
-    if ids.is_empty() && names.is_empty() || excepts(task, memo) {
+    if ids.is_empty() && names.is_empty() || may_exclude(task, memo) {
         return None;
     }
     // In a dialogue the user may have agreed to less.
@@ -67,36 +68,36 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     let acts = |call: &Call| purpose(trace, memo, call) == Purpose::Action;
-    let left_out = left_out(trace, &ids, &texts, acts).or_else(|| {
+    let omitted = omitted_thing(trace, &ids, &texts, acts).or_else(|| {
         let looks_up = |call: &Call| purpose(trace, memo, call) == Purpose::Query;
-        left_out(trace, &names, &texts, |call| names.len() > 2 || looks_up(call))
+        omitted_thing(trace, &names, &texts, |call| names.len() > 2 || looks_up(call))
     })?;
     if ReadText::new(answer, Some(task), memo).ends_with_question() {
         return None;
     }
     let rationale = format!(
-        "a call for {left_out}, or the reason why there is none, was expected, since the request lists it"
+        "a call for {omitted}, or the reason why there is none, was expected, since the request lists it"
     );
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
 }
 
-/// One of the listed things that no text names, if a call of this kind names another one in its arguments.
-fn left_out(
+/// A listed thing that no text names, if a call that satisfies `is_relevant` names another one in its arguments.
+fn omitted_thing(
     trace: &AgentTrace,
     listed: &[String],
     texts: &[&str],
-    is_kind: impl Fn(&Call) -> bool,
+    is_relevant: impl Fn(&Call) -> bool,
 ) -> Option<String> {
     let is_named = |thing: &&String| texts.iter().any(|text| contains_ignoring_case(text, thing));
-    let (named, left_out): (Vec<&String>, Vec<&String>) = listed.iter().partition(is_named);
+    let (named, omitted): (Vec<&String>, Vec<&String>) = listed.iter().partition(is_named);
     let has = |call: &Call, thing: &str| {
         call.arguments.as_deref().is_none_or(|text| contains_ignoring_case(text, thing))
     };
-    let is_treated = |thing: &&String| trace.calls.iter().any(|call| has(call, thing) && is_kind(call));
-    left_out.first().filter(|_| named.iter().any(is_treated)).map(|thing| (*thing).clone())
+    let is_handled = |thing: &&String| trace.calls.iter().any(|call| has(call, thing) && is_relevant(call));
+    omitted.first().filter(|_| named.iter().any(is_handled)).map(|thing| (*thing).clone())
 }
 
-/// The identifiers of one form that a request lists.
+/// The identifiers that a request lists; empty if they have several shapes or are not enumerated.
 fn listed_ids(task: &str) -> Vec<String> {
     let mut listed: Vec<String> = identifiers(task).take(MAX_LISTED + 1).collect();
     listed.dedup();
@@ -106,7 +107,7 @@ fn listed_ids(task: &str) -> Vec<String> {
     if is_list { listed } else { Vec::new() }
 }
 
-/// Whether only commas and conjunctions are between identifiers: others are compared.
+/// Whether at most one short word, such as a conjunction, is between two identifiers.
 fn is_enumerated(task: &str, ids: &[String]) -> bool {
     let lower = task.to_ascii_lowercase();
     let mut from = 0;
@@ -123,39 +124,42 @@ fn is_enumerated(task: &str, ids: &[String]) -> bool {
     gaps.all(|is_adjacent| is_adjacent == Some(true))
 }
 
-/// The names that a sentence of a request lists: words with capitals between commas and conjunctions.
+/// The names that one sentence of a request lists: words with capitals between commas and conjunctions.
 fn listed_names(task: &str, memo: &Memo) -> Vec<String> {
-    // Nouns have capitals in German.
+    // Not in German, where all nouns have capitals.
     let language = Language::detected(task, None, memo)
         .filter(|language| language.is_spaced() && *language != Language::German);
     let Some(language) = language else { return Vec::new() };
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
-    // Each name has a capital.
+    // A list of names has several capitals.
     let may_list = |text: &&str| {
         text.bytes().filter(u8::is_ascii_uppercase).count() > 1
             || !text.is_ascii() && text.chars().filter(|c| c.is_uppercase()).count() > 1
     };
-    let mut lists =
-        sentences.filter(may_list).map(|text| names_of(text, language)).filter(|names| names.len() > 1);
-    // Which of several lists is meant, is not known.
+    let mut lists = sentences
+        .filter(may_list)
+        .map(|text| listed_names_of_sentence(text, language))
+        .filter(|names| names.len() > 1);
+    // It is not known which of several lists is meant.
     lists.next().filter(|_| lists.next().is_none()).unwrap_or_default()
 }
 
-fn names_of(sentence: &str, language: Language) -> Vec<String> {
+/// The names around the first conjunction of a sentence that has names on both sides.
+fn listed_names_of_sentence(sentence: &str, language: Language) -> Vec<String> {
     let places = language.table().places(sentence);
-    if places.all().has_any(RELATES) {
+    if places.all().has_any(RELATIONS) {
         return Vec::new();
     }
     let conjunctions = places.iter().filter(|place| place.classes.has(WordClass::Conjunction));
     let mut lists = conjunctions.filter_map(|place| {
-        let (before, behind) = (sentence.get(..place.at.start)?, sentence.get(place.at.end..)?);
-        Some(names_around(sentence, before, behind)).filter(|names| names.len() > 1)
+        let (before, after) = (sentence.get(..place.at.start)?, sentence.get(place.at.end..)?);
+        Some(names_around(sentence, before, after)).filter(|names| names.len() > 1)
     });
     lists.next().unwrap_or_default()
 }
 
-/// The names before and behind a conjunction of a sentence.
-fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
+/// The names before and after a conjunction of a sentence.
+fn names_around(sentence: &str, before: &str, after: &str) -> Vec<String> {
     let is_name = |word: &&str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         word.chars().next().is_some_and(char::is_uppercase) && word.chars().any(char::is_lowercase)
@@ -165,14 +169,14 @@ fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
         let name = name.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
         (!name.is_empty() && words.len() <= MAX_NAME).then_some(name)
     };
-    // "Oslo, Bergen and Tromsø have": the last name ends at the first word without a capital, or with a mark.
+    // The last name ends before a word without a capital ("Oslo, Bergen and Tromsø have") or at a punctuation mark.
     let mut ended = false;
-    let last: Vec<&str> = behind
+    let last: Vec<&str> = after
         .split_whitespace()
         .take_while(|word| {
-            let takes = !ended && is_name(word);
+            let is_part = !ended && is_name(word);
             ended |= word.ends_with(|c: char| !c.is_alphanumeric());
-            takes
+            is_part
         })
         .collect();
     let Some(last) = joined(last) else { return Vec::new() };
@@ -180,7 +184,7 @@ fn names_around(sentence: &str, before: &str, behind: &str) -> Vec<String> {
     for item in before.trim_end().trim_end_matches(',').rsplit(", ").take(MAX_LISTED) {
         let words: Vec<&str> = item.split_whitespace().collect();
         let name_length = words.iter().rev().take_while(|word| is_name(word)).count();
-        // The first word of a sentence has a capital in any case.
+        // The first word of a sentence has a capital even if it is not a name.
         let is_first = name_length == words.len() && item.as_ptr() == sentence.trim_start().as_ptr();
         let name = words.get(words.len() - name_length..).unwrap_or_default().to_vec();
         match joined(name).filter(|_| !is_first) {

@@ -1,15 +1,18 @@
 //! Whether the run recovered from a failed call.
 //!
-//! In: a trace. Out: for each failed call, whether it was recovered. A later success recovers it: of the same
-//! tool (a retry, a changed argument), of another tool that returns information after a lookup failed, or of
-//! another action on the same kind of thing. So does a user who reads of the failure and continues with something else.
-//! A later sentence of the model does not, nor does a question with which a harness ends the run. The turns of an
-//! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
-//! replaced by invented data, the invention is the failure that decides.
-//! A failure that is not the run's fault, of a call with the values that it was given, is no failure of the run if
-//! its final answer reports it: the user knows what did not happen, and no better answer was possible. An action that
-//! was refused is recovered by an answer that reports the refusal to the user: it contains what the refusal names, a
-//! value or a field that the call did not have, and leaves the next step to them.
+//! In: a trace. Out: for each failed call, whether the run recovered from it. It does so in one of these ways:
+//!
+//! - by a later success: of the same tool (a retry, a changed argument), of another tool that returns information after a
+//!   failed lookup, or of another action on the same kind of thing;
+//! - by a user who reads of the failure and continues with something else, but not by the closing question of a harness;
+//! - by a final answer that reports the failure, if the failure was not the run's fault, since no better answer was
+//!   possible;
+//! - by a final answer that reports the refusal of an action to the user: it contains a value or a field that the refusal
+//!   names and the call did not have, and leaves the next step to the user.
+//!
+//! A later sentence of the model alone is not a recovery. The turns of an agent in a group chat, which are spans of one
+//! name beneath one span, are one agent. If the run replaced the missing result by invented data, the invention is the
+//! severe failure, and the failed call is a mild one.
 
 use std::rc::Rc;
 
@@ -30,16 +33,17 @@ use crate::measure::tool_purpose::{Purpose, is_verb, purpose};
 use crate::measure::{Context, Finding, Severity, avoidance, numbers};
 use crate::recognise::{Agent, AgentTrace, Call, Part, Role, SpanView};
 
-/// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the
-/// closing question of a harness.
-const DIALOGUE: usize = 2;
+/// Minimum replies of the user to texts of the model in a dialogue: a single reply may be the closing question of a
+/// harness.
+const MIN_REPLIES: usize = 2;
 
-/// Bytes of an answer and of an output that are compared.
+/// Maximum bytes of an answer and of an output that are compared.
 const MAX_BYTES: usize = 16 << 10;
-/// Bytes of a refusal that an answer is compared with, and words that both have.
+/// Maximum bytes of a refusal that an answer is compared with.
 const MAX_REFUSAL: usize = 1_000;
+/// Minimum words that the answer shares with the refusal.
 const MIN_SHARED: usize = 2;
-/// Least bytes of a specific word.
+/// Minimum bytes of a specific word.
 const MIN_SPECIFIC: usize = 4;
 
 /// Marks of items that failed, in lists of several.
@@ -48,7 +52,7 @@ const FAILED_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
 /// The failed calls that were recovered.
 #[derive(Default)]
 pub(crate) struct Recoveries {
-    /// Failed calls by their address.
+    /// The recovered calls, by [`key`].
     recovered: HashSet<usize>,
 }
 
@@ -63,11 +67,12 @@ impl Recoveries {
         })
     }
 
-    /// Whether the call failed and was recovered.
+    /// Whether the call failed and the run recovered from it.
     pub(crate) fn has(&self, call: &Call) -> bool {
         self.recovered.contains(&key(call))
     }
 
+    /// Adds the recovered calls of one agent. The calls are read backwards, so that later successes are known.
     fn add(&mut self, trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turns: &[&Agent]) {
         let calls = || turns.iter().flat_map(|agent| agent.calls.iter().copied());
         if !calls().any(|i| attempts.at(i).is_some_and(Attempt::failed)) {
@@ -78,7 +83,7 @@ impl Recoveries {
         calls.sort_unstable();
         let last = turns.iter().rev().find_map(|agent| agent.llms.last().copied());
         let mut later = LaterSuccesses::default();
-        let (mut dialogue, mut tells_failure) = (None, None);
+        let (mut dialogue, mut reports) = (None, None);
         for &i in calls.iter().rev() {
             let (Some(attempt), Some(call)) = (attempts.at(i), trace.calls.get(i)) else { continue };
             if attempt.is_control {
@@ -91,7 +96,7 @@ impl Recoveries {
             let recovers = later.recovers(trace, call, purpose(trace, memo, call));
             let mut continues =
                 || dialogue.get_or_insert_with(|| RepliedResults::new(trace, last)).continues_after(call);
-            let mut reported = || *tells_failure.get_or_insert_with(|| tells_of_failure(trace, memo));
+            let mut reported = || *reports.get_or_insert_with(|| reports_failure(trace, memo));
             let mut is_told = || reported() || repeats_output(trace, memo, call);
             if recovers
                 || continues()
@@ -104,11 +109,10 @@ impl Recoveries {
     }
 }
 
-/// Whether the answer of the run, which its user reads, states that something failed or is missing: in such words, by a
-/// mark next to an item of a list, or by any statement that denies something ("only the lamp in the hall does not
-/// answer"), since everything that is claimed as done is compared with the calls by other rules. Or it may state this
-/// in a language whose words are not read.
-fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
+/// Whether the answer of the run reports that something failed or is missing: by words for it, by a mark next to an
+/// item of a list, or by any negative statement ("only the lamp in the hall does not answer"). Claims of success are
+/// compared with the calls by other rules. True for an unsupported language.
+fn reports_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
     final_answer(trace).is_some_and(|answer| {
         avoidance::mentions_lack(answer, memo)
@@ -123,8 +127,8 @@ fn final_answer(trace: &AgentTrace) -> Option<&str> {
     runs.next_back().and_then(|agent| agent.answer.as_deref())
 }
 
-/// Whether the answer of the run contains what a failed lookup or command printed: a specific word of it that the call
-/// was not given ("src/app.py" of a linter that found problems).
+/// Whether the answer of the run repeats the output of a failed lookup or command: a specific word of the output that
+/// is not in the arguments ("src/app.py" of a linter that found problems).
 pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(output)) = (final_answer(trace), call.result.as_deref()) else { return false };
     if !runs_code(&call.name) && purpose(trace, memo, call) != Purpose::Query {
@@ -139,8 +143,8 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     specific_words(output).iter().any(|word| answer_words.contains(word) && !passed.contains(word))
 }
 
-/// Whether the answer reports the refusal of an action to the user: it contains a number or names of fields that the
-/// result has and the call had not, and asks the user, or states that it still needs them.
+/// Whether the answer reports the refusal of an action to the user: it contains a number or several words of the result
+/// that are not in the arguments, and it asks the user, or it is part of a dialogue and claims no action as done.
 pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(result)) = (final_answer(trace), call.result.as_deref()) else { return false };
     let is_dialogue = || {
@@ -177,7 +181,7 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     let (answer_numbers, passed_numbers) = (numbers(answer), numbers(&passed));
     let is_value = numbers(result).iter().any(|n| answer_numbers.contains(n) && !passed_numbers.contains(n));
     let answer_words = words(answer);
-    // "Namen" of the field "name": endings differ.
+    // Endings may differ: "Namen" for the field "name".
     let is_told = |word: &String| {
         answer_words.iter().any(|other| other.starts_with(word.as_str()) && other.len() <= word.len() + 2)
     };
@@ -185,7 +189,7 @@ pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     is_value || shared >= MIN_SHARED
 }
 
-/// The words of a text that are a path, a name in code or a code with digits.
+/// The words of a text that are a path, a name in code, or an identifier with digits.
 fn specific_words(text: &str) -> HashSet<&str> {
     let is_sign = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=\\".contains(c);
     text.split(is_sign).map(|word| word.trim_matches('.')).filter(|word| is_specific(word)).collect()
@@ -197,7 +201,8 @@ fn is_specific(word: &str) -> bool {
         && word.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'/' | b'_' | b'.'))
 }
 
-/// The finding on a failed call, mild if the run recovered from the failure.
+/// The finding on a failed call, with low severity if the run recovered from the failure or replaced it by invented
+/// data.
 pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
     let severity = match Recoveries::cached(context.trace, context.memo).has(call) {
         true => Severity::Low,
@@ -207,7 +212,7 @@ pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Fi
     Finding { severity: severity.min(finding.severity), ..finding }
 }
 
-/// The agents, each with its turns in order of time.
+/// By agent, its turns in order of time.
 fn turns_of_agents(trace: &AgentTrace) -> Vec<Vec<&Agent>> {
     let mut turns_by_agent: Vec<Vec<&Agent>> = Vec::new();
     let mut positions: HashMap<(usize, &str), usize> = HashMap::default();
@@ -227,26 +232,27 @@ fn turns_of_agents(trace: &AgentTrace) -> Vec<Vec<&Agent>> {
     turns_by_agent
 }
 
-/// Calls are in a list that does not move.
+/// The address of a call, which identifies it since the list of calls does not move.
 fn key(call: &Call) -> usize {
     std::ptr::from_ref(call).addr()
 }
 
-/// The successes after a call, by the model call that requested them: those of its own message do not act on
-/// its failure.
+/// The first successes after a call.
 #[derive(Default)]
 struct LaterSuccesses<'t> {
+    /// By tool name.
     tools: HashMap<String, &'t Call>,
+    /// The first success of a tool that may return information.
     lookup: Option<&'t Call>,
-    /// Tools that do not only return information, by the nouns of their names.
+    /// The successes of tools that may change something, by the nouns of their names.
     actions: HashMap<String, &'t Call>,
 }
 
 impl<'t> LaterSuccesses<'t> {
-    /// `sure`: a result is recorded. Without content a call of another tool proves little.
-    fn add(&mut self, purpose: Purpose, call: &'t Call, sure: bool) {
-        self.tools.entry(tool(call)).or_insert(call);
-        if !sure {
+    /// Adds a success. Without a recorded result, it counts only for the same tool.
+    fn add(&mut self, purpose: Purpose, call: &'t Call, is_recorded: bool) {
+        self.tools.entry(tool_key(call)).or_insert(call);
+        if !is_recorded {
             return;
         }
         if purpose != Purpose::Action {
@@ -259,25 +265,27 @@ impl<'t> LaterSuccesses<'t> {
         }
     }
 
+    /// Whether one of the successes recovers a failed call. Successes of calls in the same message do not, since their
+    /// arguments were written before the failure was known.
     fn recovers(&self, trace: &AgentTrace, failed: &Call, purpose: Purpose) -> bool {
-        let acts = |call: &&Call| !is_of_same_message(trace, failed, call);
-        if self.tools.get(&tool(failed)).is_some_and(acts) {
+        let is_reaction = |call: &&Call| !is_of_same_message(trace, failed, call);
+        if self.tools.get(&tool_key(failed)).is_some_and(is_reaction) {
             return true;
         }
         match purpose {
-            Purpose::Query => self.lookup.as_ref().is_some_and(acts),
+            Purpose::Query => self.lookup.as_ref().is_some_and(is_reaction),
             Purpose::Action | Purpose::Unknown => {
-                nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(acts))
+                nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(is_reaction))
             }
         }
     }
 }
 
-/// Whether one message requested both calls. Where no model call shows its requests, calls are assigned to model
-/// calls by time, which depends on the senders' clocks; then only calls that overlap count as of one message.
+/// Whether one message requested both calls. If the model call has no recorded requests, calls are assigned to model
+/// calls by time, which depends on the senders' clocks; then only overlapping calls count as requested by one message.
 fn is_of_same_message(trace: &AgentTrace, failed: &Call, later: &Call) -> bool {
     let Some(llm) = failed.llm.filter(|_| failed.llm == later.llm) else { return false };
-    let shows = |view: &SpanView| {
+    let has_requests = |view: &SpanView| {
         let mut parts = view.output.iter().flat_map(|message| &message.parts);
         parts.any(|part| matches!(part, Part::Call(_)))
     };
@@ -286,29 +294,29 @@ fn is_of_same_message(trace: &AgentTrace, failed: &Call, later: &Call) -> bool {
         (Some(failed), Some(later)) => later.start < failed.end,
         _ => true,
     };
-    trace.views.get(llm).is_some_and(shows) || overlap()
+    trace.views.get(llm).is_some_and(has_requests) || overlap()
 }
 
-fn tool(call: &Call) -> String {
+fn tool_key(call: &Call) -> String {
     call.name.trim().to_ascii_lowercase()
 }
 
-/// The words of a tool's name that are no verbs.
+/// The words of a tool's name that are not verbs.
 fn nouns(call: &Call) -> impl Iterator<Item = String> {
     identifier_words(&call.name).into_iter().filter(|word| word.len() > 2 && !is_verb(word))
 }
 
-/// The conversation of an agent as its last model call was shown it.
+/// The results in the prompt of an agent's last model call after which the user replied.
 #[derive(Default)]
 struct RepliedResults<'t> {
-    /// Ids of the results that the user replied after.
+    /// The ids of the results.
     ids: HashSet<&'t str>,
-    /// Addresses of those without an id.
+    /// The addresses of results without an id.
     results: HashSet<*const u8>,
 }
 
 impl<'t> RepliedResults<'t> {
-    /// `last`: the agent's last model call.
+    /// Reads the prompt of the agent's last model call.
     fn new(trace: &'t AgentTrace, last: Option<Idx>) -> RepliedResults<'t> {
         let view = last.and_then(|llm| trace.views.get(llm));
         let messages = view.map_or(&[][..], |view| &view.input[..]);
@@ -324,7 +332,7 @@ impl<'t> RepliedResults<'t> {
                 _ => answered = false,
             }
         }
-        if replies.len() < DIALOGUE {
+        if replies.len() < MIN_REPLIES {
             replies.clear();
         }
         let before = replies.last().and_then(|last| messages.get(..*last)).unwrap_or_default();

@@ -1,15 +1,14 @@
-//! Effects that were caused twice: a refund of the same amount for the same order, issued two times.
+//! Repeated actions with an effect each: a refund of the same amount for the same order, issued twice.
 //!
-//! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
-//! causes it again. The repetition is intended where the request counts or asks for more, or where another action is
-//! between the two calls; and a result with the same identifier shows that both were one. Two results with identifiers
-//! of their own show that there are two effects, and so does a later list with two rows for the one call: then neither
-//! a first result that was still pending nor one that timed out explains the second call. A call that undoes one of
-//! them, or an answer that names both, does.
+//! Principle: each payment, message or order has an effect, so that an equal call that succeeds again causes a second
+//! effect. The repetition is intended if the request counts or asks for several, or if another action is between the
+//! two calls. If both results have the same identifier, there is only one effect. Results with different identifiers,
+//! or a later list with two rows for the arguments, prove two effects, even if the first result was pending or timed
+//! out; there is still no finding if a later call is about one of the two, or if the answer names both.
 //!
-//! Also: an action on a thing of which a result says that it cannot be done: `refundable: false`, and a refund.
+//! Also found: an action on a record that an earlier result excludes, such as a refund after `refundable: false`.
 //!
-//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the
+//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that requested the
 //! call.
 
 use std::collections::hash_map::Entry;
@@ -35,58 +34,63 @@ use crate::measure::{Finding, Memo, numbers, without_effect};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
-/// Most calls of an agent that are compared, and bytes of a result that is read for identifiers.
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 200;
-const MAX_RESULT: usize = 4_000;
-/// Most arguments that the rows of a list are compared with, and fewest that a row has to have.
+/// Maximum bytes of a text that is searched for identifiers, words and numbers.
+const MAX_TEXT_BYTES: usize = 4_000;
+/// Maximum arguments that the rows of a list are compared with.
 const MAX_PASSED: usize = 16;
+/// Minimum arguments that a row of the call must have.
 const MIN_SHARED: usize = 3;
 /// The largest number of a request that may count calls.
 const MAX_COUNT: f64 = 99.0;
-/// Letters by which a flag is named for an action: "refundable".
+/// Minimum letters of a verb that is searched for in the names of flags: "refundable".
 const MIN_VERB: usize = 5;
 
-/// Words by which a request asks for one thing several times.
+/// Classes of words by which a request asks for several of a thing.
 const SEVERAL: WordClasses = classes!(Quantifier Increment Repetition);
+// A number above 1.
 regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
-// States by which systems report that an equal request existed before, or is still to be carried out.
+// Words of results for an equal earlier request, or for one that is not carried out yet.
 regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let succeeded = conduct.succeeded(MAX_CALLS).filter(|_| conduct.agent.calls.len() > 1);
     let actions: Vec<(usize, &Call)> = succeeded.filter(|(_, call)| conduct.is_action(call)).collect();
-    repeated_call(conduct, &actions).or_else(|| doubled(conduct)).or_else(|| forbidden(conduct, &actions))
+    repeated_call(conduct, &actions)
+        .or_else(|| doubled_effect(conduct))
+        .or_else(|| excluded_action(conduct, &actions))
 }
 
-/// The second of two equal calls that have an effect each.
+/// The finding on the second of two equal calls with an effect each.
 fn repeated_call(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let mut last: HashMap<&str, usize> = HashMap::default();
     let repeat = actions.iter().enumerate().find_map(|(nth, (i, call))| {
         let key = conduct.attempts.at(*i)?.key.as_deref()?;
-        let before = last.insert(key, nth)?;
-        // Another action may have undone the first one.
-        (has_effect(conduct, call) && before + 1 == nth)
-            .then(|| actions.get(before))
+        let previous = last.insert(key, nth)?;
+        // Another action between the two may have undone the first one.
+        (has_effect(conduct, call) && previous + 1 == nth)
+            .then(|| actions.get(previous))
             .flatten()
             .map(|(_, first)| (*first, *call))
     });
     let (first, call) = repeat?;
-    let [one, two] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
-    let ids = |text: &str| identifiers(clip(text, MAX_RESULT)).collect::<Vec<String>>();
+    let [first_result, second_result] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
+    let ids = |text: &str| identifiers(clip(text, MAX_TEXT_BYTES)).collect::<Vec<String>>();
     let passed = ids(call.arguments.as_deref().unwrap_or_default());
-    let before = ids(one);
-    let is_one = ids(two).iter().any(|id| !passed.contains(id) && before.contains(id));
-    // Another result without a new identifier shows that the call reads, or that the second one goes on.
-    let is_progress = one.trim() != two.trim() && before.is_empty();
+    let first_ids = ids(first_result);
+    let is_one_effect = ids(second_result).iter().any(|id| !passed.contains(id) && first_ids.contains(id));
+    // Different results without identifiers suggest that the call reads, or that the second call continues the first.
+    let is_progress = first_result.trim() != second_result.trim() && first_ids.is_empty();
     let (task, memo) = (conduct.task(usize::MAX)?, conduct.memo);
-    let is_known = |result: &str| says_known(result, task, memo) || PENDING.is_match(result);
-    let is_meant = is_progress
+    let is_repeated_request = |result: &str| reports_existing(result, task, memo) || PENDING.is_match(result);
+    let is_intended = is_progress
         || COUNT.is_match(task)
         || names_several(task, task, memo)
-        || is_known(one)
-        || is_known(two);
-    if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
+        || is_repeated_request(first_result)
+        || is_repeated_request(second_result);
+    if is_one_effect || is_intended || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
     finding(conduct, first, call, "it succeeded twice with the same arguments, and each has an effect")
@@ -101,7 +105,7 @@ fn finding(conduct: &Conduct<'_>, first: &Call, call: &Call, reason: &str) -> Op
 /// Whether each call of a tool has an effect of its own.
 fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Book, Order, Pay, Refund, Send};
-    // "Order" in `update_order` is a thing.
+    // Only the first verb counts: "order" in `update_order` is a noun.
     let purpose = ToolPurpose::for_call(conduct.trace, conduct.memo, call);
     let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
     verbs.next().is_some_and(|action| matches!(action, Book | Order | Pay | Refund | Send))
@@ -109,42 +113,49 @@ fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
             && purpose.actions.iter().any(|action| matches!(action, Book | Order | Pay | Refund))
 }
 
-/// Whether a call may create something, of which two are distinguished by their identifiers.
-fn makes(conduct: &Conduct<'_>, call: &Call) -> bool {
+/// Whether a call may create something with an identifier of its own.
+fn may_create(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
     let purpose = ToolPurpose::for_call(conduct.trace, conduct.memo, call);
     let first = purpose.actions.first();
-    let is_making = |action: &Action| matches!(action, Add | Create | Notify | Schedule | Submit | Transfer);
-    has_effect(conduct, call) || first.is_some_and(is_making)
+    let creates = |action: &Action| matches!(action, Add | Create | Notify | Schedule | Submit | Transfer);
+    has_effect(conduct, call) || first.is_some_and(creates)
 }
 
-/// The second of two equal calls after which there are two things: their results name one each, or a later list does.
-fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+/// The finding on the second of two equal calls after which there are two things: their results have one identifier
+/// each, or a later list has both.
+fn doubled_effect(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { memo, attempts, agent, .. } = *conduct;
     let is_query = |call: &Call| purpose(conduct.trace, memo, call) == Purpose::Query;
     let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).filter(|(_, call)| !is_query(call)).collect();
     let pairs = calls.windows(2).filter_map(|pair| {
-        let [(one, first), (two, call)] = pair else { return None };
+        let [(first_index, first), (index, call)] = pair else { return None };
         let key = |i: usize| attempts.at(i)?.key.as_deref();
-        let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
-        (is_again && call.parsed.is_some() && makes(conduct, call)).then_some((*one, *first, *call))
+        let is_repeated =
+            key(*first_index).is_some() && key(*first_index) == key(*index) && attempts.has_succeeded(*index);
+        (is_repeated && call.parsed.is_some() && may_create(conduct, call)).then_some((
+            *first_index,
+            *first,
+            *call,
+        ))
     });
-    let mut repetition: Option<AskedRepetition> = None;
-    for (one, first, call) in pairs {
+    let mut repetition: Option<RequestedRepetition> = None;
+    for (first_index, first, call) in pairs {
         if !memo.budget.spend(1) {
             return None;
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
-        let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
-        let both_created = both.then(|| made_by_each(memo, first, call)).flatten();
+        let have_both_succeeded =
+            attempts.has_succeeded(first_index) && !without_effect::reports_none(first, memo);
+        let both_created = have_both_succeeded.then(|| distinct_ids(memo, first, call)).flatten();
         let Some([a, b]) = both_created.or_else(|| listed_twice(conduct, call)) else { continue };
         let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();
         let repetition = match &repetition {
             Some(repetition) => repetition,
-            None => repetition.insert(AskedRepetition::read(&conduct.user_messages(), task, memo)?),
+            None => repetition.insert(RequestedRepetition::read(&conduct.user_messages(), task, memo)?),
         };
-        let is_known = call.result.as_deref().is_some_and(|text| says_known(text, task, memo));
-        if is_known || repetition.is_asked(arguments, memo)? {
+        let is_existing = call.result.as_deref().is_some_and(|text| reports_existing(text, task, memo));
+        if is_existing || repetition.is_requested(arguments, memo)? {
             continue;
         }
         let later = calls.iter().filter(|(_, later)| later.start > call.start);
@@ -163,41 +174,41 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     None
 }
 
-/// The user's statements about several calls.
-struct AskedRepetition {
-    /// A word asks for several calls.
+/// The parts of the user's messages that may ask for several calls.
+struct RequestedRepetition {
+    /// Whether a word asks for several calls.
     by_word: bool,
     /// The numbers that may count calls.
     counts: Vec<f64>,
 }
 
-impl AskedRepetition {
-    /// `None` beyond the work budget.
-    fn read(user_texts: &[Text], task: &str, memo: &Memo) -> Option<AskedRepetition> {
-        let mut several = AskedRepetition { by_word: false, counts: Vec::new() };
+impl RequestedRepetition {
+    /// Reads the user's messages; `None` beyond the work budget.
+    fn read(user_texts: &[Text], task: &str, memo: &Memo) -> Option<RequestedRepetition> {
+        let mut repetition = RequestedRepetition { by_word: false, counts: Vec::new() };
         for text in user_texts {
-            let text = clip(text, MAX_RESULT);
+            let text = clip(text, MAX_TEXT_BYTES);
             memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
             work::count(text.len());
-            several.by_word |= names_several(text, task, memo);
-            if several.by_word {
+            repetition.by_word |= names_several(text, task, memo);
+            if repetition.by_word {
                 break;
             }
             let counts = numbers::all(text).into_iter().filter(|n| is_count(text, n)).map(|n| n.value);
-            several.counts.extend(counts);
-            several.counts.sort_unstable_by(f64::total_cmp);
-            several.counts.dedup();
+            repetition.counts.extend(counts);
+            repetition.counts.sort_unstable_by(f64::total_cmp);
+            repetition.counts.dedup();
         }
-        Some(several)
+        Some(repetition)
     }
 
-    /// Whether the user may ask for more than one call with these arguments; what is passed as an amount or a date is
-    /// no number of calls. `None` beyond the work budget.
-    fn is_asked(&self, arguments: &str, memo: &Memo) -> Option<bool> {
+    /// Whether the user may ask for more than one call with these arguments: by a word, or by a number that is not
+    /// passed as an argument. `None` beyond the work budget.
+    fn is_requested(&self, arguments: &str, memo: &Memo) -> Option<bool> {
         if self.by_word || self.counts.is_empty() {
             return Some(self.by_word);
         }
-        let arguments = clip(arguments, MAX_RESULT);
+        let arguments = clip(arguments, MAX_TEXT_BYTES);
         memo.budget.spend(1 + arguments.len() / BYTES_PER_STEP).then_some(())?;
         let mut passed: Vec<f64> = Vec::new();
         numbers::scan(arguments, |n| passed.extend(n.possible_values()));
@@ -206,7 +217,7 @@ impl AskedRepetition {
     }
 }
 
-/// Whether a number may count calls: an amount of a unit or a time of day does not.
+/// Whether a number may count calls, and is not an amount with a unit or a time of day.
 fn is_count(text: &str, n: &numbers::Number) -> bool {
     let after = text.get(n.end..).unwrap_or_default();
     let word = after.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
@@ -219,27 +230,27 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
     !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_amount()
 }
 
-/// Whether words of a text of the user may ask for more than one.
+/// Whether a word of the user may ask for several of a thing. True for an unsupported language.
 fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
     let analysed = ReadText::new(text, Some(task), memo);
-    let is_unread = !analysed.is_known() && analysed.languages().next().is_none();
+    let is_unsupported = !analysed.is_known() && analysed.languages().next().is_none();
     let mut places = analysed.languages().map(|language| language.places(text, memo));
     let names = |place: &ClassifiedWord| {
         place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
     };
-    is_unread || places.any(|places| places.iter().any(names))
+    is_unsupported || places.any(|places| places.iter().any(names))
 }
 
-/// Whether a result states that it is about what existed before.
-fn says_known(result: &str, task: &str, memo: &Memo) -> bool {
-    let classes = classes_in(clip(result, MAX_RESULT), Some(task), memo);
+/// Whether a result may report that the thing already existed. True for an unsupported language.
+fn reports_existing(result: &str, task: &str, memo: &Memo) -> bool {
+    let classes = classes_in(clip(result, MAX_TEXT_BYTES), Some(task), memo);
     classes.is_none_or(|classes| classes.has(WordClass::Already))
 }
 
-/// The identifiers that two results have in the same field, each its own.
-fn made_by_each(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
+/// The different identifiers of the same shape that two results have in the same field.
+fn distinct_ids(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
     let read_structure = |call: &Call| {
-        let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT)?;
+        let result = call.result.as_ref().filter(|text| text.len() <= MAX_TEXT_BYTES)?;
         Structure::cached(result, memo)
     };
     let (one, two) = (read_structure(first)?, read_structure(call)?);
@@ -247,7 +258,7 @@ fn made_by_each(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
     let fields = |structure: &'_ Structure| {
         let records =
             structure.0.iter().flat_map(|parsed| &parsed.records).filter(|record| record.list.is_none());
-        records.flat_map(|record| &record.fields).filter_map(identifying).collect::<Vec<_>>()
+        records.flat_map(|record| &record.fields).filter_map(identifying_field).collect::<Vec<_>>()
     };
     let (earlier_fields, later_fields) = (fields(&one), fields(&two));
     memo.budget.spend(1 + earlier_fields.len() * later_fields.len() / 4).then_some(())?;
@@ -258,8 +269,9 @@ fn made_by_each(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
     })
 }
 
-/// The name and the value of a field that identifies what was made, in lower case; not the request or its log.
-fn identifying(field: &RecordField) -> Option<(Vec<String>, String)> {
+/// The name and the value in lower case of a field that identifies a created thing; `None` for the identifier of a
+/// request or of its log.
+fn identifying_field(field: &RecordField) -> Option<(Vec<String>, String)> {
     let is_of_request = |word: &String| {
         matches!(
             word.as_str(),
@@ -267,16 +279,16 @@ fn identifying(field: &RecordField) -> Option<(Vec<String>, String)> {
         )
     };
     let shown = field.shown();
-    // A short value is an identifier where its key names it so.
-    let is_called_so = field.name.last().is_some_and(|word| word == "id")
+    // A short value is an identifier if its key ends in "id".
+    let is_named_id = field.name.last().is_some_and(|word| word == "id")
         && shown.bytes().any(|byte| byte.is_ascii_digit())
         && !shown.contains(char::is_whitespace);
     let id = identifiers(shown).next().filter(|id| id.len() == shown.len());
-    let id = id.or_else(|| is_called_so.then(|| shown.to_lowercase()))?;
+    let id = id.or_else(|| is_named_id.then(|| shown.to_lowercase()))?;
     (!field.name.iter().any(is_of_request)).then(|| (field.name.to_vec(), id))
 }
 
-/// The identifiers of two rows of a later lookup that both have the arguments of the call.
+/// The identifiers of the only two rows of a later lookup that have the arguments of the call.
 fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
     let Conduct { trace, memo, .. } = *conduct;
     let passed = call.parsed.as_deref()?.as_object()?;
@@ -313,15 +325,15 @@ fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
             .records
             .iter()
             .filter(is_row)
-            .filter_map(|row| row.fields.iter().find_map(identifying).map(|(_, id)| id));
+            .filter_map(|row| row.fields.iter().find_map(identifying_field).map(|(_, id)| id));
         let (one, two) = (ids.next()?, ids.next()?);
-        // More of them exist for other reasons.
+        // More than two rows must have another reason.
         (one != two && ids.next().is_none()).then_some([one, two])
     })
 }
 
-/// An action on a record of which an earlier result says that it cannot be done. Nothing beyond the work budget.
-fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
+/// The finding on an action on a record whose flag for it is false in an earlier result. `None` beyond the work budget.
+fn excluded_action(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, .. } = *conduct;
     let mut flagged: HashMap<String, Vec<FlaggedRecord<'_>>> = HashMap::default();
     for (_, call) in actions {
@@ -335,7 +347,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
         let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
         let records = match flagged.entry(verb.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(place) => place.insert(records_of(verb, conduct)?),
+            Entry::Vacant(entry) => entry.insert(flagged_records(verb, conduct)?),
         };
         let earlier = records.iter().filter(|record| record.call.start < call.start);
         let steps =
@@ -347,7 +359,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
             let flag = record.flags.iter().find(|flag| flag.object_words.iter().all(|part| is_in(part)))?;
             record.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
         });
-        // The latest one counts.
+        // The latest flag applies.
         let Some(flag) = call_flags.next_back().filter(|flag| !flag.holds) else { continue };
         // The instructions may make exceptions.
         let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(instructions);
@@ -369,7 +381,7 @@ fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, 
     None
 }
 
-/// A record in the result of a call, with its statements about an action.
+/// A record in the result of a call, with its flags for an action.
 struct FlaggedRecord<'t> {
     call: &'t Call,
     flags: Vec<PermissionFlag>,
@@ -377,16 +389,16 @@ struct FlaggedRecord<'t> {
     ids: Vec<String>,
 }
 
-/// Whether the action can be done: "refundable", "can_refund".
+/// A flag for whether an action is possible: "refundable", "can_refund".
 struct PermissionFlag {
     name: String,
     holds: bool,
-    /// In "can_update_address" only the address cannot be changed, so that the call has to be about it.
+    /// The other words of the name, which the call must have as well: "address" in "can_update_address".
     object_words: Vec<String>,
 }
 
-/// The records about an action in the results of an agent's calls, in order; `None` beyond the work budget.
-fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord<'t>>> {
+/// The records with flags for an action in the results of an agent's calls, in order; `None` beyond the work budget.
+fn flagged_records<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord<'t>>> {
     let (mut all, memo) = (Vec::new(), conduct.memo);
     for (_, call) in conduct.calls(MAX_CALLS) {
         let Some(result) = &call.result else { continue };
@@ -409,28 +421,29 @@ fn records_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<FlaggedRecord
     Some(all)
 }
 
-/// The flags of a record that say whether an action can be done with it.
+/// The flags of a record for whether the action is possible.
 fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = PermissionFlag> + 'r {
     let root = verb.trim_end_matches('e');
-    let is_can = |word: &String| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may");
-    let is_plain = move |word: &String| {
-        word.starts_with(root) || is_can(word) || matches!(word.as_str(), "be" | "is" | "for")
+    let means_possible = |word: &String| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may");
+    let is_filler = move |word: &String| {
+        word.starts_with(root) || means_possible(word) || matches!(word.as_str(), "be" | "is" | "for")
     };
     record.fields.iter().filter_map(move |field| {
         let FieldValue::Bool(holds) = field.value else { return None };
         let words = &field.name;
         let named = words.iter().find(|word| word.starts_with(root))?;
         let is_negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
-        let is_ability = words.iter().any(is_can) || named.ends_with("able") || named.ends_with("ible");
+        let is_ability =
+            words.iter().any(means_possible) || named.ends_with("able") || named.ends_with("ible");
         (is_ability && !is_negated).then(|| PermissionFlag {
             name: words.join(" "),
             holds,
-            object_words: words.iter().filter(|word| !is_plain(word)).cloned().collect(),
+            object_words: words.iter().filter(|word| !is_filler(word)).cloned().collect(),
         })
     })
 }
 
-/// The identifiers of a record, in lower case.
+/// The values of a record that may be identifiers, in lower case.
 fn ids(record: &Record) -> Vec<String> {
     let is_id =
         |shown: &&str| shown.len() >= 4 && shown.bytes().any(|b| b.is_ascii_digit()) && !shown.contains(' ');

@@ -123,7 +123,7 @@ pub(crate) fn check_values(
 ) -> FactCheck {
     let prose = Prose::cached(answer, memo);
     let joined = numbers::with_joined_groups(&prose);
-    evidence.convert_for(None);
+    evidence.restrict_units(None);
     let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
     let mut best: Option<FactCheck> = None;
     for text in readings.into_iter().flatten() {
@@ -186,7 +186,7 @@ impl FactChecker<'_, '_> {
         if facts.is_empty() || self.request.asks(Demand::Estimate) {
             return;
         }
-        self.evidence.convert_for(Some(self.answer));
+        self.evidence.restrict_units(Some(self.answer));
         self.find_support(&mut facts);
         self.count_examined(&facts);
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();

@@ -1,14 +1,16 @@
 //! Calls for another day, time or direction than the request names: "on 12 December", and `date: 2025-12-13`.
 //!
-//! Principle: where the request names one day, one time or one day of the week, what is booked or looked up has it;
-//! with the date of today in the instructions, "tomorrow" is a day as well. A call has another one if it has only one,
-//! no text contains that, and no call of the run has the one of the request. A request that counts days or sets a limit
-//! ("before", "by", "three days ago") can mean others. A moment of another thing than the one that is booked ("a taxi
-//! for my 9:15 train") is none of the call, and an interval may contain the one of the request. The two ends of a
-//! movement are not swapped: "from savings to checking". In a dialogue all that the user said
-//! is the request, and what the agent proposed before an answer may be meant.
+//! Principle: where the request names one day, one time or one weekday, the booking or lookup has it. With the date of
+//! today in the instructions, "tomorrow" is a day as well. There is a finding if a call passes only one day or time, no
+//! text contains it, and no call of the run passes the requested one.
 //!
-//! In: the request and the calls of an agent. Out: one finding for each agent, on the model span that wrote the call.
+//! Not compared: a request that counts days or sets a limit ("before", "by", "three days ago"), since it may mean
+//! another day; a day or time of another thing than the booked one ("a taxi for my 9:15 train"); and an interval,
+//! which may contain the requested day. In a dialogue, all messages of the user are the request, and a day that the
+//! agent proposed may be meant. The rule also finds swapped ends of a movement, see `swapped_source_target`.
+//!
+//! In: the request and the calls of an agent. Out: one finding for each agent, on the model span that requested the
+//! call.
 
 use std::ops::Range;
 
@@ -17,8 +19,8 @@ use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::dates_and_times::{
-    Clock, Day, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment, placed_clocks,
-    today, weekdays, without_lengths,
+    Clock, Day, Located, WEEKDAYS, begins_with_zone, clocks, days_of_request, located_clocks,
+    may_name_moment, today, weekdays, without_lengths,
 };
 pub(super) use super::dates_and_times::{days, is_relative, is_zoned, times};
 use super::missing_announced_call::instructions;
@@ -35,26 +37,30 @@ use crate::recognise::{Agent, AgentTrace, Call};
 
 /// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 400;
-/// Most calls of an agent that are compared, and bytes of the arguments of one.
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;
+/// Maximum bytes of the arguments of a call.
 const MAX_ARGUMENTS: usize = 2_000;
-/// Most days between a day of the request and the one of a call: a date of birth is no appointment.
+/// Maximum days between the requested and the passed day: a day further away, such as a date of birth, has another
+/// meaning.
 const MAX_DAYS: i64 = 366;
-/// Most bytes between a day and its weekday: "Friday, the 12th of December".
-const BESIDE: usize = 8;
+/// Maximum bytes between a day and its weekday: "Friday, the 12th of December".
+const MAX_GAP: usize = 8;
 
-/// Words by which a request may mean another day than its weekday.
-const OTHER_TIMES: WordClasses = classes!(
+/// Classes of words by which a request may mean another day than the weekday that it names.
+const OTHER_DAY: WordClasses = classes!(
     RelativeDay Sequence Before Bound Alternative Condition Repetition Comparison Month Exception Quantifier
 );
-/// Words before a thing that has a moment of its own: "the 22:30 flight", "my train at 9:15".
+/// Articles before a thing with a time: "the 22:30 flight".
 const ARTICLES: [&str; 4] = ["a", "an", "the", "this"];
+/// Words before another thing with a time of its own: "my train at 9:15".
 const OWNERS: [&str; 15] = [
     "my", "our", "your", "his", "her", "their", "its", "i", "we", "he", "she", "they", "it", "which", "that",
 ];
-/// Words of keys that begin an interval, and that have one in other ways.
-const BEGINS: [&str; 8] = ["from", "since", "start", "begin", "after", "min", "week", "month"];
-const BOUNDS: [&str; 6] = ["until", "to", "end", "before", "max", "by"];
+/// Words of keys for the beginning of an interval.
+const INTERVAL_STARTS: [&str; 8] = ["from", "since", "start", "begin", "after", "min", "week", "month"];
+/// Words of keys for the end of an interval.
+const INTERVAL_ENDS: [&str; 6] = ["until", "to", "end", "before", "max", "by"];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -95,7 +101,7 @@ struct DateRequest<'a> {
     calls: Vec<&'a Call>,
 }
 
-/// The day that a request means.
+/// The day or weekday that a request names.
 enum RequestedDay {
     Day(Day),
     Weekday(usize),
@@ -122,13 +128,14 @@ impl RequestedDay {
 }
 
 impl<'a> DateRequest<'a> {
+    /// A call with another day, weekday or time than the only one of a request in English.
     fn other_moment(&self) -> Option<SwappedEnds<'a>> {
         if !may_name_moment(self.task) {
             return None;
         }
-        // The length of something is no other moment.
-        let (asked, lengths) = without_lengths(self.task);
-        if is_relative(&asked) {
+        // The length of the requested thing is not another time.
+        let (task, lengths) = without_lengths(self.task);
+        if is_relative(&task) {
             return None;
         }
         let (days, weekdays) = (days_of_request(self.task, || self.today())?, weekdays(self.task));
@@ -136,7 +143,7 @@ impl<'a> DateRequest<'a> {
             ([(day, at)], []) => Some((RequestedDay::Day(*day), at)),
             ([(day, at)], [(weekday, weekday_at)]) => {
                 let gap = at.start.max(weekday_at.start).saturating_sub(at.end.min(weekday_at.end));
-                let is_same = day.weekday().map_or(gap <= BESIDE, |other| other == *weekday);
+                let is_same = day.weekday().map_or(gap <= MAX_GAP, |other| other == *weekday);
                 is_same.then_some((RequestedDay::Day(*day), at))
             }
             ([], [(weekday, at)]) => Some((RequestedDay::Weekday(*weekday), at)),
@@ -150,12 +157,12 @@ impl<'a> DateRequest<'a> {
         day_mismatch().or_else(weekday_mismatch).or_else(|| self.other_time(&lengths))
     }
 
-    /// A call with one day only, of another weekday than the only one of a request that is not English, and that names
-    /// no other time.
+    /// A call with one day only, which has another weekday than the only one of a request. The request is not in
+    /// English and names no other day.
     fn only_other_weekday(&self, language: Language) -> Option<SwappedEnds<'a>> {
         let places = language.places(self.task, self.memo);
         if !places.all().has(WordClass::Weekday)
-            || places.all().has_any(OTHER_TIMES)
+            || places.all().has_any(OTHER_DAY)
             || !days(self.task).is_empty()
         {
             return None;
@@ -163,7 +170,7 @@ impl<'a> DateRequest<'a> {
         let mut named = places.iter().filter(|place| place.classes.has(WordClass::Weekday));
         let (place, None) = (named.next()?, named.next()) else { return None };
         let weekday = usize::from(place.value).checked_sub(1)?;
-        // An answer that names the other day states what was done: "el miércoles, para que esté el viernes".
+        // An answer that names another weekday reports the change: "el miércoles, para que esté el viernes".
         let answer = language.places(self.agent.answer.as_deref()?, self.memo);
         let mut answer_weekdays =
             answer.iter().filter(|other| other.classes.has(WordClass::Weekday)).peekable();
@@ -174,8 +181,8 @@ impl<'a> DateRequest<'a> {
         self.other_day(&RequestedDay::Weekday(weekday), &place.at, &[])
     }
 
-    /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday
-    /// to Monday" as the 23rd, a Friday, and the 25th.
+    /// A call with two days, of which only one has a weekday of the two in the request: "from Friday to Monday" as the
+    /// 23rd, a Friday, and the 25th.
     fn other_weekday(&self, requested: [usize; 2]) -> Option<SwappedEnds<'a>> {
         let days_in = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
         let falls_on = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
@@ -184,8 +191,9 @@ impl<'a> DateRequest<'a> {
             let [one, two] = call_days.as_slice() else { return None };
             let has = |weekday: &usize| falls_on(one, *weekday) || falls_on(two, *weekday);
             let missing = *requested.iter().find(|weekday| !has(weekday))?;
-            let met = *requested.iter().find(|weekday| has(weekday))?;
-            let other = [one, two].into_iter().find(|day| !falls_on(day, met) && day.weekday().is_some())?;
+            let present = *requested.iter().find(|weekday| has(weekday))?;
+            let other =
+                [one, two].into_iter().find(|day| !falls_on(day, present) && day.weekday().is_some())?;
             let in_another = |call: &&Call| days_in(call).iter().any(|day| falls_on(day, missing));
             if self.calls.iter().any(in_another) || self.is_told_day(call, *other) {
                 return None;
@@ -194,14 +202,15 @@ impl<'a> DateRequest<'a> {
         })
     }
 
-    /// The day of today by the instructions of the first call; none beyond the work budget.
+    /// The date of today in the instructions of the model call that requested the first call; `None` beyond the work
+    /// budget.
     fn today(&self) -> Option<Day> {
         let view = self.trace.views.get(self.calls.first()?.llm?)?;
         let bytes: usize = instructions(view).map(str::len).sum();
         self.memo.budget.spend(1 + bytes / BYTES_PER_STEP).then(|| today(instructions(view))).flatten()
     }
 
-    /// A call with one day only, which is not the one that is meant.
+    /// A call with one day only, which is not the requested one.
     fn other_day(
         &self,
         requested: &RequestedDay,
@@ -212,56 +221,60 @@ impl<'a> DateRequest<'a> {
         if self.calls.iter().any(|call| days_in(call).into_iter().any(|day| requested.matches(day))) {
             return None;
         }
-        self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
-            let call_days = days_in(call);
-            let [day] = call_days.as_slice() else { return None };
-            if requested.allows(*day, lengths)
-                || self.may_contain(call, requested, *day)
-                || self.is_told_day(call, *day)
-                || self.has_result(call, |text| days(text).into_iter().any(|day| requested.matches(day)))
-            {
-                return None;
-            }
-            let expected = match requested {
-                RequestedDay::Day(day) => day.shown(),
-                RequestedDay::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
-            };
-            Some((*call, expected, day.shown()))
-        })
+        self.calls.iter().filter(|call| self.has_moment(call) && self.is_for_call(call, at)).find_map(
+            |call| {
+                let call_days = days_in(call);
+                let [day] = call_days.as_slice() else { return None };
+                if requested.allows(*day, lengths)
+                    || self.may_contain(call, requested, *day)
+                    || self.is_told_day(call, *day)
+                    || self.has_result(call, |text| days(text).into_iter().any(|day| requested.matches(day)))
+                {
+                    return None;
+                }
+                let expected = match requested {
+                    RequestedDay::Day(day) => day.shown(),
+                    RequestedDay::Weekday(weekday) => format!("a {}day", WEEKDAYS.get(*weekday)?),
+                };
+                Some((*call, expected, day.shown()))
+            },
+        )
     }
 
-    /// A call with one time only, which is not the only one of the request.
+    /// A call with one time only, which is not the only time of the request.
     fn other_time(&self, lengths: &[i64]) -> Option<SwappedEnds<'a>> {
-        let wanted: Vec<Placed<Clock>> = placed_clocks(self.task);
+        let wanted: Vec<Located<Clock>> = located_clocks(self.task);
         let ((requested, at), others) = wanted.split_first()?;
         if others.iter().any(|(other, _)| other != requested)
-            || has_zone_behind(self.task.get(at.end..).unwrap_or_default())
+            || begins_with_zone(self.task.get(at.end..).unwrap_or_default())
         {
             return None;
         }
         let clocks_in = |call: &Call| clocks(call.arguments.as_deref().unwrap_or_default());
-        // "At 3" may be in the afternoon.
-        let is_meant = |time: &Clock| time.time % 720 == requested.time % 720;
-        if self.calls.iter().any(|call| clocks_in(call).iter().any(is_meant)) {
+        // The half of the day is not compared: "at 3" may be in the afternoon.
+        let is_requested = |time: &Clock| time.time % 720 == requested.time % 720;
+        if self.calls.iter().any(|call| clocks_in(call).iter().any(is_requested)) {
             return None;
         }
-        self.calls.iter().filter(|call| self.has_moment(call) && self.is_of(call, at)).find_map(|call| {
-            let call_clocks = clocks_in(call);
-            let [time] = call_clocks.as_slice() else { return None };
-            let distance = (i64::from(time.time) - i64::from(requested.time)).rem_euclid(720);
-            let is_end = lengths.iter().any(|minutes| minutes % 720 == distance);
-            let has_it = || self.has_result(call, |text| clocks(text).iter().any(is_meant));
-            let shown = |clock: &Clock| format!("{:02}:{:02}", clock.time / 60, clock.time % 60);
-            (!is_end && !self.is_told_time(call, time.time) && !has_it())
-                .then(|| (*call, shown(requested), shown(time)))
-        })
+        self.calls.iter().filter(|call| self.has_moment(call) && self.is_for_call(call, at)).find_map(
+            |call| {
+                let call_clocks = clocks_in(call);
+                let [time] = call_clocks.as_slice() else { return None };
+                let distance = (i64::from(time.time) - i64::from(requested.time)).rem_euclid(720);
+                let is_end = lengths.iter().any(|minutes| minutes % 720 == distance);
+                let is_in_result = || self.has_result(call, |text| clocks(text).iter().any(is_requested));
+                let shown = |clock: &Clock| format!("{:02}:{:02}", clock.time / 60, clock.time % 60);
+                (!is_end && !self.is_told_time(call, time.time) && !is_in_result())
+                    .then(|| (*call, shown(requested), shown(time)))
+            },
+        )
     }
 
-    /// Whether the moment at these bytes of the request is one of what a call books or looks up, and not of another
-    /// thing that is named between them.
-    fn is_of(&self, call: &Call, at: &Range<usize>) -> bool {
+    /// Whether the day or time at these bytes of the request is that of the thing that a call books or looks up, and
+    /// not of another thing in the request.
+    fn is_for_call(&self, call: &Call, at: &Range<usize>) -> bool {
         let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
-        // Data known today may be of an earlier day: the last price of a market.
+        // The latest data may be of an earlier day than today: the last price of a market.
         if purpose.is_query()
             && self.task.get(at.clone()).is_some_and(|day| day.eq_ignore_ascii_case("today"))
         {
@@ -269,7 +282,7 @@ impl<'a> DateRequest<'a> {
         }
         let objects = ToolObjects::for_call(self.trace, self.memo, call);
         let is_object = |word: &str| stems(word).any(|stem| objects.0.contains(&stem));
-        let (before, behind) =
+        let (before, after) =
             (self.task.get(..at.start).unwrap_or_default(), self.task.get(at.end..).unwrap_or_default());
         let words = before.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
         let words: Vec<String> = words.map(str::to_lowercase).collect();
@@ -278,8 +291,8 @@ impl<'a> DateRequest<'a> {
         };
         let last = words.last().map(String::as_str).unwrap_or_default();
         if ARTICLES.contains(&last) || is_owner(last) {
-            // "My 9:15 train": the noun is directly after.
-            let noun = behind.strip_prefix(' ').and_then(|rest| rest.split_whitespace().next());
+            // "My 9:15 train": the thing is directly after the time.
+            let noun = after.strip_prefix(' ').and_then(|after| after.split_whitespace().next());
             if noun.is_some_and(|noun| stems(noun).next().is_some() && !is_object(noun)) {
                 return false;
             }
@@ -288,19 +301,19 @@ impl<'a> DateRequest<'a> {
         if object.is_none() && purpose.is_query() {
             return true;
         }
-        // "We leave on Friday. Book a hotel": of another sentence than the thing.
-        let mut until = behind.split_inclusive(char::is_whitespace);
+        // "We leave on Friday. Book a hotel": the thing is in another sentence.
+        let mut words_after = after.split_inclusive(char::is_whitespace);
         let ends = |word: &str| word.trim_end().ends_with(['.', ':', ';', '!', '?']);
-        let first_end = until.clone().position(ends);
-        let is_behind = |end: usize| until.position(is_object).is_some_and(|at| at > end);
-        if object.is_none() && first_end.is_some_and(is_behind) {
+        let first_end = words_after.clone().position(ends);
+        let is_after_end = |end: usize| words_after.position(is_object).is_some_and(|at| at > end);
+        if object.is_none() && first_end.is_some_and(is_after_end) {
             return false;
         }
-        let since = words.get(object.map_or(0, |at| at + 1)..).unwrap_or_default();
-        !since.iter().any(|word| is_owner(word))
+        let words_between = words.get(object.map_or(0, |at| at + 1)..).unwrap_or_default();
+        !words_between.iter().any(|word| is_owner(word))
     }
 
-    /// Whether a query is for an interval that may contain the day that is meant.
+    /// Whether a query is for an interval that may contain the requested day.
     fn may_contain(&self, call: &Call, requested: &RequestedDay, passed: Day) -> bool {
         if !ToolPurpose::for_call(self.trace, self.memo, call).is_query() {
             return false;
@@ -311,18 +324,18 @@ impl<'a> DateRequest<'a> {
         let has = |keywords: &[&str], word: &String| keywords.contains(&word.as_str());
         words.any(|word| match requested {
             // A period that begins after the day does not contain it.
-            RequestedDay::Day(day) if has(&BEGINS, &word) => day.days_until(passed) <= 0,
-            _ => has(&BEGINS, &word) || has(&BOUNDS, &word),
+            RequestedDay::Day(day) if has(&INTERVAL_STARTS, &word) => day.days_until(passed) <= 0,
+            _ => has(&INTERVAL_STARTS, &word) || has(&INTERVAL_ENDS, &word),
         })
     }
 
-    /// Whether the result of a call contains something; true beyond the work budget.
-    fn has_result(&self, call: &Call, says: impl Fn(&str) -> bool) -> bool {
+    /// Whether the result of a call satisfies a predicate. True beyond the work budget.
+    fn has_result(&self, call: &Call, contains: impl Fn(&str) -> bool) -> bool {
         let result = call.result.as_deref().unwrap_or_default();
-        !self.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) || says(result)
+        !self.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) || contains(result)
     }
 
-    /// Whether a call is for a day or a time: it books something, or looks something up for a date.
+    /// Whether a call is for a day or a time without a zone: it books, or it creates or looks up something for a date.
     fn has_moment(&self, call: &Call) -> bool {
         let purpose = ToolPurpose::for_call(self.trace, self.memo, call);
         let is_booked =
@@ -332,21 +345,22 @@ impl<'a> DateRequest<'a> {
         let is_of_day =
             |words: Vec<String>| matches!(words.last().map(String::as_str), Some("date" | "day" | "time"));
         let is_zoned = call.arguments.as_deref().is_none_or(is_zoned);
-        // A thing that is made for a date: `create_reservation`. A "birth date" is another date.
-        let makes = matches!(purpose.actions.first(), Some(Action::Create | Action::Add));
-        let is_made = |words: Vec<String>| words.len() == 1 && is_of_day(words);
-        !is_zoned && (is_booked || purpose.is_query() && keys.any(is_of_day) || makes && keys.any(is_made))
+        // A thing that is created for a date: `create_reservation`. A key such as "birth date" means another date.
+        let creates = matches!(purpose.actions.first(), Some(Action::Create | Action::Add));
+        let is_single_word = |words: Vec<String>| words.len() == 1 && is_of_day(words);
+        !is_zoned
+            && (is_booked || purpose.is_query() && keys.any(is_of_day) || creates && keys.any(is_single_word))
     }
 
-    /// Whether the instructions, an earlier result, or a text that the user answered has a moment, among those that
-    /// `read` finds; true beyond the work budget.
+    /// Whether the instructions, an earlier result or an earlier text of a model has a day or time: `read` reads those
+    /// of a text, which are cached, and `has` compares them. True beyond the work budget.
     fn is_told<T: 'static>(&self, call: &Call, read: impl Fn(&str) -> T, has: impl Fn(&T) -> bool) -> bool {
         let known = KnownTexts::cached(self.trace, self.memo);
-        // The request has been read.
-        let is_told = |known: &&KnownText| known.origin != Origin::User;
+        // The messages of the user are the request.
+        let is_other_text = |known: &&KnownText| known.origin != Origin::User;
         known
             .before(self.trace, call)
-            .is_none_or(|texts| have_value(texts.iter().filter(is_told), self.memo, read, has))
+            .is_none_or(|texts| have_value(texts.iter().filter(is_other_text), self.memo, read, has))
     }
 
     fn is_told_day(&self, call: &Call, passed: Day) -> bool {
@@ -356,12 +370,12 @@ impl<'a> DateRequest<'a> {
 
     fn is_told_time(&self, call: &Call, time: u32) -> bool {
         let read = |text: &str| KnownTimes { times: times(text), is_zoned: is_zoned(text) };
-        // Without its zone, a time of another zone cannot be compared.
+        // A text with time zones may give the time in another zone.
         self.is_told(call, read, |known| known.is_zoned || known.times.contains(&time))
     }
 }
 
-/// The days that a text names.
+/// The days that a text names, as they are cached.
 struct KnownDays(Vec<Day>);
 
 /// The times that a text names, and whether it names a time zone.

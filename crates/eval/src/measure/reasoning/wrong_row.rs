@@ -1,17 +1,22 @@
 //! Actions on another row of a lookup than the one that the request names: "Email Ana Ruiz", and a message to the
 //! address of Andrea Novak.
 //!
-//! Principle: a request that names a row of a lookup is about the named row. An action that passes a value that only
-//! another row has is about that row, the passed row, and contradicts the request. No finding if the request names a
-//! value of the passed row, if one of the two rows refers to the other, as a manager does, or if another call passes a
-//! value of the named row. In a dialogue every message of the user counts; if the agent offered the passed row, the
-//! user has to have replied with the named row. A value with a hyphen or a digit (`shop-stg`) names its row anywhere in
-//! the request, if the call passes another value of its column that neither the user nor the answer names. A word that
-//! only the named row has names it if the user and the answer both use it and use no word of the passed row. A named
-//! row that differs in a flag, a state or a count of 0 may be unavailable: an answer that names the passed row says so.
+//! Principle: a request that names a row of a lookup (the named row) is about this row. An action that passes a value
+//! which only another row (the passed row) has contradicts the request.
+//!
+//! A row is named in one of these ways: by a proper name that is the object of the request; by a value with a hyphen
+//! or a digit (`shop-stg`), if neither the user nor the answer names the passed value; by a word that only this row
+//! has, if the user and the answer both use it and no word of the passed row; or by a value that distinguishes it from
+//! rows with the same name ("Anna from accounting").
+//!
+//! There is no finding if the request names a value of the passed row, if one of the two rows refers to the other, as a
+//! manager does, or if another call passes a value of the named row. In a dialogue every message of the user counts. If
+//! the agent offered the passed row, the user must have replied with the named row. A named row that differs in a flag,
+//! a state or a count of 0 may be unavailable; an answer that names the passed row then explains the choice.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
-//! span that wrote the call; none but the span where words of a language that is not read could exclude it.
+//! span that requested the call; in an unsupported language only the span, since words of the request could exclude a
+//! finding.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -34,31 +39,34 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Text};
 
-/// Most bytes of a request: a longer one names several things.
+/// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK: usize = 300;
-/// Most calls of an agent, rows of a result, and values of a call that are compared.
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;
+/// Maximum rows of a list that are compared.
 const MAX_ROWS: usize = 200;
+/// Maximum values of a call, and lists of a result, that are compared.
 const MAX_VALUES: usize = 16;
-/// Most replies of the user: after more, the dialogue is about other things.
+/// Maximum replies of the user: a longer dialogue is about several things.
 const MAX_REPLIES: usize = 3;
-/// Most rows whose words are compared with each other.
-const MAX_NAMED: usize = 40;
-/// Signs between the words of addresses and keys.
-const APART: [char; 4] = ['@', '.', '_', '*'];
-/// Shorter values are not compared.
+/// Maximum rows whose words are compared with each other.
+const MAX_COMPARED_ROWS: usize = 40;
+/// Characters between the words of addresses and keys.
+const WORD_SEPARATORS: [char; 4] = ['@', '.', '_', '*'];
+/// Minimum bytes of a value that is compared.
 const MIN_NAME: usize = 4;
-/// Words before the name of the object of a request: "please cancel my order W-1001".
-const BEFORE: usize = 4;
-/// Signs before a contrast, and most words from a negation to the name of what is not meant.
-const APART_FROM: [char; 5] = [',', ';', '(', '–', '-'];
-const NEGATED: usize = 3;
-/// Words by which a request is about something else than what it names.
-const OTHERS: WordClasses = classes!(
+/// Maximum words before the name of the object of a request: "please cancel my order W-1001".
+const MAX_BEFORE_OBJECT: usize = 4;
+/// Characters before a negation that is a contrast: "Ana, not Andrea".
+const BEFORE_CONTRAST: [char; 5] = [',', ';', '(', '–', '-'];
+/// Maximum words from a negation to the name that it negates.
+const MAX_TO_NEGATED: usize = 3;
+/// Classes of words by which a request may be about another thing than the one that it names.
+const OTHER_THING: WordClasses = classes!(
     Alternative Bound Comparison Condition Exception Neighbour Quantifier Sequence
 );
 
-/// Findings by model span; without one if the request is in a language whose words are not read.
+/// Findings by model span; `None` for a finding if the request is in an unsupported language.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
     let agents = Conduct::for_agents(trace, memo, attempts);
     agents
@@ -76,7 +84,7 @@ fn check_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     let actions = conduct.calls(MAX_CALLS).filter(|(i, _)| has_succeeded(*i)).map(|(_, call)| call).skip(1);
     let mut actions = actions.filter(|call| conduct.is_action(call)).peekable();
     actions.peek()?;
-    // Most actions pass no value of a row, and then the request is not read.
+    // The request is read only if an action passes a value of a row.
     let request = OnceCell::new();
     let request = || request.get_or_init(|| RowRequest::read(conduct, task, &calls)).as_ref();
     actions.find_map(|call| {
@@ -92,35 +100,39 @@ fn check_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     })
 }
 
-/// Whether a request is about something else than what it names, or states that another thing is not meant: "Ana,
-/// not Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
-fn speaks_of_others(task: &str, language: Language, memo: &Memo) -> bool {
+/// Whether a request may be about another thing than the one that it names, or excludes a thing: "Ana, not Andrea",
+/// "don't email Ana". A negation without a name, as in "is not well", does neither.
+fn may_mean_another(task: &str, language: Language, memo: &Memo) -> bool {
     let is_name = |word: &str| word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit());
     language.places(task, memo).iter().any(|place| {
-        let (before, behind) = task.split_at_checked(place.at.end).unwrap_or_default();
-        let is_apart = || before.trim_end_matches(char::is_alphabetic).trim_end().ends_with(APART_FROM);
-        let is_contrast = || is_apart() || behind.split_whitespace().take(NEGATED).any(is_name);
-        // "Since when?"
+        let (before, after) = task.split_at_checked(place.at.end).unwrap_or_default();
+        let is_after_mark =
+            || before.trim_end_matches(char::is_alphabetic).trim_end().ends_with(BEFORE_CONTRAST);
+        let is_contrast = || is_after_mark() || after.split_whitespace().take(MAX_TO_NEGATED).any(is_name);
+        // A word before a question mark has another meaning: "Since when?"
         place.classes.has(WordClass::Negation) && is_contrast()
-            || place.classes.has_any(OTHERS) && !behind.starts_with('?')
+            || place.classes.has_any(OTHER_THING) && !after.starts_with('?')
     })
 }
 
+/// A request with the texts that rows are compared with. All words are as by [`words_of`].
 struct RowRequest<'a> {
     task: &'a str,
     language: Language,
-    /// The words of the task and of the user's replies, and those of the replies alone.
-    asked: String,
-    answers: Vec<String>,
-    /// The words of the texts that the user replied to.
-    turns: Vec<String>,
+    /// The words of the task and of the user's replies.
+    user_words: String,
+    /// The words of each reply of the user.
+    replies: Vec<String>,
+    /// The words of the outputs that the user replied to.
+    outputs: Vec<String>,
     /// The words of the answer.
     answer: Rc<LowercaseWords>,
     calls: &'a [&'a Call],
     memo: &'a Memo,
 }
 
-/// The name of the row that the request is about, and the value of another row that the call passes.
+/// The name of the row that the request is about, and the value of another row that the call passes; `None` if the
+/// call is about the named row, or no row is named.
 fn other_row<'r>(
     calls: &[&Call],
     call: &Call,
@@ -135,26 +147,26 @@ fn other_row<'r>(
         for list in 0..parsed.lists.len().min(MAX_VALUES) {
             let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
             let rows: Vec<&Record> = rows.collect();
-            let whole: Vec<Record> = with_children(parsed, list);
-            let rows = if whole.is_empty() { rows } else { whole.iter().collect() };
+            let merged_rows: Vec<Record> = with_children(parsed, list);
+            let rows = if merged_rows.is_empty() { rows } else { merged_rows.iter().collect() };
             if rows.len() < 2 || !memo.budget.spend(parsed.records.len() / 8 + rows.len() * passed.len()) {
                 continue;
             }
-            let found = passed.iter().find_map(|value| {
+            let mismatch = passed.iter().find_map(|value| {
                 let other = only_row(&rows, value)?;
-                request()?.row_after_lookup(&rows, other, value, (call, lookup))
+                request()?.mismatch(&rows, other, value, (call, lookup))
             });
-            if found.is_some() {
-                return found;
+            if mismatch.is_some() {
+                return mismatch;
             }
         }
     }
     None
 }
 
-/// The only row that has a value.
+/// The only row that has a value; `None` if there are several.
 fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
-    // A short number is an identifier only where it is called one.
+    // A short number is compared only with fields that are named as identifiers.
     let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
     let is_value = |field: &RecordField| {
         field.shown().eq_ignore_ascii_case(value)
@@ -165,29 +177,32 @@ fn only_row<'r>(rows: &[&'r Record], value: &str) -> Option<&'r Record> {
 }
 
 impl<'a> RowRequest<'a> {
-    /// `None` if the request is about something else, or too long.
+    /// Reads the texts of the user; `None` if the request may be about another thing, the dialogue is too long, or
+    /// beyond the work budget.
     fn read(conduct: &Conduct<'a>, task: &'a str, calls: &'a [&'a Call]) -> Option<RowRequest<'a>> {
         let Conduct { trace, memo, agent, .. } = *conduct;
         let replies = Replies::cached(trace, memo);
         let replied: Vec<(Idx, &Text)> =
             agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
-        let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
-        let asked = LowercaseWords::cached(task, memo).to_string() + &answers.concat();
+        let reply_words: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
+        let user_words = LowercaseWords::cached(task, memo).to_string() + &reply_words.concat();
         let language = Language::detected(task, None, memo).unwrap_or(Language::English);
-        let is_of_others = speaks_of_others(task, language, memo)
-            || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
-        if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
+        let is_ambiguous = may_mean_another(task, language, memo)
+            || reply_words.iter().any(|reply| language.classes(reply).has_any(OTHER_THING));
+        if is_ambiguous || replied.len() > MAX_REPLIES || user_words.len() > 2 * MAX_TASK {
             return None;
         }
-        let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
-        let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
-        memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4).then_some(())?;
+        let output_words =
+            |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(WORD_SEPARATORS, " ")));
+        let outputs: Vec<String> = replied.iter().filter_map(|(at, _)| output_words(*at)).collect();
+        memo.budget.spend(outputs.iter().map(String::len).sum::<usize>() / 4).then_some(())?;
         let answer = LowercaseWords::cached(agent.answer.as_deref().unwrap_or_default(), memo);
-        Some(RowRequest { task, language, asked, answers, turns, answer, calls, memo })
+        Some(RowRequest { task, language, user_words, replies: reply_words, outputs, answer, calls, memo })
     }
 
-    /// The row that the call passes after a lookup, where the value belongs to another row of its result.
-    fn row_after_lookup(
+    /// The name of the named row and the passed value, where `other` is the row of the lookup that has the passed
+    /// value.
+    fn mismatch(
         &self,
         rows: &[&Record],
         other: &Record,
@@ -195,38 +210,38 @@ impl<'a> RowRequest<'a> {
         (call, lookup): (&Call, &Call),
     ) -> Option<(String, String)> {
         let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, other));
-        let mut named = not_other().filter_map(|row| Some((*row, self.object(row, other)?)));
+        let mut named = not_other().filter_map(|row| Some((*row, self.object_name(row, other)?)));
         let first = named.next();
         let by_code = || self.named_by_code(not_other(), other, value);
         let by_answer = || self.named_by_answer(rows, other).filter(|_| identifies(other, value));
         let by_value = || self.named_by_value(not_other(), other);
-        let by_code = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
-        let is_by_code = by_code.is_some();
-        let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
+        let indirect = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
+        let is_indirect = indirect.is_some();
+        let ((row, name), None) = (first.or(indirect)?, named.next()) else { return None };
         let (row_words, other_words) = (words(row), words(other));
-        let is_asked = |word: &&String| !row_words.contains(*word) && contains_words(&self.asked, word);
+        let is_asked = |word: &&String| !row_words.contains(*word) && contains_words(&self.user_words, word);
         let is_other = || other_words.iter().any(|word| is_asked(&word)) || refers(row, other);
-        if !is_by_code && is_other()
+        if !is_indirect && is_other()
             || refers(other, row)
-            || is_excluded(row, other) && self.names_other_row(row, other)
+            || may_be_unavailable(row, other) && self.names_other_row(row, other)
         {
             return None;
         }
-        // The user may have chosen the other one of those that the agent named.
+        // The user may have chosen the passed row among rows that the agent offered.
         let only = |included: &HashSet<String>, excluded: &HashSet<String>, text: &String| {
             included.iter().any(|word| !excluded.contains(word) && contains_words(text, word))
         };
-        let is_proposed = self.turns.iter().any(|text| only(&other_words, &row_words, text));
-        if is_proposed && !self.answers.iter().any(|text| only(&row_words, &other_words, text)) {
+        let is_proposed = self.outputs.iter().any(|text| only(&other_words, &row_words, text));
+        if is_proposed && !self.replies.iter().any(|text| only(&row_words, &other_words, text)) {
             return None;
         }
-        // Another text that has the value may say why, and another call may be about the row that is named.
+        // Another text with the passed value may explain it, and another call may be about the named row.
         let bytes: usize =
             self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
         if !self.memo.budget.spend(1 + (1 + row.fields.len()) * bytes / BYTES_PER_STEP) {
             return None;
         }
-        let in_text = |text: &str| match is_by_code {
+        let in_text = |text: &str| match is_indirect {
             true => contains_words(&words_of(text), &value.to_lowercase()),
             false => contains_ignoring_case(text, &value.to_lowercase()),
         };
@@ -249,8 +264,8 @@ impl<'a> RowRequest<'a> {
         (!is_elsewhere && !is_met).then(|| (name, value.to_owned()))
     }
 
-    /// The only row whose value in the column of the passed one is written in the request, where it can be no word of a
-    /// sentence, and neither the user nor the answer names the one that is passed.
+    /// The only row whose value in the column of the passed value is a code that the user names, if neither the user
+    /// nor the answer names the passed value.
     fn named_by_code<'r>(
         &self,
         rows: impl Iterator<Item = &'r &'r Record>,
@@ -259,29 +274,29 @@ impl<'a> RowRequest<'a> {
     ) -> Option<(&'r Record, String)> {
         let column = other.fields.iter().find(|field| field.shown().eq_ignore_ascii_case(passed))?;
         let lower = passed.to_lowercase();
-        if contains_words(&self.asked, &lower) || contains_words(&self.answer, &lower) {
+        if contains_words(&self.user_words, &lower) || contains_words(&self.answer, &lower) {
             return None;
         }
         let mut named = rows.filter_map(|row| {
             let field = row.fields.iter().find(|field| field.name == column.name)?;
             let is_named =
-                is_code(field.shown()) && contains_words(&self.asked, &field.shown().to_lowercase());
+                is_code(field.shown()) && contains_words(&self.user_words, &field.shown().to_lowercase());
             is_named.then(|| (*row, field.shown().to_owned()))
         });
         let (first, None) = (named.next()?, named.next()) else { return None };
         Some(first)
     }
 
-    /// The only row with a value that the request has and by which it distinguishes this row from others: a code
-    /// (`deploy-staging`), or a word next to one that both rows have ("Anna from accounting"); where neither the user
-    /// nor the answer has the value of the other row.
+    /// The only row with a value that the user names to distinguish the row: a code (`deploy-staging`), a date, or a
+    /// word next to one that the other row has ("Anna from accounting"). Neither the user nor the answer may name the
+    /// value of the other row in that column.
     fn named_by_value<'r>(
         &self,
         rows: impl Iterator<Item = &'r &'r Record>,
         other: &Record,
     ) -> Option<(&'r Record, String)> {
         let other_words = words(other);
-        let named = rows.filter_map(|row| {
+        let mut named = rows.filter_map(|row| {
             let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
             let field = texts.find(|field| {
                 let mut fields_of_name =
@@ -293,32 +308,32 @@ impl<'a> RowRequest<'a> {
                 };
                 let (value, other_value) = (words_of(field.shown()), words_of(other_field.shown()));
                 let is_said = |words: &str| {
-                    contains_words(&self.asked, words.trim()) || contains_words(&self.answer, words.trim())
+                    contains_words(&self.user_words, words.trim())
+                        || contains_words(&self.answer, words.trim())
                 };
                 let is_distinct =
                     value != other_value && field.shown().len() >= MIN_NAME && !is_said(&other_value);
                 let is_named = || {
-                    contains_words(&self.asked, value.trim())
+                    contains_words(&self.user_words, value.trim())
                         && (is_code(field.shown()) || self.is_beside(value.trim(), &other_words))
                 };
                 is_distinct && (is_named() || is_date_of(field.shown(), self.task))
             })?;
             Some((*row, field.shown().to_owned()))
         });
-        let mut named = named;
         let (first, None) = (named.next()?, named.next()) else { return None };
         Some(first)
     }
 
-    /// Whether the request has one of the words of a row directly before a value or two words before it: "Anna from
-    /// accounting", "the accounting Anna".
+    /// Whether the user wrote one of these words next to a value: up to two words before it ("Anna from accounting"),
+    /// or directly after it ("the accounting Anna").
     fn is_beside(&self, value: &str, words: &HashSet<String>) -> bool {
-        let Some((before, after)) = self.asked.split_once(&format!(" {value} ")) else { return false };
+        let Some((before, after)) = self.user_words.split_once(&format!(" {value} ")) else { return false };
         let before = before.split_whitespace().rev().take(2);
         before.chain(after.split_whitespace().take(1)).any(|word| words.contains(word))
     }
 
-    /// Whether the answer names the other row, by a text that the row has not.
+    /// Whether the answer has a text of the other row that this row does not have.
     fn names_other_row(&self, row: &Record, other: &Record) -> bool {
         let is_own =
             |field: &&RecordField| !row.fields.iter().any(|row_field| row_field.value == field.value);
@@ -329,21 +344,23 @@ impl<'a> RowRequest<'a> {
         names.filter(is_own).any(|field| contains_words(&self.answer, words_of(field.shown()).trim()))
     }
 
-    /// The only row that both the user and the answer name by a word of its own, where neither names the other row.
+    /// The only row that both the user and the answer name by a word that no other row has, if neither names the other
+    /// row.
     fn named_by_answer<'r>(&self, rows: &[&'r Record], other: &Record) -> Option<(&'r Record, String)> {
-        let is_named = |word: &str| contains_words(&self.asked, word) && contains_words(&self.answer, word);
+        let is_named =
+            |word: &str| contains_words(&self.user_words, word) && contains_words(&self.answer, word);
         let words_by_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
         let is_own = |nth: usize, word: &str| {
             word.contains(char::is_alphabetic)
                 && !words_by_row.iter().enumerate().any(|(n, words)| n != nth && words.contains(word))
         };
-        if rows.len() > MAX_NAMED || !self.memo.budget.spend(rows.len() * rows.len()) {
+        if rows.len() > MAX_COMPARED_ROWS || !self.memo.budget.spend(rows.len() * rows.len()) {
             return None;
         }
         let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
             let row_words = words_by_row.get(nth)?;
             if std::ptr::eq(*row, other) {
-                // A user or an answer that names it may mean it.
+                // The user or the answer names the other row.
                 return row_words
                     .iter()
                     .any(|word| is_own(nth, word) && self.names(word, other))
@@ -359,24 +376,24 @@ impl<'a> RowRequest<'a> {
         Some(first)
     }
 
-    /// Whether the user or the answer has a word of a row. What the action brings about, the answer says of the other
-    /// one as well: "frozen".
+    /// Whether the user or the answer has a word of a row. A state in the answer does not count, since the action may
+    /// have caused that state in the other row: "frozen".
     fn names(&self, word: &str, row: &Record) -> bool {
         let is_state = || {
             let states = row.fields.iter().filter(|field| is_state(field)).filter_map(RecordField::text);
             states.flat_map(|text| text.split([' ', '_', '-'])).any(|state| state == word)
         };
-        contains_words(&self.asked, word) || contains_words(&self.answer, word) && !is_state()
+        contains_words(&self.user_words, word) || contains_words(&self.answer, word) && !is_state()
     }
 
-    /// The name by which the request has the row as its object, and that the other row has not.
-    fn object(&self, row: &Record, other: &Record) -> Option<String> {
+    /// The name of a row that is the object of the request and that the other row does not have.
+    fn object_name(&self, row: &Record, other: &Record) -> Option<String> {
         let is_name = |field: &&RecordField| {
             let shown = field.shown();
             let is_proper =
                 shown.contains(char::is_uppercase) || shown.contains(|c: char| c.is_ascii_digit());
             let is_written = is_proper && self.task.contains(shown)
-                || shown.contains(' ') && contains_words(&self.asked, words_of(shown).trim());
+                || shown.contains(' ') && contains_words(&self.user_words, words_of(shown).trim());
             shown.len() >= MIN_NAME
                 && is_written
                 && field.text().is_some()
@@ -384,19 +401,20 @@ impl<'a> RowRequest<'a> {
         };
         let is_object = |name: &str| {
             let words = words_of(name);
-            let Some(at) = self.asked.find(words.as_str()) else { return false };
-            let before: Vec<&str> = self.asked.get(..at).unwrap_or_default().split_whitespace().collect();
-            let is_of = |word: &&str, class| self.language.table().name(word).0.has(class);
-            let is_related = before.iter().any(|word| is_of(word, WordClass::Relation));
-            !is_related && (1..=BEFORE).contains(&before.len())
-                || before.last().is_some_and(|word| is_of(word, WordClass::Target))
+            let Some(at) = self.user_words.find(words.as_str()) else { return false };
+            let before: Vec<&str> =
+                self.user_words.get(..at).unwrap_or_default().split_whitespace().collect();
+            let has_class = |word: &&str, class| self.language.table().name(word).0.has(class);
+            let is_related = before.iter().any(|word| has_class(word, WordClass::Relation));
+            !is_related && (1..=MAX_BEFORE_OBJECT).contains(&before.len())
+                || before.last().is_some_and(|word| has_class(word, WordClass::Target))
         };
         let mut names = row.fields.iter().filter(is_name).map(RecordField::shown);
         names.find(|name| is_object(name)).map(str::to_owned)
     }
 }
 
-/// Whether a value can be no word of a sentence: `shop-stg`.
+/// Whether a value is a code, which cannot be an ordinary word: `shop-stg`.
 fn is_code(shown: &str) -> bool {
     shown.len() > MIN_NAME
         && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
@@ -404,8 +422,8 @@ fn is_code(shown: &str) -> bool {
         && !shown.contains(char::is_whitespace)
 }
 
-/// The rows of a list with the fields of the objects that they contain, such as the next appointment of a patient;
-/// none if no row contains one.
+/// The rows of a list, merged with the fields of the objects in them, such as the next appointment of a patient; empty
+/// if no row contains an object.
 fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
     let rows =
         || parsed.records.iter().enumerate().filter(|(_, record)| record.list == Some(list)).take(MAX_ROWS);
@@ -431,15 +449,15 @@ fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
 fn is_date_of(value: &str, text: &str) -> bool {
     let date = dates::all(value).next().filter(|date| date.at == (0..value.len()));
     date.is_some_and(|date| {
-        let is_it = |year: i64, month: usize, day: usize| {
+        let is_same = |year: i64, month: usize, day: usize| {
             (year, month, day) == (date.year, date.month, date.day_of_month)
         };
         dates::all(text).any(|other| other.day == date.day)
-            || local_dates::all(text).any(|(year, month, day)| is_it(year, month, day))
+            || local_dates::all(text).any(|(year, month, day)| is_same(year, month, day))
     })
 }
 
-/// The words of a row's texts.
+/// The words of a row's values.
 fn words(row: &Record) -> HashSet<String> {
     let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
     let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
@@ -450,8 +468,8 @@ fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
 }
 
-/// Whether a row may not be possible where the other one is: a flag or a state differs, or a count is 0.
-fn is_excluded(row: &Record, other: &Record) -> bool {
+/// Whether a row may be unavailable where the other row is available: a flag or a state differs, or a count is 0.
+fn may_be_unavailable(row: &Record, other: &Record) -> bool {
     row.fields.iter().any(|row_field| {
         let mut fields_of_name = other.fields.iter().filter(|field| field.name == row_field.name);
         fields_of_name.any(|field| match (&row_field.value, &field.value) {
@@ -462,14 +480,14 @@ fn is_excluded(row: &Record, other: &Record) -> bool {
     })
 }
 
-/// Whether a value of a row identifies it: it has a digit or a sign, or its key says so.
+/// Whether a value identifies a row: it has a digit or a sign, or its key ends in "id" or "key".
 fn identifies(row: &Record, value: &str) -> bool {
     let is_key = |field: &&RecordField| field.name.last().is_some_and(|word| word == "id" || word == "key");
     value.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '-' | '_'))
         || row.fields.iter().filter(is_key).any(|field| field.shown().eq_ignore_ascii_case(value))
 }
 
-/// Whether a row has a value of the other that names it: a manager, a parent.
+/// Whether a row refers to another one, as to a manager or a parent: it has a value of the other row in another column.
 fn refers(row: &Record, other: &Record) -> bool {
     let is_name =
         |field: &&RecordField| field.shown().len() >= MIN_NAME && field.shown().contains(char::is_alphabetic);
@@ -481,7 +499,7 @@ fn refers(row: &Record, other: &Record) -> bool {
     })
 }
 
-/// The texts and numbers among the arguments of a call that can name something.
+/// The texts and numbers among the arguments of a call that may name a row.
 fn values(call: &Call) -> Vec<String> {
     let arguments = call.parsed.as_deref().and_then(Value::as_object);
     let texts = arguments.into_iter().flatten().filter_map(|(key, value)| match value {

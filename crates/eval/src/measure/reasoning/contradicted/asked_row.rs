@@ -10,7 +10,7 @@ use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use super::named_rows::{NamedRow, RowName, tables};
 use super::row_scope::{compares, mentions};
-use super::universal_claims::excepts;
+use super::universal_claims::has_exception;
 use crate::measure::language::{Language, WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
@@ -36,7 +36,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
         || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(RELATES))
-        || exchange.clauses.iter().any(|clause| excepts(clause) || compares(clause))
+        || exchange.clauses.iter().any(|clause| has_exception(clause) || compares(clause))
     {
         return;
     }

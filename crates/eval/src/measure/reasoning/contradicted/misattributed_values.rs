@@ -12,7 +12,7 @@ use super::predicates::follows_verb;
 use super::row_scope::{Named, inherited, is_value, measures, mentions};
 use super::row_values::{RowStatement, has_value, is_state};
 use super::sources::{ResultSource, ResultSources};
-use super::universal_claims::excepts;
+use super::universal_claims::has_exception;
 use crate::measure::numbers;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::statements::{Clause, words_of};
@@ -25,8 +25,9 @@ const MAX_QUESTION: usize = 400;
 const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let states =
-        |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !measures(clause);
+    let states = |clause: &&Clause<'_>| {
+        !clause.negated && !clause.modal && !has_exception(clause) && !measures(clause)
+    };
     let stating_clauses: Vec<(usize, &Clause<'_>)> =
         exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
     if stating_clauses.is_empty() {

@@ -7,7 +7,7 @@
 use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_state;
-use super::universal_claims::excepts;
+use super::universal_claims::has_exception;
 use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::dates_and_times::times;
@@ -65,7 +65,8 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
         let to = from + clauses.iter().skip(from).take_while(is_same).count();
         let Some(line) = line_of(exchange.answer, first.sentence) else { return out };
         let rows = named.get(from..to).unwrap_or_default();
-        let compared = clauses.iter().take(to).skip(from).any(|clause| compares(clause) || excepts(clause));
+        let compared =
+            clauses.iter().take(to).skip(from).any(|clause| compares(clause) || has_exception(clause));
         match (only_row(rows), rows.iter().all(|named| *named == Named::None)) {
             // A label, and what is said of it.
             (Some(row), _) if line.is_item && !compared => {

@@ -83,7 +83,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             .clauses
             .iter()
             // An amount, not a state: "there are not enough seats available".
-            .filter(|clause| !clause.has("enough") && !universal_claims::excepts(clause))
+            .filter(|clause| !clause.has("enough") && !universal_claims::has_exception(clause))
             .filter_map(|clause| {
                 let claimed = predicate.claimed(clause)?;
                 let is_universal = universal_claims::is_of_all(clause, exchange.asked());

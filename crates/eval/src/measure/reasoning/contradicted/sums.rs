@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::exchange::{Exchange, ExchangeFindings};
 use super::row_scope::measures;
 use super::sources::ResultSource;
-use super::universal_claims::excepts;
+use super::universal_claims::has_exception;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -115,7 +115,7 @@ fn wrong_group_sum<'a>(
         let named: Vec<(&LabelledAmount<'a>, &Vec<&Record>)> =
             lines.iter().filter_map(|line| Some((line, groups.get(&line.label)?))).collect();
         let is_grouped = groups.len() < rows.len() && named.len() >= 2;
-        if !is_grouped || exchange.clauses.iter().any(excepts) {
+        if !is_grouped || exchange.clauses.iter().any(has_exception) {
             continue;
         }
         exchange.spends(rows.len() * MAX_COLUMNS).then_some(())?;
@@ -205,7 +205,7 @@ fn wrong_column_sum<'a>(
         let ([amount, count], 3..) = (stated.as_slice(), rows.len()) else { continue };
         let is_counted =
             count.value == len && !count.in_identifier && !amount.in_identifier && amount.value != len;
-        if !is_counted || excepts(clause) || measures(clause) {
+        if !is_counted || has_exception(clause) || measures(clause) {
             continue;
         }
         let fields = rows.first()?.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);

@@ -122,7 +122,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let has_form = || {
                 forms.iter().any(|form| text.contains(form) || text.contains(form.trim_start_matches('0')))
             };
-            clocks(text).into_iter().any(|clock| clock.may_be(stated))
+            clocks(text).into_iter().any(|clock| clock.may_equal(stated))
                 || has_form()
                 || minute == 0 && bare(text)
         })

@@ -82,7 +82,7 @@ pub(super) fn is_of_all(clause: &Clause<'_>, asked: &str) -> bool {
 }
 
 /// Whether a clause makes an exception, so that it may say the opposite of what it names.
-pub(super) fn excepts(clause: &Clause<'_>) -> bool {
+pub(super) fn has_exception(clause: &Clause<'_>) -> bool {
     clause.classes.has(WordClass::Exception)
 }
 
@@ -141,7 +141,7 @@ pub(super) fn exception(
         rows.iter().all(|row| std::ptr::eq(row.source, source) && row.record.list == Some(list));
     let parsed = source.parsed.0.as_ref()?;
     let len = parsed.lists.get(list).map(|list| list.len)?;
-    if !is_one_list || rows.len() != len || exchange.clauses.iter().any(excepts) {
+    if !is_one_list || rows.len() != len || exchange.clauses.iter().any(has_exception) {
         return None;
     }
     let is_named = |row: &&TestedRow<'_>| {

@@ -1,19 +1,21 @@
 //! Whether a number or a date follows from those of the evidence by simple arithmetic.
+//!
+//! In: a number or a day of an answer. Out: whether a few operations on numbers and dates of the evidence give it,
+//! where the number of combinations is so small that a match is not accidental.
 
 use super::{Evidence, MAX_AGGREGATES, MAX_DATED, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
 use crate::measure::reasoning::arithmetic::{PRECISE, near, pair_gives, product_gives, triple_gives, within};
 use crate::measure::reasoning::dates;
 use crate::measure::work_budget::BYTES_PER_STEP;
 
-/// Most numbers of which any two are combined.
-const PAIRS_AMONG: usize = 400;
-/// Most accidental matches among sums and differences. There are about n² of n numbers, so among many
-/// numbers a match proves nothing. Beyond this limit only numbers that the model itself used and
-/// results that are a single number are combined.
-const CHANCE: f64 = 2.0;
-/// Most numbers of which any three are added and subtracted.
-const TRIPLES_AMONG: usize = 40;
-/// Steps of one number that is combined with the others: a dozen binary searches.
+/// Maximum numbers of which any two are combined.
+const MAX_FOR_PAIRS: usize = 400;
+/// Maximum expected number of accidental matches among the sums and differences of all numbers, of which there are
+/// about n². Beyond this limit only numbers that the model used and results that are a single number are combined.
+const MAX_CHANCE: f64 = 2.0;
+/// Maximum numbers of which any three are added and subtracted.
+const MAX_FOR_TRIPLES: usize = 40;
+/// Work steps of one number that is combined with the others: a dozen binary searches.
 pub(super) const STEPS_PER_OPERAND: usize = 12;
 
 /// The dates of the first texts of an evidence.
@@ -22,21 +24,23 @@ pub(super) struct EvidenceDates {
     full_dates: Vec<dates::Date>,
     /// Months and days.
     without_year: Vec<(usize, usize)>,
-    /// How many texts were read, and their bytes, at most [`MAX_DATED`].
-    texts: usize,
-    bytes: usize,
+    /// The number of texts that were read.
+    read_texts: usize,
+    /// The bytes of the texts that were read, at most [`MAX_DATED`].
+    read_bytes: usize,
 }
 
 impl Evidence<'_> {
-    /// Whether the value follows from the operands and from the `stated` numbers by simple arithmetic.
+    /// Whether the value follows from the operands and from the `stated` numbers by simple arithmetic. False beyond
+    /// the work budget.
     pub(super) fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
         let n = self.operands.len();
         let chance = (n * n) as f64 * 2.0 * tolerance / value.max(1.0);
         let mut pool: Vec<f64> = stated.to_vec();
-        if n <= PAIRS_AMONG && chance <= CHANCE {
+        if n <= MAX_FOR_PAIRS && chance <= MAX_CHANCE {
             pool.extend_from_slice(&self.operands);
         } else {
-            pool.extend(self.single_numbers.iter().rev().take(PAIRS_AMONG).map(|(v, _)| *v));
+            pool.extend(self.single_numbers.iter().rev().take(MAX_FOR_PAIRS).map(|(v, _)| *v));
             pool.extend(
                 self.model_numbers.iter().rev().take(MAX_MODEL_NUMBERS).filter(|v| self.contains(**v, 0.0)),
             );
@@ -53,11 +57,11 @@ impl Evidence<'_> {
         {
             return true;
         }
-        // A coarse ratio is evidence only among few numbers: of n numbers there are n² ratios, and one of
-        // them is near any two-digit number. Ratios of the answer's own numbers always count.
-        let precise =
+        // A coarse ratio counts only among few numbers: n numbers have n² ratios, and one of them is near any two-digit
+        // number. Ratios of the answer's own numbers always count.
+        let counts_ratios =
             tolerance / value <= PRECISE || (pool.len() * pool.len()) as f64 * tolerance / value <= 0.5;
-        if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, precise)) {
+        if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, counts_ratios)) {
             return true;
         }
         let mut amounts = stated.to_vec();
@@ -73,30 +77,31 @@ impl Evidence<'_> {
         if stated.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
             return true;
         }
-        let is_small = pool.len() <= TRIPLES_AMONG;
+        let is_small = pool.len() <= MAX_FOR_TRIPLES;
         if is_small && self.spend(4 * pool.len() * pool.len()) && product_gives(pool, value, tolerance) {
             return true;
         }
         let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
-        pool.len() <= TRIPLES_AMONG
+        pool.len() <= MAX_FOR_TRIPLES
             && self.spend(2 * pool.len() * pool.len())
             && triple_gives(&pool, value, tolerance)
     }
 
-    /// Whether the value follows from two numbers of one record: a price per square metre, the share of points reached.
-    /// Numbers of a record belong together, so that there are few pairs; among many only an exact match counts.
+    /// Whether the value follows from two numbers of one record: a price per square metre, the share of reached
+    /// points. Only numbers of the same record are combined, so that there are few pairs; among many pairs, the match
+    /// must be exact.
     fn follows_from_row(&self, value: f64, tolerance: f64) -> bool {
-        const FEW_MATCHES: f64 = 0.5;
-        const EXACT: f64 = 1e-9;
+        const MAX_CHANCE: f64 = 0.5;
+        const SUM_ERROR: f64 = 1e-9;
         let pairs: usize = self.rows.iter().map(|row| row.len() * row.len()).sum();
         let matches = pairs as f64 * 2.0 * tolerance / value.max(1.0);
-        let tolerance = if matches > FEW_MATCHES { value * EXACT } else { tolerance };
+        let tolerance = if matches > MAX_CHANCE { value * SUM_ERROR } else { tolerance };
         self.spend(pairs)
             && self.rows.iter().any(|row| row.iter().any(|a| pair_gives(row, *a, value, tolerance, true)))
     }
 
-    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days, weeks,
-    /// months or years of the texts away; a term of months may end the day before.
+    /// Whether a day follows from a date of the texts: it is at most a day away from it, or a number of days, weeks,
+    /// months or years that a text has. True beyond the work budget.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
         if !self.read_dates() {
@@ -108,7 +113,7 @@ impl Evidence<'_> {
             let distance = (day - from).abs();
             distance <= 1 || has(distance) || distance % 7 == 0 && has(distance / 7)
         };
-        // A day without a year is one of a year near that of the date.
+        // A date without a year may be in an adjacent year.
         let year = dates::year_of_day(day);
         let has_matching_year = |(month, day_of_month): &(usize, usize)| {
             (year - 1..=year + 1).any(|year| is_days_away(dates::day_number(year, *month, *day_of_month)))
@@ -118,24 +123,25 @@ impl Evidence<'_> {
         is_known || !self.read_moments() || self.is_end_of_term(day)
     }
 
-    /// Reads the dates of the texts, of each once per trace; false if the work budget is exceeded.
+    /// Reads the dates of the texts, of each text once per trace. False beyond the work budget.
     fn read_dates(&mut self) -> bool {
-        let EvidenceDates { full_dates, without_year, texts, bytes } = &mut self.dates;
-        let bytes_before = *bytes;
-        for text in self.texts.iter().skip(*texts) {
-            if *bytes + text.len() >= MAX_DATED {
+        let EvidenceDates { full_dates, without_year, read_texts, read_bytes } = &mut self.dates;
+        let bytes_before = *read_bytes;
+        for text in self.texts.iter().skip(*read_texts) {
+            if *read_bytes + text.len() >= MAX_DATED {
                 break;
             }
-            *bytes += text.len();
-            *texts += 1;
+            *read_bytes += text.len();
+            *read_texts += 1;
             full_dates.extend(dates::all(text));
             without_year.extend(dates::without_year(text));
         }
-        let (read, compared) = (*bytes - bytes_before, full_dates.len() + without_year.len());
-        self.spend(read / BYTES_PER_STEP + compared)
+        let (new_bytes, compared) = (*read_bytes - bytes_before, full_dates.len() + without_year.len());
+        self.spend(new_bytes / BYTES_PER_STEP + compared)
     }
 
-    /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
+    /// Whether the day is a known term of months or years after or before one of the dates, or one day earlier, as the
+    /// last day of a term.
     fn is_end_of_term(&self, day: i64) -> bool {
         let full_dates = &self.dates.full_dates;
         let terms = self.moments.0.terms();
@@ -148,7 +154,7 @@ impl Evidence<'_> {
             })
     }
 
-    /// Whether the value is a rate of the texts (0.19) of two stated amounts together, or with it on top.
+    /// Whether the value is the sum of two stated amounts times a rate of the texts (0.19), or increased by that rate.
     fn is_rate_of_total(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
         let mut rates = self.operands.iter().filter(|rate| **rate > 0.0 && **rate < 1.0);
         if stated.len() > MAX_TOTALLED || rates.clone().take(MAX_TOTALLED + 1).count() > MAX_TOTALLED {
@@ -162,7 +168,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Whether the value is a factor of growth: 1.05 for a rate of 0.05 or 5 %.
+    /// Whether the value is a growth factor: 1.05 for a rate of 0.05 or 5 %.
     fn is_growth(&self, value: f64, tolerance: f64) -> bool {
         let rate = (value - 1.0).abs();
         let has = |rate: f64, tolerance: f64| within(&self.operands, rate - tolerance, rate + tolerance);
@@ -171,11 +177,11 @@ impl Evidence<'_> {
             && (has(rate, tolerance) || has(rate * 100.0, tolerance * 100.0))
     }
 
-    /// Whether a sum or mean of a result, and one number more or less, give the value: a total with shipping.
+    /// Whether a sum or mean of a result gives the value by adding or subtracting one number: a total with shipping.
     fn adds_to_aggregate(&self, value: f64, tolerance: f64) -> bool {
-        let among = self.aggregates.len() * self.operands.len();
-        let is_chance = among as f64 * 4.0 * tolerance > value.max(1.0);
-        if is_chance || self.aggregates.len() > MAX_AGGREGATES || !self.spend(4 * self.aggregates.len()) {
+        let pairs = self.aggregates.len() * self.operands.len();
+        let may_be_chance = pairs as f64 * 4.0 * tolerance > value.max(1.0);
+        if may_be_chance || self.aggregates.len() > MAX_AGGREGATES || !self.spend(4 * self.aggregates.len()) {
             return false;
         }
         let has = |other: f64| other > 0.0 && within(&self.operands, other - tolerance, other + tolerance);

@@ -125,11 +125,11 @@ fn conversions_between_units_need_a_unit_that_the_answer_names() {
     ] {
         let t = texts(&[result]);
         let mut e = evidence(&t);
-        e.convert_for(Some(answer));
+        e.restrict_units(Some(answer));
         assert_eq!(support(&mut e, answer), Support::Present, "{answer}");
-        e.convert_for(Some("It is so."));
+        e.restrict_units(Some("It is so."));
         assert_eq!(support(&mut e, answer), Support::None, "{answer}");
-        e.convert_for(None);
+        e.restrict_units(None);
         assert_eq!(support(&mut e, answer), Support::Present, "{answer}");
     }
 }
