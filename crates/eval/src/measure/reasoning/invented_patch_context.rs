@@ -1,16 +1,15 @@
-//! A patch to lines of code that the model has not read.
+//! Patches to lines of code that the model has not read.
 //!
-//! Principle: the lines that a patch keeps or removes are lines of a file that its author has read, or has
-//! written before. A patch to other lines applies to no file.
+//! Principle: the old lines of a patch (context and removed lines) are lines of a file that its author has read or has
+//! written before. A patch with invented old lines applies to no file.
 //!
-//! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the model
-//! call that first wrote the old lines of the patch (context and removed lines), if most of the lines
-//! that the model wrote are absent from everything it was shown: the lines are invented, and the patch
-//! applies to no file. Lines that no model call wrote (a diff made by a tool), or that were arguments of
-//! an earlier call (a file of the agent itself), do not count.
+//! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the model call that first
+//! wrote invented old lines, if most of the old lines that the model wrote are in nothing that it read. Lines that no
+//! model call wrote (a diff by a tool), or that were arguments of an earlier call (a file of the agent itself), do not
+//! count.
 //!
-//! Only letters and digits are compared: escapes, quotes and indentation differ between a file, its
-//! printout and a patch.
+//! Only letters and digits are compared, since escapes, quotes and indentation differ between a file, its printout and
+//! a patch.
 
 use foldhash::{HashSet, HashSetExt};
 use std::rc::Rc;
@@ -23,27 +22,28 @@ use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView};
 
 regex!(PATCH, r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git ");
-/// Fewest letters and digits of a line that is compared: shorter lines occur in every file.
-const LEAST_LETTERS: usize = 10;
-/// Fewest invented lines of a finding: a few lines may be abbreviated rather than invented.
-const LEAST_LINES: usize = 3;
+/// Minimum letters and digits of a line that is compared: shorter lines occur in every file.
+const MIN_LETTERS: usize = 10;
+/// Minimum invented lines of a finding: fewer lines may be abbreviated rather than invented.
+const MIN_LINES: usize = 3;
 /// Most old lines of one patch that are compared.
 const MAX_LINES: usize = 200;
 /// Most outputs of one agent that are read.
 const MAX_TURNS: usize = 200;
-/// Most bytes that are searched for the lines of one agent.
+/// Maximum bytes that are searched for the lines of one agent's patch.
 const MAX_SEARCHED: usize = 64 << 20;
 
-/// Findings with their agents and model spans.
+/// Findings by agent and model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
     agents.filter_map(|(i, agent)| invented_lines(trace, memo, agent).map(|(at, f)| (i, at, f))).collect()
 }
 
+/// The finding on an agent's patch, with its model span.
 fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref().filter(|answer| PATCH.is_match(answer))?;
-    let old = old_lines(answer);
-    if old.len() < LEAST_LINES {
+    let mut unseen_lines = old_lines(answer);
+    if unseen_lines.len() < MIN_LINES {
         return None;
     }
     let turns: Vec<(Idx, &SpanView)> =
@@ -52,8 +52,7 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
         return None;
     }
     let mut history = PromptHistory { memo, read: HashSet::new(), shown: Vec::new() };
-    let mut searched = 0;
-    let mut open = old;
+    let mut searched_bytes = 0;
     let mut known_lines = 0;
     let mut invented: Vec<(Idx, &str)> = Vec::new();
     let tools = &trace.control_tools;
@@ -62,11 +61,11 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
         let output = letters_only(&model_text(tools, view));
         let calls = letters_only(&arguments(tools, view, false));
         let new_bytes: usize = new_texts.iter().map(|t| t.len()).sum();
-        searched += open.len() * (output.len() + calls.len() + new_bytes);
-        if searched > MAX_SEARCHED {
+        searched_bytes += unseen_lines.len() * (output.len() + calls.len() + new_bytes);
+        if searched_bytes > MAX_SEARCHED {
             return None;
         }
-        open.retain(|(line, letters)| {
+        unseen_lines.retain(|(line, letters)| {
             if new_texts.iter().any(|t| t.contains(letters.as_str())) {
                 known_lines += 1;
                 return false;
@@ -80,10 +79,10 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
         });
     }
     let &(at, _) = invented.first()?;
-    // The longest of the call's invented lines is quoted.
+    // The finding quotes the longest invented line of the model call.
     let call_lines = invented.iter().filter(|(llm, _)| *llm == at).map(|(_, line)| line.trim());
     let line = call_lines.max_by_key(|line| line.len())?;
-    if invented.len() < LEAST_LINES || invented.len() <= known_lines {
+    if invented.len() < MIN_LINES || invented.len() <= known_lines {
         return None;
     }
     let rationale = format!(
@@ -101,7 +100,7 @@ fn is_complete(view: &SpanView) -> bool {
     view.input_content == Content::Present && view.output_content == Content::Present && !has_media()
 }
 
-/// Context and removed lines of a patch, each once, with their letters and digits.
+/// The distinct context and removed lines of a patch, with their letters and digits.
 fn old_lines(patch: &str) -> Vec<(&str, String)> {
     let mut out: Vec<(&str, String)> = Vec::new();
     let mut in_hunk = false;
@@ -113,7 +112,7 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
         } else if let Some(old) = line.strip_prefix([' ', '-']).filter(|_| in_hunk) {
             let letters = letters_only(old);
             let is_new = !out.iter().any(|(_, existing)| *existing == letters);
-            if letters.len() >= LEAST_LETTERS && is_new && out.len() < MAX_LINES {
+            if letters.len() >= MIN_LETTERS && is_new && out.len() < MAX_LINES {
                 out.push((old, letters));
             }
         }
@@ -121,12 +120,13 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
     out
 }
 
+/// The letters and digits of a text, as they are cached.
 struct LettersOnly(String);
 
 /// The texts of the prompts so far.
 struct PromptHistory<'m> {
     memo: &'m Memo,
-    /// Known texts by address and length: prompts repeat their history.
+    /// The texts that were read, by address and length, since prompts repeat their history.
     read: HashSet<(usize, usize)>,
     shown: Vec<Rc<LettersOnly>>,
 }
@@ -149,7 +149,7 @@ fn model_text(tools: &ControlTools, view: &SpanView) -> String {
     view.output_text().into_owned() + "\n" + &arguments(tools, view, true)
 }
 
-/// The arguments of the calls that give the final answer, or of all others.
+/// The arguments of the calls that give the final answer (`in_answer`), or of all other calls.
 fn arguments(tools: &ControlTools, view: &SpanView, in_answer: bool) -> String {
     let requests = view.requests().filter(|r| tools.is_final_answer(&r.name) == in_answer);
     requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")

@@ -1,14 +1,16 @@
-//! Parts of a request that the run drops without a word: "Cancel W-4411 and email me a confirmation", and no e-mail.
+//! Actions of a request that the run omits without an explanation: "Cancel W-4411 and email me a confirmation", and no
+//! e-mail.
 //!
-//! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
-//! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is
-//! missing, and neither the answer nor the result of an action mentions it, nor a lookup that it was done. Where a part
-//! names the action and the thing of an offered tool ("update my emergency contact", `update_emergency_contact`), calls
-//! of the same action on other things are not it; a call whose arguments name the thing may be. In a dialogue the user
-//! may only have agreed, and what the agent said to them is read as well.
+//! Principle: an action that a request asks for, and that an offered tool can do, is carried out, or the answer
+//! explains why not. It is omitted if the run carried out another action, all calls succeeded, no call may be the
+//! missing action, and neither the answer nor the result of an action mentions it, nor shows a lookup that it was
+//! done. If a part of the request names the action and the thing of an offered tool ("update my emergency contact",
+//! `update_emergency_contact`), calls of the same action on other things are not the missing call, unless their
+//! arguments name the thing. In a dialogue, the user must only have agreed, and the outputs of the agent may mention
+//! the action as well.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
-//! gave the answer.
+//! wrote the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -27,31 +29,32 @@ use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
-/// Most bytes of a request: a longer one names several things.
+/// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK: usize = 400;
-/// Most calls of a trace, and bytes of their results and of an answer, that are read.
+/// Maximum calls of a trace that are read.
 const MAX_CALLS: usize = 64;
+/// Maximum bytes of their results together with the answer.
 const MAX_BYTES: usize = 8_000;
-/// Shorter words of a part are no mention of it.
+/// Minimum bytes of a word of a part by which a text mentions the part.
 const MIN_WORD: usize = 5;
 
-// Words by which a part depends on something, or is no request.
+// Words by which a part is conditional, or is not a request.
 regex!(
-    DEPENDS,
+    CONDITION,
     r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
 );
-// A time, on which nothing depends: "to next Monday".
+// A time, which is not a condition: "to next Monday".
 regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
-/// The same in other languages.
-const DEPENDENT: WordClasses =
+/// Classes of such words in other languages than English.
+const CONDITION_CLASSES: WordClasses =
     classes!(Negation Condition Alternative Modal Obligation Sequence Probability Already);
 // Words of a question that only offers further help.
-regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
+regex!(OFFER, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.
 const FILLERS: [&str; 9] =
     ["please", "also", "then", "kindly", "afterwards", "bitte", "außerdem", "puis", "poi"];
-/// Words behind the verb of a part: its object begins.
-const OBJECTS: [&str; 21] = [
+/// Words after the verb of a part with which its object begins.
+const OBJECT_STARTS: [&str; 21] = [
     "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
     "these", "both", "all", "one", "another", "everyone",
 ];
@@ -59,8 +62,8 @@ const OBJECTS: [&str; 21] = [
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, agent_index, agent } = *conduct;
-    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
-    let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
+    let is_examined = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    let task = conduct.task(MAX_TASK).filter(|_| is_examined)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let replies = Replies::cached(trace, memo);
     let has_failed =
@@ -72,30 +75,31 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     {
         return None;
     }
-    // Nothing is omitted where every tool was called.
+    // Without an uncalled tool, nothing is omitted.
     if offered(trace, agent_index).all(|tool| is_called(trace, &tool.name)) {
         return None;
     }
-    let turns: Vec<String> = conduct.answered_outputs().collect();
+    let outputs: Vec<String> = conduct.answered_outputs().collect();
     let only_agrees = |at: &Idx| {
-        let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
-        Some(ReadText::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
+        let (output, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
+        Some(ReadText::new(&output, Some(task), memo).answered_by(reply, memo).agrees())
     };
     if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
         return None;
     }
-    // The result of a lookup shows that a thing exists, and the form of a verb in it what was done with it.
-    let (action_calls, looked_up): (Vec<&Call>, Vec<&Call>) =
+    // Results of lookups are read separately: a noun in them shows only that a thing exists, but a verb form may show
+    // that the action was done.
+    let (action_calls, lookups): (Vec<&Call>, Vec<&Call>) =
         trace.calls.iter().partition(|call| purpose(trace, memo, call) != Purpose::Query);
-    let looked_up = || looked_up.iter().filter_map(|call| call.result.as_deref());
+    let lookup_results = || lookups.iter().filter_map(|call| call.result.as_deref());
     let results = action_calls.iter().filter_map(|call| call.result.as_deref());
-    let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
-    let bytes: usize = looked_up().chain(texts.iter().copied()).map(str::len).sum();
+    let texts: Vec<&str> = results.chain([answer]).chain(outputs.iter().map(String::as_str)).collect();
+    let bytes: usize = lookup_results().chain(texts.iter().copied()).map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
         return None;
     }
     let language = Language::detected(task, None, memo).filter(|language| language.is_spaced())?;
-    let parts = split(task, language);
+    let parts = unconditional_parts(task, language);
     if parts.len() < 2 {
         return None;
     }
@@ -104,7 +108,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         action_calls: &action_calls,
         texts: &texts,
         answer,
-        looked_up: looked_up().collect(),
+        lookup_results: lookup_results().collect(),
         memo,
         language,
     };
@@ -124,21 +128,21 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
 }
 
-/// A part that asks for an action of an offered tool, if no call was one of it, and neither a call, a result nor an
-/// answer mentions the action or the own words of the part.
+/// A part that asks for an action of an offered tool, with the action, if no call may be the action, and neither a
+/// call, a result nor the answer mentions the action or a word that only this part has.
 fn omitted_part<'p>(
     trace: &AgentTrace,
     agent: usize,
     parts: &'p [String],
     mentions: &Mentions<'_>,
 ) -> Option<(&'p str, Action)> {
-    let asked = parts.iter().filter_map(|part| Some((part, asked(part, mentions.language)?)));
+    let requested = parts.iter().filter_map(|part| Some((part, requested_action(part, mentions.language)?)));
     let does = |action: Action| {
         let mut tools =
             offered(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
     };
-    let mut missing = asked.filter(|(part, action)| {
+    let mut missing = requested.filter(|(part, action)| {
         let others: Vec<&String> = parts.iter().filter(|other| other != part).collect();
         does(*action)
             && !mentions.may_include(trace, *action)
@@ -148,7 +152,7 @@ fn omitted_part<'p>(
 }
 
 impl Mentions<'_> {
-    /// Whether a call may have been the action, or have included it.
+    /// Whether a call may have been the action or have included it.
     fn may_include(&self, trace: &AgentTrace, action: Action) -> bool {
         let purposes = || trace.calls.iter().map(|call| ToolPurpose::for_call(trace, self.memo, call));
         let may_be = |tool: &ToolPurpose| {
@@ -157,11 +161,11 @@ impl Mentions<'_> {
                 tool.may_do(action) && !first.is_some_and(|performed| are_distinct(performed, action))
             }
         };
-        // A cancellation may include the refund, of which the answer then gives the amount.
+        // A cancellation may include the refund if the answer gives an amount.
         let is_included = || {
             action == Action::Refund
                 && purposes().any(|tool| tool.may_do(action))
-                && speaks_of_amount(self.answer, self.language)
+                && mentions_amount(self.answer, self.language)
         };
         purposes().any(|tool| may_be(&tool)) || is_included()
     }
@@ -176,20 +180,19 @@ impl Mentions<'_> {
         };
         let names = |text: &str| stems(text).any(|stem| is_own(&stem));
         let arguments = self.action_calls.iter().filter_map(|call| call.arguments.as_deref());
-        // So does a call that was not read, beyond the work budget.
+        // Calls that are not read, beyond the work budget, count as a mention.
         let is_done = |call: &Call| says_done(call, action, self.memo) != Some(false);
         trace.calls.iter().any(is_done)
-            || says_verb(self.answer, action, self.language)
+            || has_word_of(self.answer, action, self.language)
             || self.texts.iter().copied().chain(arguments).any(names)
     }
 }
 
-/// Whether an action that was carried out is another one than the one that is asked for, although tools of both are
-/// alike.
-fn are_distinct(performed: Action, asked: Action) -> bool {
+/// Whether a call of the performed action does not include the requested one, although tools for them are similar.
+fn are_distinct(performed: Action, requested: Action) -> bool {
     use Action::{Book, Cancel, Notify, Order, Refund, Return, Schedule, Send, Update};
-    match asked {
-        // The actions that an update includes are in its arguments or its result.
+    match requested {
+        // An action that an update includes would be in its arguments or its result.
         Send | Notify => performed == Update,
         Refund => matches!(performed, Cancel | Return | Update),
         Order => matches!(performed, Book | Schedule | Update),
@@ -198,21 +201,21 @@ fn are_distinct(performed: Action, asked: Action) -> bool {
     }
 }
 
-/// Whether a text has a verb of the action, or a noun of it.
-fn says_verb(text: &str, action: Action, language: Language) -> bool {
+/// Whether a text has a verb or a noun of the action.
+fn has_word_of(text: &str, action: Action, language: Language) -> bool {
     mentions_action(text, action) || verbs(text, language).contains(&action)
 }
 
-/// Whether a text gives an amount of money, or has a word for one.
-fn speaks_of_amount(text: &str, language: Language) -> bool {
+/// Whether a text has a currency or a word for an amount of money.
+fn mentions_amount(text: &str, language: Language) -> bool {
     language.classes(text).has(WordClass::Amount)
         || currency::all().any(|name| contains_ignoring_case(text, name))
 }
 
-/// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
+/// Whether an answer refuses, states an inability, or ends with a question other than an offer of further help.
 fn explains(answer: &str, analysed_answer: &ReadText<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
-    let asks = analysed_answer.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
+    let asks = analysed_answer.ends_with_question() && !last.is_some_and(|last| OFFER.is_match(last));
     !analysed_answer.refusals().is_empty() || !analysed_answer.inability().is_empty() || asks
 }
 
@@ -222,20 +225,20 @@ fn mentions_action(text: &str, action: Action) -> bool {
     words.any(|word| is_form_of(&word, action))
 }
 
-/// The texts that may mention a part: the calls of actions, their results with all texts of the agent, the answer, and
-/// what lookups returned.
+/// The texts that may mention a part of the request.
 struct Mentions<'t> {
     action_calls: &'t [&'t Call],
+    /// The results of actions, the outputs of the agent, and the answer.
     texts: &'t [&'t str],
     answer: &'t str,
-    looked_up: Vec<&'t str>,
+    lookup_results: Vec<&'t str>,
     memo: &'t Memo,
     /// The language of the request.
     language: Language,
 }
 
-/// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
-/// result and no answer names what is its own of the thing.
+/// A part that names the action and the thing of an offered tool that was never called, with the tool. `None` if a
+/// call, a result or the answer has a word of the thing that no other part has.
 fn uncalled_tool_part<'p, 't>(
     trace: &'t AgentTrace,
     agent: usize,
@@ -245,7 +248,7 @@ fn uncalled_tool_part<'p, 't>(
     offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         let words = identifier_words(&tool.name);
-        // `update_emergency_contact`: the verb comes first, and the thing is after it.
+        // The name begins with a verb: `update_emergency_contact`.
         let (verb, things) = words.split_first()?;
         let action = action_of(verb).filter(|action| !purpose.is_query() && !action.is_work())?;
         let things: Vec<String> =
@@ -273,7 +276,7 @@ fn uncalled_tool_part<'p, 't>(
         let names = |text: &&str| own_things.iter().any(|thing| names_value(text, thing));
         let answers =
             || noun_stems.iter().filter(is_own).any(|word| contains_ignoring_case(mentions.answer, word));
-        let is_done = || mentions.looked_up.iter().any(|text| mentions_action(text, action));
+        let is_done = || mentions.lookup_results.iter().any(|text| mentions_action(text, action));
         (!own_things.is_empty()
             && !mentions.texts.iter().any(names)
             && !answers()
@@ -287,28 +290,29 @@ fn is_called(trace: &AgentTrace, tool: &str) -> bool {
     trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(tool.trim()))
 }
 
-/// Whether a text has a word, and not only as a key of JSON: a result that lists `tickets` adds none.
+/// Whether a text has a word other than as a key of JSON: a result with the key `tickets` does not mention an added
+/// ticket.
 fn names_value(text: &str, word: &str) -> bool {
     let lower = text.to_lowercase();
     lower.match_indices(word).any(|(at, _)| {
-        let behind = lower.get(at + word.len()..).unwrap_or_default();
-        let behind = behind.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
-        let is_key = behind.strip_prefix('"').is_some_and(|rest| rest.trim_start().starts_with(':'));
+        let after = lower.get(at + word.len()..).unwrap_or_default();
+        let after = after.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        let is_key = after.strip_prefix('"').is_some_and(|after| after.trim_start().starts_with(':'));
         !is_key
     })
 }
 
-/// Whether a sentence depends on nothing and asks nothing.
-fn is_independent(sentence: &str, language: Language) -> bool {
+/// Whether a sentence has no condition and is not a question.
+fn is_unconditional(sentence: &str, language: Language) -> bool {
     let depends = || match language {
-        Language::English => DEPENDS.is_match(&NEXT.replace_all(sentence, "")),
-        language => language.classes(sentence).has_any(DEPENDENT),
+        Language::English => CONDITION.is_match(&NEXT.replace_all(sentence, "")),
+        language => language.classes(sentence).has_any(CONDITION_CLASSES),
     };
     !sentence.contains(['?', '\u{bf}']) && !depends()
 }
 
-/// The parts of the sentences of a request that depend on nothing.
-fn split(task: &str, language: Language) -> Vec<String> {
+/// The parts of the unconditional sentences of a request, split at commas and conjunctions.
+fn unconditional_parts(task: &str, language: Language) -> Vec<String> {
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
     let table = language.table();
     let split = |sentence: &str| {
@@ -325,11 +329,11 @@ fn split(task: &str, language: Language) -> Vec<String> {
         let marked = parts.replace(", ", "\n").replace("; ", "\n");
         marked.lines().filter(|part| !part.trim().is_empty()).map(str::to_owned).collect::<Vec<String>>()
     };
-    sentences.filter(|sentence| is_independent(sentence, language)).flat_map(split).collect()
+    sentences.filter(|sentence| is_unconditional(sentence, language)).flat_map(split).collect()
 }
 
-/// The action that a part asks for, with its object.
-fn asked(part: &str, language: Language) -> Option<Action> {
+/// The external action that a part asks for; `None` for other parts, such as one without an object.
+fn requested_action(part: &str, language: Language) -> Option<Action> {
     use Action::{Book, Cancel, Delete, Notify, Order, Pay, Refund, Schedule, Send, Transfer};
     let words = part.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
     let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
@@ -341,13 +345,13 @@ fn asked(part: &str, language: Language) -> Option<Action> {
     }?;
     let object = words.next()?.to_lowercase();
     let is_object = match language {
-        Language::English => OBJECTS.contains(&object.as_str()),
+        Language::English => OBJECT_STARTS.contains(&object.as_str()),
         // "Commande 4711" names an order.
         _ => !has_digit(&object),
     };
-    let is_outside =
+    let is_external =
         matches!(action, Book | Cancel | Delete | Notify | Order | Pay | Refund | Schedule | Send | Transfer);
-    (is_object && is_outside).then_some(action)
+    (is_object && is_external).then_some(action)
 }
 
 #[cfg(test)]

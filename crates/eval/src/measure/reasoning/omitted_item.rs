@@ -1,12 +1,12 @@
-//! A thing that the calls of an action leave out: "living room, office and bathroom", and no call for the office.
+//! Things that the calls of an action omit: "living room, office and bathroom", and no call for the office.
 //!
-//! Principle: where several calls of one action pass one thing each, the things that a text names next to these are
-//! meant as well. Those that the request names next to them, joined to one of them and with the same word after it or
-//! none, are in a call, or a result or the answer mentions them. Those of a list that the answer claims to have done,
-//! and that names nothing but things, are in a call.
+//! Principle: if several calls of one action pass one thing each, other things that a text lists together with them
+//! need a call as well. A thing that the request joins to a passed one, by a comma or a conjunction, is in a call, or
+//! a result or the answer mentions it. Each item of a list of things in the answer that is claimed as done is in a
+//! call.
 //!
 //! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
-//! that gave the answer.
+//! that wrote the answer.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -28,18 +28,21 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
 
-/// Most bytes of a request and of an answer: longer ones name several things.
+/// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK: usize = 400;
+/// Maximum bytes of an answer, for the same reason.
 const MAX_ANSWER: usize = 4_000;
-/// Most calls of a trace, and bytes of their arguments and results.
+/// Maximum calls of a trace.
 const MAX_CALLS: usize = 64;
+/// Maximum bytes of their arguments and results.
 const MAX_BYTES: usize = 64 << 10;
-/// Longest name of a thing, and the shortest word that is one.
+/// Maximum bytes of the name of a thing.
 const MAX_THING: usize = 60;
+/// Minimum characters of a word that names a thing.
 const MIN_THING: usize = 4;
-/// Letters at the end of a word in which its forms differ.
+/// Bytes at the end of a word in which its forms may differ.
 const ENDING: usize = 2;
-/// Fewest calls by which things are passed one by one.
+/// Minimum calls of one action that pass different things.
 const MIN_CALLS: usize = 2;
 /// Most things of a list.
 const MAX_LISTED: usize = 20;
@@ -58,7 +61,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if !is_read {
         return None;
     }
-    let passed = passed(trace, memo, attempts);
+    let passed = passed_things(trace, memo, attempts);
     if passed.is_empty() {
         return None;
     }
@@ -72,20 +75,20 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let at = agent.answer_at?;
     let task = conduct.task(MAX_TASK);
     let lower = task.map(|task| lowercase(task)).unwrap_or_default();
-    let read = OnceCell::new();
+    let task_words_and_language = OnceCell::new();
     let omitted_thing = passed.iter().find_map(|(tool, things)| {
         let is_known = |thing: &str| {
             let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
         };
         memo.budget.spend(things.len() * texts.len()).then_some(())?;
-        // Most requests name none of them.
+        // Most requests name none of the things, and need not be split into words.
         things.iter().filter(|thing| may_be_named(thing, &lower)).nth(MIN_CALLS - 1)?;
-        let (asked, language) = read.get_or_init(|| {
+        let (task_words, language) = task_words_and_language.get_or_init(|| {
             let language = task.and_then(|task| Language::detected(task, None, memo));
             (task.map(|task| words_with_signs(task)).unwrap_or_default(), language)
         });
-        Some((tool, joined_things(asked, things, *language).into_iter().find(|thing| !is_known(thing))?))
+        Some((tool, joined_things(task_words, things, *language).into_iter().find(|thing| !is_known(thing))?))
     });
     let omitted_thing = omitted_thing.filter(|_| task.is_some_and(|task| !may_exclude(task, memo)));
     if let Some((tool, thing)) = omitted_thing {
@@ -96,22 +99,27 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return Some((at, Defect::PartUnanswered.finding(rationale, answer)));
     }
     let calls: Vec<&str> = arguments.collect();
-    let (tool, thing) =
-        passed.iter().find_map(|(tool, things)| Some((tool, claimed(answer, things, &calls, memo)?)))?;
+    let (tool, thing) = passed
+        .iter()
+        .find_map(|(tool, things)| Some((tool, claimed_thing(answer, things, &calls, memo)?)))?;
     let rationale =
         format!("a call of {tool} for {thing} was expected, since the answer lists it among what was done");
     Some((at, Defect::FalseClaim.finding(rationale, thing)))
 }
 
 /// By tool, the things that its successful actions pass one by one under the same key.
-fn passed<'t>(trace: &'t AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(&'t str, Vec<&'t str>)> {
+fn passed_things<'t>(
+    trace: &'t AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+) -> Vec<(&'t str, Vec<&'t str>)> {
     let mut values_by_key: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for (i, call) in trace.calls.iter().enumerate() {
         let has_succeeded = attempts.at(i).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
         if !has_succeeded || purpose(trace, memo, call) != Purpose::Action {
             continue;
         }
-        for (key, value) in texts(call) {
+        for (key, value) in text_arguments(call) {
             let values = values_by_key.entry((call.name.trim(), key)).or_default();
             if !values.contains(&value) {
                 values.push(value);
@@ -125,7 +133,8 @@ fn passed<'t>(trace: &'t AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Ve
         .collect()
 }
 
-fn texts(call: &Call) -> impl Iterator<Item = (&str, &str)> {
+/// The short texts among the arguments of a call, by key.
+fn text_arguments(call: &Call) -> impl Iterator<Item = (&str, &str)> {
     let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
     arguments.filter_map(|(key, value)| {
         let text = value.as_str()?.trim();
@@ -160,25 +169,26 @@ fn words_with_signs(text: &str) -> String {
     lowercase(&out)
 }
 
-/// Whether a request in lower case may name a thing: it has the first letters and digits of it.
+/// Whether a request in lower case may name a thing: it has the first run of letters and digits of the name.
 fn may_be_named(thing: &str, request: &str) -> bool {
     let mut runs = thing.split(|c: char| !c.is_ascii_alphanumeric()).filter(|run| !run.is_empty());
     runs.next().is_none_or(|run| request.contains(&run.to_ascii_lowercase()))
 }
 
-/// The single words that a request joins to one of the things, at least two of which it names.
-fn joined_things(asked: &str, things: &[&str], language: Option<Language>) -> Vec<String> {
+/// The single words that a request joins to one of the things, if it names at least [`MIN_CALLS`] of the things.
+fn joined_things(task_words: &str, things: &[&str], language: Option<Language>) -> Vec<String> {
     let plain = |thing: &&str| format!(" {} ", thing.to_lowercase().replace(['_', '-'], " "));
     let named: Vec<String> =
-        things.iter().map(plain).filter(|thing| asked.contains(thing.as_str())).collect();
-    let rests: Vec<Vec<&str>> = match named.len() >= MIN_CALLS {
-        true => {
-            named.iter().filter_map(|t| Some(asked.split_once(t.as_str())?.1.split(' ').collect())).collect()
-        }
+        things.iter().map(plain).filter(|thing| task_words.contains(thing.as_str())).collect();
+    let words_after: Vec<Vec<&str>> = match named.len() >= MIN_CALLS {
+        true => named
+            .iter()
+            .filter_map(|t| Some(task_words.split_once(t.as_str())?.1.split(' ').collect()))
+            .collect(),
         false => Vec::new(),
     };
-    // The word that follows one thing of the list may follow each of them: "to 21".
-    let next_words: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
+    // A word after one thing of the list may follow each of them: "to 21".
+    let next_words: Vec<&str> = words_after.iter().filter_map(|words| words.first().copied()).collect();
     let is_end = |word: &str| word == "." || word == ",";
     let is_conjunction =
         |word: &str| language.is_some_and(|language| language.classes(word).has(WordClass::Conjunction));
@@ -188,10 +198,10 @@ fn joined_things(asked: &str, things: &[&str], language: Option<Language>) -> Ve
             && word.chars().all(char::is_alphabetic)
             && action_of(word).is_none()
     };
-    let found = rests.iter().filter_map(|rest| {
-        let mut words = rest.iter().copied().skip_while(|word| joins(word)).peekable();
-        let is_joined = rest.first().is_some_and(|word| joins(word));
-        // An article.
+    let joined = words_after.iter().filter_map(|words_after| {
+        let mut words = words_after.iter().copied().skip_while(|word| joins(word)).peekable();
+        let is_joined = words_after.first().is_some_and(|word| joins(word));
+        // Skip an article.
         if words.peek().is_some_and(|word| word.chars().count() < MIN_THING && !is_end(word)) {
             words.next();
         }
@@ -200,12 +210,12 @@ fn joined_things(asked: &str, things: &[&str], language: Option<Language>) -> Ve
         let is_known = named.iter().any(|thing| contains_words(thing, word));
         (is_joined && ends && is_thing(word) && !is_known).then(|| word.to_owned())
     });
-    found.collect()
+    joined.collect()
 }
 
-/// A thing of a list of things in the answer, most of which calls pass and this one none, where the sentence before the
-/// list claims an action.
-fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo) -> Option<&'a str> {
+/// The only item of a list in the answer that no call passes, if calls pass the other ones and the text before the list
+/// claims an action as done.
+fn claimed_thing<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo) -> Option<&'a str> {
     let lines = || answer.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines().position(|line| item(line).is_some())?;
     let listed: Vec<&str> = lines().skip(first).map_while(item).take(MAX_LISTED).collect();
@@ -221,7 +231,7 @@ fn claimed<'a>(answer: &'a str, things: &[&str], arguments: &[&str], memo: &Memo
     (done.len() >= MIN_CALLS && !is_in_a_call && claims()).then_some(*thing)
 }
 
-/// The thing that an item of a list names, if the item is nothing but a name.
+/// The thing that an item of a list names; `None` if the item has other text.
 fn item(line: &str) -> Option<&str> {
     let marked = line
         .strip_prefix(['-', '*', '•'])

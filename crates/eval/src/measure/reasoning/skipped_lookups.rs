@@ -1,11 +1,11 @@
 //! Answers without the lookups that they need.
 //!
-//! Principle: where an agent's own plan requires a lookup and the agent has tools, its answer follows at least
-//! one call; and where every call returned an error or nothing, the answer states this. An answer that
-//! admits the lack is no defect, nor is one that needs no lookup.
+//! Principle: if an agent's plan requires a lookup and the agent has tools, at least one call precedes its answer; and
+//! if every call returned an error or nothing, the answer states this. An answer that admits the lack is not a
+//! finding.
 //!
-//! In: an agent's plan, all calls of the agent and its helpers, and its final answer. Out: at most one
-//! finding on the model span that gave the answer.
+//! In: an agent's plan, all calls of the agent and its sub-agents, and its final answer. Out: at most one finding, on
+//! the model span that wrote the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -23,7 +23,7 @@ use crate::measure::reasoning::recovery;
 use crate::measure::{Finding, Memo, agent_index, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
-// Verbs of a step that requires a lookup; a verification or comparison needs none.
+// Verbs of a step that requires a lookup. A step that verifies or compares requires none.
 regex!(
     LOOKUP,
     r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather)\b"
@@ -33,9 +33,9 @@ regex!(
     RETRIEVES,
     r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\("
 );
-/// The share of an observation's words above which it only repeats the model's own text.
-const ECHO: f64 = 0.9;
-/// Most agents of a trace that are checked, outermost first: each searches the others for helpers.
+/// The share of an output's words that are in the code from which on the output only repeats the model's text.
+const ECHO_SHARE: f64 = 0.9;
+/// Maximum agents of a trace that are checked, since each check searches the others for sub-agents.
 const MAX_AGENTS: usize = 512;
 /// Most names of unused tools in a finding.
 const MAX_NAMED: usize = 6;
@@ -45,7 +45,7 @@ pub(crate) fn looks_up(step: &str) -> bool {
     LOOKUP.is_match(step)
 }
 
-/// Findings by the model span that gave each agent's answer.
+/// Findings by the model span that wrote the agent's answer.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     if trace.incomplete {
@@ -57,12 +57,13 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         let answer =
             agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(&trace.control_tools, view));
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
-        // In a language that has no lists, an admission cannot be recognised.
-        let is_unread = readable(&answer, agent.task.as_deref(), memo) == Readable::No;
-        if is_unread || !is_recorded(trace, agent) || avoidance::avoids(&answer, memo) {
+        // In an unsupported language, an admission cannot be recognised.
+        let is_unsupported = readable(&answer, agent.task.as_deref(), memo) == Readable::No;
+        if is_unsupported || !is_recorded(trace, agent) || avoidance::avoids(&answer, memo) {
             continue;
         }
-        let context = AnswerContext { trace, memo, attempts, i, agent, at, view, answer: &answer };
+        let context =
+            AnswerContext { trace, memo, attempts, agent_index: i, agent, at, view, answer: &answer };
         out.extend(context.finding().map(|finding| (at, finding)));
     }
     out
@@ -77,11 +78,12 @@ fn is_recorded(trace: &AgentTrace, agent: &Agent) -> bool {
     !agent.llms.is_empty() && agent.llms.iter().all(has_content)
 }
 
-/// The words by which every result of an agent states that nothing was found.
-struct ResultWords {
+/// The last of an agent's results, all of which are errors or empty.
+struct EmptyResult {
+    /// The words by which the result states an error or that nothing was found.
     words: String,
     source: Idx,
-    /// A call or a helper failed: what it would have found is not known.
+    /// Whether a call or a sub-agent failed, so that its result is not known.
     failed: bool,
 }
 
@@ -90,7 +92,7 @@ struct AnswerContext<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a CallAttempts,
-    i: usize,
+    agent_index: usize,
     agent: &'a Agent,
     at: Idx,
     view: &'a SpanView,
@@ -99,21 +101,22 @@ struct AnswerContext<'a> {
 
 impl AnswerContext<'_> {
     fn finding(&self) -> Option<Finding> {
-        let calls: Vec<usize> = agent_index::subtree_calls(self.trace, self.memo, self.i)
+        let calls: Vec<usize> = agent_index::subtree_calls(self.trace, self.memo, self.agent_index)
             .into_iter()
             .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.is_control))
             .collect();
-        let helpers = agent_index::has_sub_agents(self.trace, self.memo, self.i);
-        match calls.is_empty() && !helpers {
+        let has_sub_agents = agent_index::has_sub_agents(self.trace, self.memo, self.agent_index);
+        match calls.is_empty() && !has_sub_agents {
             true => self.without_calls(),
-            false => self.against_all_results(),
+            false => self.against_empty_results(),
         }
     }
 
-    /// Nothing was called, though the plan requires a lookup.
+    /// The finding if nothing was called although the plan requires a lookup.
     fn without_calls(&self) -> Option<Finding> {
-        let had_input =
-            has_earlier_input(self.trace, self.agent) || self.code_retrieves() || self.code_worked();
+        let had_input = has_earlier_input(self.trace, self.agent)
+            || self.code_retrieves()
+            || self.code_returned_content();
         let plan = self.plan().filter(|_| !had_input && self.has_tools())?;
         let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| looks_up(s)).collect();
         let planned = match steps.len() {
@@ -132,15 +135,15 @@ impl AnswerContext<'_> {
         Some(Defect::LookupsSkipped.finding(rationale, steps.first()?))
     }
 
-    /// The tools of the agent that do work.
+    /// The names of the agent's tools without those that control the run.
     fn tool_names(&self) -> impl Iterator<Item = &str> {
         let names = self.agent.tools.iter().map(|t| t.name.trim());
         names.filter(|name| !self.trace.control_tools.is_control(name))
     }
 
-    /// Every result states that nothing was found, and the answer states a result.
-    fn against_all_results(&self) -> Option<Finding> {
-        let ResultWords { words, source, failed } = self.empty_result()?;
+    /// The finding if every result is an error or empty, and the answer states a result.
+    fn against_empty_results(&self) -> Option<Finding> {
+        let EmptyResult { words, source, failed } = self.empty_result()?;
         let is_put_to_user = || {
             let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
             calls.next().is_some_and(|call| recovery::is_put_to_user(self.trace, self.memo, call))
@@ -151,8 +154,8 @@ impl AnswerContext<'_> {
         {
             return None;
         }
-        // An answer may state in any words that nothing was found ("you are free then"), but not with specific values
-        // of its own.
+        // An answer may state in any words that nothing was found ("you are free then"), but it then has no specific
+        // values without a source.
         let provenance = Provenance::cached(self.trace, self.memo);
         let states =
             || provenance.unknown_particular(self.answer).filter(|word| !follows_negation(self.answer, word));
@@ -167,13 +170,13 @@ impl AnswerContext<'_> {
         Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
-    /// The last result, if there are results and all of them are errors or state that nothing was found.
-    fn empty_result(&self) -> Option<ResultWords> {
+    /// The last result, if there are results and all of them are errors or empty.
+    fn empty_result(&self) -> Option<EmptyResult> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let mut empty = None;
-        for helper in self.trace.agents.iter().filter(|a| a.parent == Some(self.i)) {
+        for helper in self.trace.agents.iter().filter(|a| a.parent == Some(self.agent_index)) {
             let words = avoidance::admits(helper.answer.as_deref()?, self.memo)?.to_owned();
-            empty = Some(ResultWords { words, source: helper.at, failed: true });
+            empty = Some(EmptyResult { words, source: helper.at, failed: true });
         }
         for &c in &self.agent.calls {
             let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
@@ -184,23 +187,23 @@ impl AnswerContext<'_> {
             }
             if let CallOutcome::Failed { error_text, cause } = &attempt.outcome {
                 if *cause == Defect::EmptyResult {
-                    // An empty result of a search, in whatever form, is no failure.
+                    // An empty result of a search is not a failure.
                     let failed = empty.is_some_and(|previous| previous.failed);
-                    empty = Some(ResultWords { words: error_text.clone(), source: call.at, failed });
+                    empty = Some(EmptyResult { words: error_text.clone(), source: call.at, failed });
                     continue;
                 }
                 if recovery::repeats_output(self.trace, self.memo, call) {
                     return None;
                 }
                 let words = error_text.clone();
-                let result_words = empty.get_or_insert(ResultWords { words, source: call.at, failed: true });
+                let result_words = empty.get_or_insert(EmptyResult { words, source: call.at, failed: true });
                 result_words.failed = true;
                 continue;
             }
             let none = |text| avoidance::says_none(text, self.memo).or(is_nothing(text).then_some("nothing"));
             let words = call.result.as_deref().and_then(none)?;
             let failed = empty.is_some_and(|previous| previous.failed);
-            empty = Some(ResultWords { words: words.to_owned(), source: call.at, failed });
+            empty = Some(EmptyResult { words: words.to_owned(), source: call.at, failed });
         }
         empty
     }
@@ -228,7 +231,7 @@ impl AnswerContext<'_> {
     }
 
     /// Whether code of the agent returned content that the agent had not written itself.
-    fn code_worked(&self) -> bool {
+    fn code_returned_content(&self) -> bool {
         let turns: Vec<&SpanView> = self.turns().collect();
         turns.windows(2).any(|pair| match pair {
             [one, next] => Some(one.output_text()).filter(|text| writes_code(text)).is_some_and(|code| {
@@ -239,7 +242,7 @@ impl AnswerContext<'_> {
         })
     }
 
-    /// The last long sentence of the output, or else the answer.
+    /// The quote of a finding: the last long sentence of the output, or else the answer.
     fn quote(&self) -> String {
         let text = self.view.output_text();
         let prose = masked(&text);
@@ -252,22 +255,23 @@ impl AnswerContext<'_> {
 
 /// Whether the prompt of the first model call contains results of an earlier run, or a document.
 fn has_earlier_input(trace: &AgentTrace, agent: &Agent) -> bool {
-    /// A longer task contains the document to be read.
+    /// Minimum bytes of a task that contains a document.
     const LONG_TASK: usize = 4000;
     let first = agent.llms.first().and_then(|at| trace.views.get(*at));
-    let long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
-    first.is_some_and(|r| results_in_prompt(&r.input) > 0 || long && has_pasted_text(&r.input, |_| false))
+    let is_long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
+    first.is_some_and(|r| results_in_prompt(&r.input) > 0 || is_long && has_pasted_text(&r.input, |_| false))
 }
 
-/// Whether nearly every word of `seen` is in `written`: the code printed the model's own text.
-fn is_echo(written: &str, seen: &str) -> bool {
+/// Whether nearly every word of `output` is in `code`, so that the code only printed the model's own text, or whether
+/// the output is an error.
+fn is_echo(code: &str, output: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let split = text.split(|c: char| !c.is_alphanumeric());
         split.filter(|w| w.len() > 2).map(str::to_lowercase).collect()
     };
-    let written_words: foldhash::HashSet<String> = words(written).into_iter().collect();
-    let seen = words(&action_text::without_labels(clip(seen, 8192)));
-    let echoed_words = seen.iter().filter(|w| written_words.contains(*w)).count();
-    // An error is no result either.
-    seen.iter().take(3).any(|w| w == "error") || echoed_words as f64 >= seen.len() as f64 * ECHO
+    let code_words: foldhash::HashSet<String> = words(code).into_iter().collect();
+    let output_words = words(&action_text::without_labels(clip(output, 8192)));
+    let echoed_words = output_words.iter().filter(|w| code_words.contains(*w)).count();
+    output_words.iter().take(3).any(|w| w == "error")
+        || echoed_words as f64 >= output_words.len() as f64 * ECHO_SHARE
 }

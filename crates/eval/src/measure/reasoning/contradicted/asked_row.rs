@@ -32,7 +32,7 @@ const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
 const WITHIN: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let asked = exchange.asked();
+    let asked = exchange.task_words();
     if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
         || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(RELATES))

@@ -1,11 +1,11 @@
-//! Changes in percent of the wrong amount: "from 48,000 to 56,000, an increase of 14.3 %", which are 16.7 % of 48,000.
+//! Changes in percent relative to the wrong amount: "from 48,000 to 56,000, an increase of 14.3 %", which is 16.7 %.
 //!
-//! Principle: a change in percent refers to the amount before the change: to the smaller of two amounts if it is an
-//! increase, to the larger one if it is a decrease. A percentage refers to the wrong amount if it agrees with the
-//! change in relation to the other amount, with no change of two amounts next to it, and no text has it. A percentage
-//! before "of" is a share of something else, and any percentage next to a word for a share may be a share.
+//! Principle: a change in percent is relative to the amount before the change: the smaller of two amounts for an
+//! increase, the larger one for a decrease. A percentage is wrong if it equals the change relative to the other
+//! amount, does not equal a change relative to the amount before, and no text has it. A percentage before "of" or in a
+//! sentence with a word for a ratio is not compared, since it may be a share.
 //!
-//! In: the sentences of an answer. Out: a contradiction for the first percentage that refers to the wrong amount.
+//! In: the sentences of an answer. Out: a contradiction for the first wrong percentage.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::totals::is_in_date;
@@ -17,11 +17,12 @@ use crate::measure::vocabulary::{self, WordMeaning};
 
 /// Most amounts of one statement that are compared with each other.
 const MAX_AMOUNTS: usize = 8;
-/// Most bytes from the word of a change to its percentage, and from the percentage to the word behind it.
-const WITHIN: usize = 40;
-const BEHIND: usize = 16;
-/// Most words from an amount to a percentage next to it.
-const NEXT: usize = 3;
+/// Maximum bytes before a percentage that are searched for a word for a change.
+const MAX_BEFORE: usize = 40;
+/// Maximum bytes after it that are searched.
+const MAX_AFTER: usize = 16;
+/// Maximum words between an amount and a percentage next to it.
+const MAX_GAP_WORDS: usize = 3;
 const PERCENT: f64 = 100.0;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -29,7 +30,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if !prose.contains('%') {
         return;
     }
-    let mut before: Vec<Number> = Vec::new();
+    let mut previous_amounts: Vec<Number> = Vec::new();
     for (start, end) in sentences(prose) {
         let Some(sentence) = prose.get(start..end) else { continue };
         let numbers = numbers::all(sentence);
@@ -39,22 +40,23 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let amounts = amounts(sentence, &numbers);
         if !sentence.trim_end().ends_with(['?', '？'])
             && !vocabulary::has(sentence, WordMeaning::Ratio)
-            && let Some((stated, right)) = wrong(sentence, &numbers, &amounts, &before, findings)
+            && let Some((stated, expected)) =
+                wrong_percentage(sentence, &numbers, &amounts, &previous_amounts, findings)
         {
-            // A result may state the percentage, of whatever it is.
+            // A text may state the percentage for another change.
             let is_seen = |text: &str| numbers::all(text).iter().any(|n| n.value == stated.value);
             if !exchange.spends_numbers() || exchange.sources.seen.iter().any(|text| is_seen(text)) {
                 return;
             }
             let rationale = format!(
                 "a change in percent of the amount before it was expected, {:.1} %; the answer gives {} %, which is one of the amount behind it",
-                right, stated.value
+                expected, stated.value
             );
             let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
             findings.entries.push((Defect::ContradictsResult.finding(rationale, quote), None));
             return;
         }
-        before = amounts;
+        previous_amounts = amounts;
     }
 }
 
@@ -78,48 +80,49 @@ fn amounts(sentence: &str, numbers: &[Number]) -> Vec<Number> {
     out
 }
 
-/// A percentage that is one of the amount behind the change, and the right one.
-fn wrong(
+/// A percentage that is relative to the amount after the change, with the correct percentage.
+fn wrong_percentage(
     sentence: &str,
     numbers: &[Number],
     amounts: &[Number],
-    before: &[Number],
+    previous_amounts: &[Number],
     findings: &mut ExchangeFindings,
 ) -> Option<(Number, f64)> {
     for stated in numbers.iter().filter(|n| !n.in_identifier && is_percent(sentence, n)) {
-        let Some(rises) = direction(sentence, stated) else { continue };
-        // "Sales were 40 and are 50 now. That is an increase of 25 %."
-        let differs =
-            |n: &&Number| !before.iter().any(|a| before.iter().any(|b| is_near(a.value - b.value, n)));
+        let Some(rises) = is_increase(sentence, stated) else { continue };
+        // The amounts may be in the sentence before: "Sales were 40 and are 50 now. That is an increase of 25 %."
+        let differs = |n: &&Number| {
+            !previous_amounts.iter().any(|a| previous_amounts.iter().any(|b| is_near(a.value - b.value, n)))
+        };
         let differing_count = amounts.iter().filter(differs).count();
         let all: Vec<Number> = match differing_count {
-            0 if before.len() == 2 => before.iter().chain(amounts).copied().collect(),
+            0 if previous_amounts.len() == 2 => previous_amounts.iter().chain(amounts).copied().collect(),
             _ => amounts.to_vec(),
         };
         let pairs =
             all.iter().flat_map(|a| all.iter().map(move |b| (a, b))).filter(|(a, b)| a.value < b.value);
-        // Of three amounts one is the difference of the others, or which of them changed is not known.
+        // Among more than two amounts, one must be the difference of a pair; else it is not known which pair changed.
         let has_difference = |a: &Number, b: &Number| all.iter().any(|n| is_near(b.value - a.value, n));
-        let mut found = None;
+        let mut mismatch = None;
         for (a, b) in pairs {
             let difference = b.value - a.value;
-            let (right, other) = if rises {
+            let (expected, other) = if rises {
                 (difference / a.value, difference / b.value)
             } else {
                 (difference / b.value, difference / a.value)
             };
-            let (right, other) = (right * PERCENT, other * PERCENT);
+            let (expected, other) = (expected * PERCENT, other * PERCENT);
             findings.examined = true;
             let slack = stated.tolerance * 1.01 + 0.002 * stated.value;
-            if (right - stated.value).abs() <= 2.0 * slack {
+            if (expected - stated.value).abs() <= 2.0 * slack {
                 return None;
             }
             if (other - stated.value).abs() <= slack && (all.len() == 2 || has_difference(a, b)) {
-                found = Some((*stated, right));
+                mismatch = Some((*stated, expected));
             }
         }
-        if found.is_some() {
-            return found;
+        if mismatch.is_some() {
+            return mismatch;
         }
     }
     None
@@ -129,33 +132,34 @@ fn is_near(value: f64, n: &Number) -> bool {
     (value - n.value).abs() <= n.tolerance * 1.01 && value > 0.0
 }
 
-/// Whether a percentage is an increase or a decrease, if words or a sign next to it state one of them.
-fn direction(sentence: &str, stated: &Number) -> Option<bool> {
-    let behind = sentence.get(stated.end..)?;
-    let behind = behind.split_once('%').map_or("", |(_, behind)| behind);
-    let next =
-        behind.split_whitespace().next().unwrap_or_default().trim_matches(['*', '(', ')']).to_lowercase();
+/// Whether a percentage is an increase (`true`) or a decrease, by words or a sign next to it; `None` if neither is
+/// stated.
+fn is_increase(sentence: &str, stated: &Number) -> Option<bool> {
+    let after = sentence.get(stated.end..)?;
+    let after = after.split_once('%').map_or("", |(_, after)| after);
+    let next_word =
+        after.split_whitespace().next().unwrap_or_default().trim_matches(['*', '(', ')']).to_lowercase();
     // "13.8 % of the total": a share.
-    if vocabulary::has(&next, WordMeaning::Of) {
+    if vocabulary::has(&next_word, WordMeaning::Of) {
         return None;
     }
-    let before = clip_end(sentence.get(..stated.start)?, WITHIN);
-    let signed = before.trim_end_matches(['*', '(', '~', ' ', '≈']);
-    match signed.chars().next_back() {
+    let before = clip_end(sentence.get(..stated.start)?, MAX_BEFORE);
+    let before_mark = before.trim_end_matches(['*', '(', '~', ' ', '≈']);
+    match before_mark.chars().next_back() {
         Some('+') => return Some(true),
         Some('−') => return Some(false),
         _ => {}
     }
-    let part = |text: &str| -> Vec<WordMeaning> {
+    let meanings_of = |text: &str| -> Vec<WordMeaning> {
         vocabulary::find(text, &[WordMeaning::Rise, WordMeaning::Fall]).into_iter().map(|(m, _)| m).collect()
     };
-    let end = behind.find([',', ';', '.', '\n', '，', '。']).unwrap_or(behind.len());
-    let mut meanings = part(before);
-    // "20 % more" belongs to the amounts only if it is next to them.
+    let end = after.find([',', ';', '.', '\n', '，', '。']).unwrap_or(after.len());
+    let mut meanings = meanings_of(before);
+    // "20 % more" belongs to the amounts only if it is next to one.
     let last = before.rfind(|c: char| c.is_ascii_digit()).and_then(|at| before.get(at + 1..));
-    let is_next = last.is_some_and(|between| between.split_whitespace().count() <= NEXT);
+    let is_next = last.is_some_and(|between| between.split_whitespace().count() <= MAX_GAP_WORDS);
     if !meanings.is_empty() || is_next {
-        meanings.extend(part(clip(behind.get(..end).unwrap_or_default(), BEHIND)));
+        meanings.extend(meanings_of(clip(after.get(..end).unwrap_or_default(), MAX_AFTER)));
     }
     let first = *meanings.first()?;
     meanings.iter().all(|meaning| *meaning == first).then_some(first == WordMeaning::Rise)

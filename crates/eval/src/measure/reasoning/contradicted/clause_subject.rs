@@ -1,15 +1,15 @@
-//! The subject of a clause about a state: the things of the results, or something else.
+//! The subject of a clause about a state: a thing of the results, or something else.
 //!
-//! Principle: a result refutes only statements about its own things: about "it", or a thing that the request, the call
-//! or the result names. "Its description is available on the page" is not about the product, and "orders are shipped
-//! within two days" or "a booking that is cancelled is charged" not about this order or booking, but about all.
+//! Principle: a result refutes only statements about its own things: about "it", or about a thing that the request, the
+//! call or the result names. "Its description is available on the page" is not about the product. "Orders are shipped
+//! within two days" and "a booking that is cancelled is charged" are about orders and bookings in general.
 
 use super::exchange::Exchange;
 use super::predicates::{Predicate, is_verb};
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::statements::Clause;
 
-/// Words that refer to the thing that was named before, or leave it out.
+/// Subjects that refer to a thing named before.
 const PRONOUNS: [&str; 14] = [
     "it",
     "it's",
@@ -26,26 +26,27 @@ const PRONOUNS: [&str; 14] = [
     "everything",
     "both",
 ];
-/// Words before a subject.
-const LEADS: [&str; 9] = ["and", "but", "so", "yes", "no", "also", "currently", "unfortunately", "then"];
-/// Words by which a phrase means a certain thing; "this" and the like are [`PRONOUNS`].
+/// Words that may precede a subject.
+const BEFORE_SUBJECT: [&str; 9] =
+    ["and", "but", "so", "yes", "no", "also", "currently", "unfortunately", "then"];
+/// Words by which a phrase means a certain thing. "This" and similar words are in [`PRONOUNS`].
 const DEFINITE: [&str; 8] = ["the", "your", "my", "our", "his", "her", "its", "their"];
-/// The speaker, whose action has an object after the verb.
+/// The writer of the answer as subject; the thing is then the object after the verb.
 const SPEAKERS: [&str; 6] = ["i", "we", "i've", "we've", "i'm", "we're"];
-/// Shortest noun that is compared by its beginning.
+/// Minimum bytes of a noun that is compared by its beginning.
 const MIN_NOUN: usize = 4;
 
-/// Whether a clause with the predicate is about things that the results are about.
+/// Whether a clause with the predicate is about a thing of the results. False beyond the work budget.
 pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predicate: &Predicate) -> bool {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     let verb = words.iter().position(|word| is_verb(word) || SPEAKERS.contains(word)).unwrap_or_default();
-    let (before, behind) = words.split_at_checked(verb).unwrap_or_default();
+    let (before, after) = words.split_at_checked(verb).unwrap_or_default();
     let (subject, is_passive) = match before.is_empty() {
-        // "We have confirmed your order", "Confirmed: your order".
-        true => (behind, false),
+        // The thing is after the verb: "We have confirmed your order", "Confirmed: your order".
+        true => (after, false),
         false => (before, true),
     };
-    let first = subject.iter().find(|word| !LEADS.contains(word));
+    let first = subject.iter().find(|word| !BEFORE_SUBJECT.contains(word));
     let has_digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit());
     if first.is_some_and(|word| PRONOUNS.contains(word)) || subject.iter().any(has_digit) {
         return true;
@@ -56,17 +57,17 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
         return true;
     }
     let is_certain = subject.iter().any(|word| DEFINITE.contains(word));
-    // Bare plurals and "a booking" are of a kind.
+    // Plurals without a determiner and "a booking" mean a kind of thing.
     let is_kind = is_passive
         && !is_certain
         && (matches!(subject.first(), Some(&("a" | "an" | "any")))
-            || matches!(behind.first(), Some(&("are" | "were"))) && !clause.sentence.contains(':'));
+            || matches!(after.first(), Some(&("are" | "were"))) && !clause.sentence.contains(':'));
     !is_kind
         && exchange.spends(exchange.sources.fields())
         && nouns.iter().any(|noun| is_named(exchange, noun))
 }
 
-/// Whether the request, a call or a result names things by this noun.
+/// Whether the request, the name of a tool or a result has this noun.
 fn is_named(exchange: &Exchange<'_>, noun: &str) -> bool {
     let stem = noun.strip_suffix('s').unwrap_or(noun);
     let is_same = |word: &str| word.starts_with(stem) || word.len() >= MIN_NOUN && stem.starts_with(word);
@@ -76,7 +77,7 @@ fn is_named(exchange: &Exchange<'_>, noun: &str) -> bool {
                 || field.text().is_some_and(|text| text.split(|c: char| !c.is_alphanumeric()).any(is_same))
         })
     };
-    exchange.asked().split(' ').any(is_same)
+    exchange.task_words().split(' ').any(is_same)
         || exchange
             .sources
             .calls

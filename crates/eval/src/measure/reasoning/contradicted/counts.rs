@@ -119,7 +119,7 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let flag_groups = || groups.iter().filter(|group| group.word == flag);
         let total: usize = flag_groups().map(|group| group.count).sum();
         let largest = flag_groups().map(|group| group.count).max().unwrap_or_default();
-        let asked = contains_words(exchange.asked(), "how many")
+        let asked = contains_words(exchange.task_words(), "how many")
             && !flag_groups().any(|group| names_property(exchange, group));
         let differs = count > largest || asked && flag_groups().all(|group| group.count != count);
         // The results themselves have many numbers; what was said of the same things is a statement of its own.
@@ -189,7 +189,7 @@ fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
     let within =
         parsed.records.iter().enumerate().filter(|(at, _)| is_within_items(*at)).map(|(_, record)| record);
     let mut values = within.flat_map(|record| &record.fields).filter_map(RecordField::text);
-    values.any(|text| text.len() > 1 && contains_words(exchange.asked(), text))
+    values.any(|text| text.len() > 1 && contains_words(exchange.task_words(), text))
 }
 
 fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -223,8 +223,9 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (nth, clause) in
         exchange.clauses.iter().enumerate().filter(|(_, clause)| !clause.modal && !clause.negated)
     {
-        let asked =
-            nth == 0 && contains_words(exchange.asked(), "how many") && !asks_for_units(exchange.asked());
+        let asked = nth == 0
+            && contains_words(exchange.task_words(), "how many")
+            && !asks_for_units(exchange.task_words());
         let Some((count, list)) = counted(exchange, clause, &lists, asked) else { continue };
         if !exchange.spends_numbers() {
             return;

@@ -1,8 +1,10 @@
-//! Figures with a shifted decimal point: a cost of 16,438.00, where the result has 164380 cents.
+//! Numbers with a shifted decimal point: a cost of 16,438.00, where the result has 164380 cents.
 //!
-//! Principle: a number that has the digits of a field, and ten times its value or a tenth of it, is the field's value
-//! misread: no change of units but those of lengths and volumes (mm and cm, cl and dl) is by ten. Four digits that
-//! agree are no coincidence. An amount in hundredths or millionths, as its key says, is divided by nothing else.
+//! Principle: a number with the digits of a field, and ten times its value or a tenth of it, is the misread value of
+//! the field. Only units of lengths and volumes (mm and cm, cl and dl) differ by ten, and four equal digits are not a
+//! coincidence.
+//!
+//! In: the numbers of an answer and of the results. Out: one contradiction, if no text has the number.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
@@ -10,23 +12,25 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::RecordField;
 
-/// Fewest digits that agree, without zeros at the end.
+/// Minimum digits of a number that is compared, without zeros at its ends.
 const MIN_DIGITS: usize = 4;
-/// Most numbers of an answer, and fields, that are compared.
+/// Maximum numbers of an answer that are compared.
 const MAX_NUMBERS: usize = 64;
+/// Maximum fields that are compared.
 const MAX_FIELDS: usize = 2_000;
-/// Units that differ by ten.
-const TENFOLD: [&str; 6] = ["mm", "cm", "dm", "ml", "cl", "dl"];
-/// Words of keys of identifiers and of moments, which are no quantities.
-const NO_QUANTITY: [&str; 10] =
+/// Units that differ by a factor of ten from another one.
+const TENFOLD_UNITS: [&str; 6] = ["mm", "cm", "dm", "ml", "cl", "dl"];
+/// Words in keys of identifiers and times, which are not quantities.
+const NOT_QUANTITY: [&str; 10] =
     ["id", "number", "no", "code", "ref", "reference", "timestamp", "time", "phone", "zip"];
-const EXACT: f64 = 1e-9;
+/// Relative tolerance for rounding errors of floating-point numbers.
+const ROUNDING_ERROR: f64 = 1e-9;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
-    let has_digits = |n: &Number| !n.in_identifier && digits(n.value) >= MIN_DIGITS && n.bare.is_none();
+    let has_digits = |n: &Number| !n.in_identifier && digit_count(n.value) >= MIN_DIGITS && n.bare.is_none();
     let stated: Vec<Number> =
         numbers::all(&exchange.prose).into_iter().filter(has_digits).take(MAX_NUMBERS).collect();
     if stated.is_empty()
@@ -35,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let is_quantity =
-        |field: &RecordField| !field.name.iter().any(|word| NO_QUANTITY.contains(&word.as_str()));
+        |field: &RecordField| !field.name.iter().any(|word| NOT_QUANTITY.contains(&word.as_str()));
     let fields: Vec<(&RecordField, f64, _)> = exchange
         .sources
         .records()
@@ -45,10 +49,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         .collect();
     for n in stated {
         let has_scaled_value = |value: f64, factor: f64| {
-            n.possible_values().any(|v| (v * factor - value).abs() <= value.abs() * EXACT)
+            n.possible_values().any(|v| (v * factor - value).abs() <= value.abs() * ROUNDING_ERROR)
         };
-        // The number itself, or in another unit.
-        let is_read =
+        // Whether the stated number is the value, possibly by another power of ten than one.
+        let is_value =
             |value: f64| (-6..=6).any(|k: i32| k.abs() != 1 && has_scaled_value(value, 10f64.powi(k)));
         let shifted = |field: &RecordField, value: f64| {
             is_quantity(field) && (has_scaled_value(value, 10.0) || has_scaled_value(value, 0.1))
@@ -57,16 +61,16 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             continue;
         };
         findings.examined = true;
-        if fields.iter().any(|(_, value, _)| is_read(*value))
+        if fields.iter().any(|(_, value, _)| is_value(*value))
             || !exchange.spends_numbers()
-            || is_by_ten(exchange, field)
+            || may_differ_by_ten(exchange, field)
         {
             continue;
         }
         let is_told =
-            |text: &str| numbers::all(text).iter().any(|number| number.possible_values().any(is_read));
+            |text: &str| numbers::all(text).iter().any(|number| number.possible_values().any(is_value));
         let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
-        let is_sum = parsed().any(|parsed| parsed.aggregates().iter().any(|sum| is_read(sum.abs())));
+        let is_sum = parsed().any(|parsed| parsed.aggregates().iter().any(|sum| is_value(sum.abs())));
         if !is_sum && !unstructured(&exchange.sources).any(is_told) {
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
             let sentence = exchange.sentence_at(n.start);
@@ -76,20 +80,20 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The digits of a number without zeros at its ends.
-fn digits(value: f64) -> usize {
+/// The number of digits without zeros at the ends.
+fn digit_count(value: f64) -> usize {
     let shown = format!("{value}").replace('.', "");
     shown.trim_matches('0').len()
 }
 
-/// Whether something is taken ten times or by tenths: a rate of 10 %, ten things, units that differ by ten.
-fn is_by_ten(exchange: &Exchange<'_>, field: &RecordField) -> bool {
+/// Whether a factor of ten may have another reason: a rate of 10 %, ten things, or units that differ by ten.
+fn may_differ_by_ten(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let is_ten = |n: &Number| n.possible_values().any(|v| v == 10.0 || v == 0.1 || v == 90.0 || v == 0.9);
     let words = words_of(&exchange.prose);
     let has_unit = |unit: &str| contains_words(&words, unit) || field.name.iter().any(|word| word == unit);
     let parsed = || exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
     let texts = || exchange.sources.seen.iter().map(|text| &***text).chain([exchange.answer]);
-    TENFOLD.iter().any(|unit| has_unit(unit))
+    TENFOLD_UNITS.iter().any(|unit| has_unit(unit))
         || contains_words(&words, "ten")
         || parsed().any(|parsed| parsed.lengths().any(|len| len == 10 || len == 9))
         || texts().any(|text| numbers::all(text).iter().any(is_ten))

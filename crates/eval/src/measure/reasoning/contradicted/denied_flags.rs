@@ -1,9 +1,9 @@
-//! Flags in languages besides English: "la confirmation vient d'être envoyée", and the result has
-//! `confirmation_envoyee: false`.
+//! Statements in other languages than English that a false flag contradicts: "la confirmation vient d'être envoyée",
+//! and the result has `confirmation_envoyee: false`.
 //!
-//! Principle: what a flag is named for is not so if the flag is false. A statement denies the flag if it has all words
-//! of its name, of which there are at least two, in any gender and number, and nothing that negates or limits it.
-//! States and flags in English are read word by word (`states`).
+//! Principle: a statement with all words of a flag's name asserts the flag. The name must have at least two words,
+//! which are compared without gender and number, and nothing may negate or limit the statement. Flags and states in
+//! English are compared by `states`.
 //!
 //! In: the statements of an answer, and the flags of results. Out: one contradiction.
 
@@ -11,12 +11,12 @@ use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::{WordClasses, classes};
 use crate::measure::records::{FieldValue, RecordField};
 
-/// Shorter words are found by chance.
+/// Minimum bytes of the words in a flag's name: shorter words match by chance.
 const MIN_WORD: usize = 4;
 /// Most flags that are compared.
 const MAX_FLAGS: usize = 200;
-/// Words of statements that do not hold of the thing, or not yet.
-const LIMITS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
+/// Classes of words in statements that are negated, limited or not yet true.
+const LIMITATIONS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.is_english() || exchange.clauses.is_empty() {
@@ -32,15 +32,16 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if flags.is_empty() || !exchange.spends(flags.len() * (1 + exchange.answer.len() / 8)) {
         return;
     }
-    let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.classes.has_any(LIMITS));
+    let stated =
+        exchange.clauses.iter().filter(|clause| !clause.negated && !clause.classes.has_any(LIMITATIONS));
     let stated: Vec<(&str, Vec<String>)> =
         stated.map(|clause| (clause.sentence, clause.words.split_whitespace().map(stem).collect())).collect();
     for (source, field) in &flags {
         let name: Vec<String> = field.name.iter().map(|word| stem(word)).collect();
-        let denial = stated.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
-        let Some((sentence, _)) = denial else { continue };
+        let assertion = stated.iter().find(|(_, words)| name.iter().all(|word| words.contains(word)));
+        let Some((sentence, _)) = assertion else { continue };
         findings.examined = true;
-        // Another thing may have the flag.
+        // The statement may be about another thing, whose flag is true.
         let holds = |(_, other): &(_, &RecordField)| {
             other.name == field.name && other.value == FieldValue::Bool(true)
         };

@@ -1,4 +1,4 @@
-//! An answer with what it is compared with, and the result of a comparison.
+//! An answer with the request and the results that it is compared with, and the result of a comparison.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -20,22 +20,22 @@ use crate::recognise::{Call, Text};
 pub(super) struct Exchange<'a> {
     pub(super) task: &'a str,
     pub(super) answer: &'a str,
-    /// The language of the answer; `None` if it cannot be told or rules do not read it. There are no clauses then, and
-    /// no comparison that rests on words applies.
+    /// The language of the answer; `None` if it is unknown or unsupported. There are no clauses then, and comparisons
+    /// by words do not apply.
     pub(super) language: Option<Language>,
-    /// The answer without code and quoted wording.
+    /// The answer without code and quotations.
     pub(super) prose: Rc<Prose>,
-    /// The prose has a digit; without one, no check of numbers, dates and identifiers applies.
+    /// Whether the prose has a digit. Without one, comparisons of numbers, dates and identifiers do not apply.
     pub(super) has_digits: bool,
-    /// The words of the request, see [`Exchange::asked`].
-    pub(super) asked: OnceCell<Rc<LowercaseWords>>,
+    /// The words of the request, see [`Exchange::task_words`].
+    pub(super) task_words: OnceCell<Rc<LowercaseWords>>,
     pub(super) clauses: Vec<Clause<'a>>,
     pub(super) sources: ResultSources<'a>,
-    /// The year in which the answer was given, if the clock of the sender was set.
+    /// The year in which the answer was written, if the clock of the sender was set.
     pub(super) year: Option<i64>,
-    /// Results of calls after the answer.
-    pub(super) later: Vec<&'a Text>,
-    /// The bytes of everything that the model had seen.
+    /// The results of calls after the answer.
+    pub(super) later_results: Vec<&'a Text>,
+    /// The bytes of all texts that the model had read.
     pub(super) seen_bytes: usize,
     pub(super) memo: &'a Memo,
     pub(super) budget: &'a WorkBudget,
@@ -43,15 +43,16 @@ pub(super) struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// The words of the request.
-    pub(super) fn asked(&self) -> &str {
-        self.asked.get_or_init(|| LowercaseWords::cached(self.task, self.memo))
+    pub(super) fn task_words(&self) -> &str {
+        self.task_words.get_or_init(|| LowercaseWords::cached(self.task, self.memo))
     }
 
     pub(super) fn is_english(&self) -> bool {
         self.language == Some(Language::English)
     }
 
-    /// The prose with "1 284,00" as one number, at the same bytes. In English a space separates numbers.
+    /// The prose with groups of digits joined, as in "1 284,00", at the same byte positions; unchanged in English,
+    /// where a space separates numbers.
     pub(super) fn grouped(&self) -> Cow<'_, str> {
         match self.is_english() {
             true => Cow::Borrowed(&self.prose),
@@ -59,28 +60,30 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Counts steps before they are taken; false if the work budget is exceeded, and the check ends.
+    /// Counts work steps; false if the work budget is exceeded, after which the comparison must end.
     pub(super) fn spends(&self, steps: usize) -> bool {
         self.budget.spend(steps)
     }
 
-    /// Counts a search of everything that the model had seen for a text.
+    /// Counts the search for a text in all texts that the model had read.
     pub(super) fn spends_search(&self) -> bool {
         self.spends(1 + self.seen_bytes / (4 * BYTES_PER_STEP))
     }
 
-    /// Counts reading all numbers in everything that the model had seen.
+    /// Counts the reading of all numbers in all texts that the model had read.
     pub(super) fn spends_numbers(&self) -> bool {
         self.spends(1 + self.seen_bytes / BYTES_PER_STEP)
     }
 
-    /// The sentence of the answer at this byte.
-    pub(super) fn sentence_at(&self, place: usize) -> &'a str {
-        let found = sentences(&self.prose).into_iter().find(|(start, end)| (*start..*end).contains(&place));
-        found.and_then(|(start, end)| self.answer.get(start..end)).unwrap_or(self.answer).trim()
+    /// The sentence of the answer at this byte, or else the whole answer.
+    pub(super) fn sentence_at(&self, position: usize) -> &'a str {
+        let range =
+            sentences(&self.prose).into_iter().find(|(start, end)| (*start..*end).contains(&position));
+        range.and_then(|(start, end)| self.answer.get(start..end)).unwrap_or(self.answer).trim()
     }
 
-    /// The "yes" or "no" that the answer begins with, if the request is one question that asks for it.
+    /// Whether the answer begins with "yes" or "no", with the sentence of that word; `None` if it begins otherwise, or
+    /// if the request is not a single yes-or-no question.
     pub(super) fn yes_or_no(&self) -> Option<(bool, &'a str)> {
         let first = self.clauses.first().filter(|clause| clause.first)?;
         let is_affirmative = match first.words.trim() {
@@ -91,23 +94,23 @@ impl<'a> Exchange<'a> {
         let question = self.task.trim();
         let verb = question.split_whitespace().next()?.to_lowercase();
         let asks = ["is", "are", "was", "were", "has", "have", "did", "does", "do"].contains(&verb.as_str());
-        let single = question.ends_with('?') && question.matches(['?', '.']).count() == 1;
-        let plain = !contains_words(self.asked(), "not") && !self.asked().contains("n't");
-        (asks && single && plain).then_some((is_affirmative, first.sentence))
+        let is_single = question.ends_with('?') && question.matches(['?', '.']).count() == 1;
+        let is_positive = !contains_words(self.task_words(), "not") && !self.task_words().contains("n't");
+        (asks && is_single && is_positive).then_some((is_affirmative, first.sentence))
     }
 }
 
 /// The result of one check.
 #[derive(Default)]
 pub(super) struct ExchangeFindings {
-    /// With the span of the call that returned what the answer contradicts.
+    /// Each finding, with the span of the call whose result it contradicts.
     pub(super) entries: Vec<(Finding, Option<Idx>)>,
-    /// The answer states something that a result also states.
+    /// Whether the answer states something that a result also states.
     pub(super) examined: bool,
 }
 
 impl ExchangeFindings {
-    /// Notes that a sentence contradicts what a call has `returned`.
+    /// Adds a finding on a sentence that contradicts the result of a call, of which `returned` is the relevant part.
     pub(super) fn contradicts(&mut self, returned: &str, call: &Call, sentence: &str) {
         let tool = call.name.trim();
         let rationale =

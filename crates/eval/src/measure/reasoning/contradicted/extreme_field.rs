@@ -26,7 +26,7 @@ const MAX_RECORDS: usize = 400;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (words, keys) in EXTREMES {
-        if contains_any(exchange.asked(), words) {
+        if contains_any(exchange.task_words(), words) {
             check_one(exchange, words, keys, findings);
         }
     }

@@ -172,7 +172,7 @@ fn wrong_extreme<'a>(
         let Some(item_value) = value(item) else { continue };
         // A condition that no item states by its name, and that the call was not given, may be what the others lack.
         let has_other = |text: &&str| has_other_condition(text, form, rows, passed);
-        if [&*clause.words, exchange.asked()].iter().any(has_other) {
+        if [&*clause.words, exchange.task_words()].iter().any(has_other) {
             continue;
         }
         findings.examined = true;
@@ -336,7 +336,8 @@ fn as_eligible(
     let agrees = named.fields.iter().all(|field| match &field.value {
         FieldValue::Bool(_) => value(field) == Some(&field.value),
         FieldValue::Text(text) => {
-            let is_asked = || text.split([' ', '_', '-']).any(|word| contains_words(exchange.asked(), word));
+            let is_asked =
+                || text.split([' ', '_', '-']).any(|word| contains_words(exchange.task_words(), word));
             let other = value(field);
             other == Some(&field.value) || !is_out_of_choice(other, text) && !is_asked()
         }

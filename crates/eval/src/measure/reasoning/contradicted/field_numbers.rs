@@ -268,7 +268,7 @@ fn follows_from_results(
     // The sentence says what the field is, and the request does not ask for a part of it.
     let is_other = |f: &&RecordField| f.number().is_some() && f.name != *field.name;
     let names = |f: &RecordField| {
-        f.name.iter().any(|word| word.len() >= MIN_KEY && contains_words(exchange.asked(), word))
+        f.name.iter().any(|word| word.len() >= MIN_KEY && contains_words(exchange.task_words(), word))
     };
     let has_condition = || {
         // A count of what is listed, in part or as a whole.
@@ -277,7 +277,7 @@ fn follows_from_results(
             || parsed().flat_map(|parsed| &parsed.lists).any(|list| list.len as f64 == field.value);
         let is_count = |word: &str| (2..=20).any(|n| numbers::is_spelled(n, word));
         let has_number = numbers::all(exchange.task).iter().any(|n| !n.in_identifier)
-            || exchange.asked().split(' ').any(is_count);
+            || exchange.task_words().split(' ').any(is_count);
         count
             || has_number
             || classes_in(exchange.task, None, exchange.memo)

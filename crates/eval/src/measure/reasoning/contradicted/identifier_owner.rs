@@ -1,8 +1,9 @@
-//! Identifiers of another thing: "the tracking number of the tablet is 1944", from the result on an order of shoes.
+//! Identifiers that belong to another thing: "the tracking number of the tablet is 1944", from the result on an order
+//! of shoes.
 //!
-//! Principle: an identifier that is stated for a named thing comes from a result that names the thing. It is another
-//! one's if the only result that has the identifier does not name the thing, and another result of the run does. A
-//! record that names the thing together with an identifier of this call (that of its order) links both.
+//! Principle: an identifier that an answer states for a named thing comes from a result that names the thing. It
+//! belongs to another thing if the only result with the identifier does not name the thing, and another result of the
+//! run does. A record that names the thing together with an identifier of that call, such as its order, links both.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::reasoning::linked_identifiers::identifiers;
@@ -15,30 +16,30 @@ regex!(
     STATED,
     r" (?:number|numbers|id|code|reference) (?:for|of) (?:the|your) ([a-z][a-z -]{2,40}?) (?:(?:that |which |you |from |in |with )[a-z' -]{2,40}? )?(?:is|are|was) "
 );
-/// Fewest digits of an identifier.
+/// Minimum digits of an identifier.
 const MIN_DIGITS: usize = 4;
-/// Most identifiers of a call by which other results may name the thing.
+/// Maximum identifiers of a call that may link another record.
 const MAX_LINKS: usize = 16;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let mut before = "";
+    let mut previous = "";
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {
-        // The clauses of one sentence follow each other, and it is read as a whole.
-        let last: &str = std::mem::replace(&mut before, clause.sentence);
+        // Each sentence is read once for all its clauses, which follow each other.
+        let last: &str = std::mem::replace(&mut previous, clause.sentence);
         if std::ptr::eq(last, clause.sentence) {
             continue;
         }
         let words = words_of(clause.sentence);
-        let Some(found) = STATED.captures(&words) else { continue };
-        let (Some(whole), Some(thing)) = (found.get(0), found.get(1)) else { continue };
+        let Some(statement) = STATED.captures(&words) else { continue };
+        let (Some(whole), Some(thing)) = (statement.get(0), statement.get(1)) else { continue };
         let Some(noun) = thing.as_str().split(' ').next_back().filter(|noun| noun.len() >= 4) else {
             continue;
         };
         let noun = noun.trim_end_matches('s');
-        let rest = words.get(whole.end()..).unwrap_or_default();
+        let after = words.get(whole.end()..).unwrap_or_default();
         let is_id = |word: &&str| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS;
-        let Some(id) = rest.split(' ').find(is_id) else { continue };
-        let later: usize = exchange.later.iter().map(|text| text.len()).sum();
+        let Some(id) = after.split(' ').find(is_id) else { continue };
+        let later: usize = exchange.later_results.iter().map(|text| text.len()).sum();
         if !exchange.spends_search() || !exchange.spends(later / (4 * BYTES_PER_STEP)) {
             return;
         }
@@ -51,7 +52,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let call = source.call;
         let call_texts = [&call.arguments, &call.result];
         let is_named = call_texts.into_iter().flatten().any(|text| names(text));
-        // Another result may say that the order of this one is that of the thing.
+        // Another result may show that an identifier of the call belongs to the thing.
         let mut ids = call_texts.into_iter().flatten().flat_map(|text| identifiers(text)).take(MAX_LINKS);
         let is_linked = ids.any(|linked| {
             let has_both = |record: &Record| {
@@ -62,7 +63,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 && exchange.sources.records().any(|(.., r)| has_both(r))
         });
         let results = exchange.sources.structured.iter().filter_map(|other| other.call.result.as_ref());
-        let is_elsewhere = results.chain(exchange.later.iter().copied()).any(|text| names(text));
+        let is_elsewhere = results.chain(exchange.later_results.iter().copied()).any(|text| names(text));
         if !is_named && !is_linked && is_elsewhere {
             let returned = format!("{id}, and names no {}", thing.as_str());
             findings.contradicts(&returned, call, clause.sentence);

@@ -1,11 +1,11 @@
-//! Departures that are given as arrivals: "is due in Cork on 4 March at 18:00", where this is the `etd` of Bilbao.
+//! Departures that an answer gives as arrivals: "is due in Cork on 4 March at 18:00", which is the `etd` of Bilbao.
 //!
-//! Principle: of the only journey of the results, an answer that gives a moment as that of the arrival gives the one
-//! of the arrival. It gives the one of the departure if it has its day, and its time or the place of the arrival,
-//! and nowhere the right day. The same holds the other way round. What the reader is asked to do at one end has its
-//! own time.
+//! Principle: if the results have only one journey, a clause about the arrival has the day of the arrival. It is a
+//! contradiction if the clause has the day of the departure, with the time of the departure or the place of the
+//! arrival, and the answer nowhere has the day of the arrival. The same applies to a clause about the departure. A
+//! clause that asks the reader to do something has a time of its own and is not compared.
 //!
-//! In: the clauses of an answer, and the fields of both ends by their names. Out: one contradiction.
+//! In: the clauses of an answer, and the fields of both ends, by their keys. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::row_values::RowStatement;
@@ -18,21 +18,21 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Words of clauses that say when to be somewhere, or relate several moments.
-const RELATES: WordClasses =
+/// Classes of words in clauses that tell the reader when to be somewhere, or relate several times.
+const OTHER_TIMES: WordClasses =
     classes!(Comparison Exception Alternative Condition Neighbour Obligation Advice Bound Sequence);
 
-/// A moment of one end, with its record.
+/// The source, the record and the field of the time of a departure or an arrival.
 type JourneyEnd<'e, 'a> = (&'e ResultSource<'a>, &'e Record, &'e RecordField);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    // Most answers speak of no journey.
-    let speaks = !vocabulary::find(
+    // Most answers mention no journey.
+    let mentions_journey = !vocabulary::find(
         &exchange.prose,
         &[WordMeaning::Arrival, WordMeaning::Arrives, WordMeaning::Departure],
     )
     .is_empty();
-    if exchange.clauses.is_empty() || !speaks || !exchange.spends(exchange.sources.fields()) {
+    if exchange.clauses.is_empty() || !mentions_journey || !exchange.spends(exchange.sources.fields()) {
         return;
     }
     let (Some(departure), Some(arrival)) =
@@ -50,29 +50,29 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             return;
         }
         let sentence_words = words_of(clause.sentence);
-        // Verbs of a departure have other meanings as well.
-        let leaves =
+        // A verb of departure may have another meaning, so that a noun is required below.
+        let has_departure =
             !vocabulary::find(&sentence_words, &[WordMeaning::Departure, WordMeaning::Departs]).is_empty();
-        let arrives =
+        let has_arrival =
             !vocabulary::find(&sentence_words, &[WordMeaning::Arrival, WordMeaning::Arrives]).is_empty();
-        let (right, wrong) = match (leaves, arrives) {
+        let (expected, wrong) = match (has_departure, has_arrival) {
             (false, true) => (arrival, departure),
             (true, false) if vocabulary::has(&sentence_words, WordMeaning::Departure) => (departure, arrival),
             _ => continue,
         };
-        let is_asked =
-            clause.classes.has_any(RELATES) || vocabulary::has(&sentence_words, WordMeaning::Addressee);
+        let is_other_time =
+            clause.classes.has_any(OTHER_TIMES) || vocabulary::has(&sentence_words, WordMeaning::Addressee);
         findings.examined = true;
-        let is_wrong = gives_day(&clause.words, wrong.2) && is_linked(clause, right, wrong);
-        if !is_asked && is_wrong && !gives_day(&words, right.2) {
-            let returned = format!("{}: {}", right.2.name.join(" "), right.2.shown());
-            findings.contradicts(&returned, right.0.call, clause.sentence);
+        let is_wrong = gives_day(&clause.words, wrong.2) && is_linked(clause, expected, wrong);
+        if !is_other_time && is_wrong && !gives_day(&words, expected.2) {
+            let returned = format!("{}: {}", expected.2.name.join(" "), expected.2.shown());
+            findings.contradicts(&returned, expected.0.call, clause.sentence);
             return;
         }
     }
 }
 
-/// The only moment of an end among the fields of all results.
+/// The only time of a departure or an arrival in all results; `None` if there are several.
 fn end<'e, 'a>(exchange: &'e Exchange<'a>, meaning: WordMeaning) -> Option<JourneyEnd<'e, 'a>> {
     let fields = exchange.sources.records().flat_map(|(s, _, r)| r.fields.iter().map(move |f| (s, r, f)));
     let is_end =
@@ -84,18 +84,19 @@ fn end<'e, 'a>(exchange: &'e Exchange<'a>, meaning: WordMeaning) -> Option<Journ
     ends.all(|(.., field)| field.value == first.2.value).then_some(first)
 }
 
-/// Whether a clause has the time of the wrong end, or a name of the other one that the wrong end does not have.
-fn is_linked(clause: &Clause<'_>, right: JourneyEnd<'_, '_>, wrong: JourneyEnd<'_, '_>) -> bool {
+/// Whether a clause has the time of the wrong end, or without a time a name in the record of the expected end, if the
+/// ends are in different records.
+fn is_linked(clause: &Clause<'_>, expected: JourneyEnd<'_, '_>, wrong: JourneyEnd<'_, '_>) -> bool {
     let stated_times = times(&clause.words);
     if !stated_times.is_empty() {
         return times(wrong.2.shown()) == stated_times;
     }
-    let is_other = !std::ptr::eq(right.1, wrong.1);
-    let mut names = names_of(right.1).filter(|name| name.starts_with(char::is_alphabetic));
+    let is_other = !std::ptr::eq(expected.1, wrong.1);
+    let mut names = names_of(expected.1).filter(|name| name.starts_with(char::is_alphabetic));
     is_other && names.any(|name| contains_words(&clause.words, &name))
 }
 
-/// Whether a text has the day of a date, as it is written in English or before the name of its month in any language.
+/// Whether a text has the day of a date, in an English form or before the name of its month in any language.
 fn gives_day(words: &str, field: &RecordField) -> bool {
     let Some(date) = dates::all(field.shown()).next() else { return false };
     let is_day = |n: &numbers::Number| {

@@ -1,26 +1,29 @@
 //! The last digits of an identifier: "the card ending in 4471" where the results have one that ends in 4417.
 //!
-//! Principle: a thing that is named by its last digits is named by those that a result gives; others name another
-//! thing. Where no result has a number that can be named in this way, nothing is compared.
-//!
-//! The digits are a contradiction if no content that the model had seen has them, and a result has a number that is
+//! Principle: the last digits by which an answer names a thing are those of a number in a result; other digits name
+//! another thing. They are a contradiction if no text that the model read has them, and a result has a number that is
 //! masked or long enough to be named by its last digits.
+//!
+//! In: digits after a phrase such as "ending in", or after a mask. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::WordClass;
 use crate::measure::records::RecordField;
 
-/// Fewest digits of a number that is named by its last ones.
+/// Minimum digits of an unmasked number that may be named by its last digits.
 const MIN_LONG: usize = 8;
+/// Maximum groups of last digits that are compared.
 const MAX_ENDINGS: usize = 16;
 
-/// Value of phrases that may be separated from the digits by other words: "the last four digits of the card are".
-const DIGITS: u8 = 2;
+/// Value of the phrases of class `Ending` that other words may separate from the digits: "the last four digits of the
+/// card are".
+const SEPARABLE: u8 = 2;
 
-// Two asterisks are emphasis, and no mask.
+// Digits after a mask. Two asterisks are emphasis and not a mask.
 regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})(?-u:\b)");
-regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
-regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
+// Digits directly after a phrase, or after it with a few words between.
+regex!(DIGITS_AFTER, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
+regex!(DIGITS_NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
@@ -28,7 +31,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let endings =
         words.iter().flat_map(|words| words.iter()).filter(|place| place.classes.has(WordClass::Ending));
     let named = endings.filter_map(|place| {
-        let pattern = if place.value == DIGITS { &*NEAR } else { &*BEHIND };
+        let pattern = if place.value == SEPARABLE { &*DIGITS_NEAR } else { &*DIGITS_AFTER };
         Some(pattern.captures(prose.get(place.at.end..)?)?.get(1)?.as_str())
     });
     let masked = MASKED.captures_iter(prose).filter_map(|found| Some(found.get(1)?.as_str()));
@@ -38,7 +41,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         }
         let records = || exchange.sources.records();
         let named = records().find_map(|(source, _, record)| {
-            let field = record.fields.iter().find(|field| is_named_by_its_end(field))?;
+            let field = record.fields.iter().find(|field| may_be_named_by_end(field))?;
             Some((source, field))
         });
         let Some((source, field)) = named else { return };
@@ -60,8 +63,8 @@ fn letters_and_digits(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// Whether a field is a masked number, a long one, or one whose key names its last digits.
-fn is_named_by_its_end(field: &RecordField) -> bool {
+/// Whether a field is a masked number, a long number, or a number whose key is named for its last digits.
+fn may_be_named_by_end(field: &RecordField) -> bool {
     let digits = field.shown().bytes().filter(u8::is_ascii_digit).count();
     let is_masked =
         field.shown().contains("**") || field.shown().contains("••") || field.shown().contains("XX");

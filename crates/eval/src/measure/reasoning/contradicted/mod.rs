@@ -1,10 +1,10 @@
 //! Answers that contradict the structured results of tools.
 //!
-//! In: an agent's request, the results before its answer, read as [`Records`], and the answer. Out: findings
-//! on the model span that gave the answer. A statement is compared with the field, list or identifier that
-//! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
-//! refutes it and nothing that the model had seen supports it.
-//! A text to the user in a turn of a dialogue is compared in the same way, with the results before it.
+//! In: an agent's request, the results before its answer, read as [`Records`](crate::measure::records::Records), and
+//! the answer. Out: findings on the model span that wrote the answer. A statement is compared with the field, list or
+//! identifier that it names, a weekday with the calendar, and written arithmetic with its terms. It is a contradiction
+//! if a result refutes it and no text that the model read supports it. A text to the user in a turn of a dialogue is
+//! compared in the same way, with the results before it.
 //!
 //! | file | content |
 //! |---|---|
@@ -94,19 +94,20 @@ use sources::ResultSources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
-/// The first checks of the list, whose findings are all kept; those after them may find the same.
-const OF_THEIR_OWN: usize = 27;
+/// Number of comparisons at the start of [`COMPARISONS`] whose findings are all kept. A finding of a later comparison
+/// is dropped if an earlier one has the same quote.
+const DISTINCT_COMPARISONS: usize = 27;
 /// Compares an answer with its results in one respect.
 type ExchangeCheck = fn(&Exchange<'_>, &mut ExchangeFindings);
 
 /// A rule of this module.
 struct Comparison {
-    /// The name of the rule: that of its file.
+    /// The name of the rule. It is that of its file, except for `sentence_totals`.
     name: &'static str,
     check: ExchangeCheck,
-    /// Its words are English: it compares no answer in another language, or in one that cannot be told.
+    /// Whether the comparison applies only to answers in English.
     is_english: bool,
-    /// The comparison applies only to answers with a digit.
+    /// Whether the comparison applies only to answers with a digit.
     needs_digit: bool,
 }
 
@@ -154,7 +155,7 @@ const COMPARISONS: [Comparison; 36] = [
     comparison("other_unit", other_unit::check).digits_only(),
     comparison("sums", sums::check).digits_only(),
     comparison("subset_counts", subset_counts::check).english(),
-    // The findings of these comparisons may be those of comparisons above.
+    // The comparisons from here on may have the same findings as those above, see [`DISTINCT_COMPARISONS`].
     comparison("sentence_totals", totals::check_sentences).digits_only(),
     comparison("universal_claims", universal_claims::check).english(),
     comparison("misattributed_values", misattributed_values::check),
@@ -171,7 +172,7 @@ pub(crate) fn rule_names() -> impl Iterator<Item = &'static str> {
     COMPARISONS.iter().map(|comparison| comparison.name)
 }
 
-/// Most results after a turn that are read for the names of things.
+/// Maximum results after a turn that are searched for the names of things.
 const MAX_LATER: usize = 64;
 /// Most turns of one dialogue that are compared, the latest ones.
 const MAX_TURNS: usize = 32;
@@ -179,14 +180,14 @@ const MAX_TURNS: usize = 32;
 /// The comparison of one agent's answer, or of a turn of its dialogue, with its results.
 pub(crate) struct ComparedAnswer {
     pub agent: usize,
-    /// The model span that gave the answer.
+    /// The model span that wrote the answer.
     pub at: Option<Idx>,
-    /// The text is the agent's answer, not an earlier turn.
+    /// Whether the text is the agent's answer and not an earlier turn.
     pub is_answer: bool,
     pub findings: Vec<Finding>,
 }
 
-/// The answers and turns that state something that a result also states.
+/// The comparisons of all answers and turns with a statement about something that a result also states.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<ComparedAnswer> {
     (0..trace.agents.len()).flat_map(|i| check_agent(trace, memo, attempts, i)).collect()
 }
@@ -206,7 +207,7 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usiz
         compare(trace, memo, attempts, WrittenTurn { agent: i, at: Some(*at), text, is_answer: false })
     });
     let mut compared: Vec<ComparedAnswer> = turns.collect();
-    // The same statement is one contradiction, of the turn that made it first.
+    // A repeated statement is one contradiction, in the first turn with it. The turns are in reverse order.
     let mut first: HashMap<String, usize> = HashMap::default();
     for (nth, turn) in compared.iter().enumerate().rev() {
         turn.findings.iter().for_each(|f| _ = first.entry(f.rationale.clone()).or_insert(nth));
@@ -214,10 +215,10 @@ fn check_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usiz
     for (nth, turn) in compared.iter_mut().enumerate() {
         turn.findings.retain(|f| first.get(&f.rationale) == Some(&nth));
     }
-    let last = answer.and_then(|text| {
+    let compared_answer = answer.and_then(|text| {
         compare(trace, memo, attempts, WrittenTurn { agent: i, at: last, text, is_answer: true })
     });
-    compared.into_iter().chain(last).collect()
+    compared.into_iter().chain(compared_answer).collect()
 }
 
 /// A text that a model wrote for its reader.
@@ -228,6 +229,7 @@ struct WrittenTurn {
     is_answer: bool,
 }
 
+/// Compares a text with the results before it; `None` if there is nothing to compare, or beyond the work budget.
 fn compare(
     trace: &AgentTrace,
     memo: &Memo,
@@ -239,12 +241,12 @@ fn compare(
     if calls.is_empty() {
         return None;
     }
-    let asked = at.and_then(|at| open_request(trace.views.get(at)?, memo));
-    let task = asked.or(agent_index::task(trace, i));
+    let turn_request = at.and_then(|at| open_request(trace.views.get(at)?, memo));
+    let task = turn_request.or(agent_index::task(trace, i));
     let demands = task.map(|task| TaskDemands::cached(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
-    // A text or program that is written on request states nothing about results, except those of its tests.
-    let is_made =
+    // A text or program that is written on request states nothing about results, except about test runs.
+    let is_written_on_request =
         demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging));
     let answer = clip(&answer, MAX_ANSWER);
     let prose = Prose::cached(answer, memo);
@@ -252,8 +254,8 @@ fn compare(
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
     let language = Language::detected(answer, Some(task).filter(|task| !task.is_empty()), memo);
     let clauses = language.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
-    // Every check compares a clause or a number.
-    if clauses.is_empty() && !has_digits || is_made && test_runs::claim(&clauses).is_none() {
+    // Every comparison needs a clause or a number.
+    if clauses.is_empty() && !has_digits || is_written_on_request && test_runs::claim(&clauses).is_none() {
         return None;
     }
     let sources = ResultSources::before(trace, memo, attempts, i, &calls, at)?;
@@ -266,19 +268,19 @@ fn compare(
         task,
         answer,
         language,
-        asked: OnceCell::new(),
+        task_words: OnceCell::new(),
         clauses,
         has_digits,
         prose,
         seen_bytes: sources.seen.iter().map(|text| text.len()).sum(),
         sources,
         year: at.and_then(|at| trace.tree.spans.get(at)).and_then(|span| year_of(span.start)),
-        later,
+        later_results: later,
         memo,
         budget: &memo.budget,
     };
     let mut compared = ComparedAnswer { agent: i, at, is_answer, findings: Vec::new() };
-    let comparisons = if is_made { &[TEST_RUNS][..] } else { &COMPARISONS };
+    let comparisons = if is_written_on_request { &[TEST_RUNS][..] } else { &COMPARISONS };
     let mut examined = false;
     let may_find = |(_, comparison): &(usize, &Comparison)| {
         (!comparison.is_english || exchange.is_english()) && (!comparison.needs_digit || has_digits)
@@ -291,8 +293,8 @@ fn compare(
         (comparison.check)(&exchange, &mut findings);
         examined |= findings.examined;
         for (finding, source) in findings.entries {
-            let is_known = |other: &Finding| other.quote == finding.quote;
-            if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
+            let has_same_quote = |other: &Finding| other.quote == finding.quote;
+            if nth < DISTINCT_COMPARISONS || !compared.findings.iter().any(has_same_quote) {
                 let finding = finding.by_rule(comparison.name);
                 compared.findings.push(match source {
                     Some(call) => finding.citing_at(trace, call),

@@ -1,8 +1,8 @@
 //! The rows of results that an answer or a request may name.
 //!
 //! In: the results before an answer, and the words of a text. Out: the lists of results, and the results of one tool
-//! for several things, each as a table whose rows have the names that the text may have. Most texts name no row of most
-//! tables, which are then not read.
+//! for several things, each as a table of rows with the names by which the text may name them. Most texts name no row
+//! of most tables, so that those tables are skipped by a cheap test of the words.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,22 +16,24 @@ use crate::measure::reasoning::dates;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, KeyFact, KeyName, Record, RecordField, Records};
 
-/// Most tables of the results of one run, rows of each, and cells of a row.
+/// Maximum tables of the results of one run.
 const MAX_TABLES: usize = 32;
+/// Maximum rows of a table.
 const MAX_ROWS: usize = 100;
+/// Maximum cells of a row.
 const MAX_CELLS: usize = 24;
-/// Levels of records above one that are searched for rows.
+/// Maximum levels of outer records that are searched for rows.
 const MAX_LEVELS: usize = 8;
-/// Longer words are not looked up.
-const LONGEST_WORD: usize = 32;
-/// Roughly, with the space behind it.
+/// Maximum bytes of a word that is looked up; longer words are assumed to occur.
+const MAX_WORD: usize = 32;
+/// Approximate bytes of a word with the space after it.
 const BYTES_PER_WORD: usize = 6;
-/// Shorter common words name no row.
-const MIN_ASKED: usize = 4;
-/// Shorter values name no row.
+/// Minimum bytes of a common word in the request that names a row.
+const MIN_COMMON_NAME: usize = 4;
+/// Minimum characters of a value that names a row.
 const MIN_NAME: usize = 3;
 
-/// Whether the values of such a key name a row.
+/// Whether values of a key that ends in this word name a row.
 fn is_name_key(word: &str) -> bool {
     matches!(
         word,
@@ -41,19 +43,21 @@ fn is_name_key(word: &str) -> bool {
 
 /// A name of a row.
 pub(super) struct RowName {
-    /// In lower case.
+    /// The name in lower case.
     pub(super) words: String,
-    /// A word without figures is a name only as it is written: "Build", and not the build.
-    written: Option<String>,
+    /// The original spelling of a name that is a single word without digits. A text must have this spelling, since the
+    /// word may be a common one: "Build", but not "the build".
+    spelling: Option<String>,
 }
 
 impl RowName {
-    /// Whether a text has the name, given as written and by its words.
-    pub(super) fn is_in(&self, written: &str, words: &str) -> bool {
-        let is_written =
-            |word: &String| written.contains(word.as_str()) && word.starts_with(char::is_uppercase);
+    /// Whether a text, given unchanged and as words in lower case, has the name.
+    pub(super) fn is_in(&self, text: &str, words: &str) -> bool {
+        let has_spelling =
+            |word: &String| text.contains(word.as_str()) && word.starts_with(char::is_uppercase);
         let has_genitive = || words.contains("'s ") && contains_words(words, &format!("{}'s", self.words));
-        (contains_words(words, &self.words) || has_genitive()) && self.written.as_ref().is_none_or(is_written)
+        (contains_words(words, &self.words) || has_genitive())
+            && self.spelling.as_ref().is_none_or(has_spelling)
     }
 }
 
@@ -63,9 +67,9 @@ pub(super) struct NamedRow<'a> {
     /// The index of the row among the records of the source.
     pub(super) at: usize,
     record: &'a Record,
-    /// The names of the row among the words for which the table was made.
+    /// The names of the row that may be in the words for which the table was built.
     pub(super) names: Vec<RowName>,
-    /// The fields of the row, and those of what it contains.
+    /// The fields of the row and of the records in it.
     pub(super) cells: Vec<&'a RecordField>,
 }
 
@@ -74,21 +78,21 @@ impl<'a> NamedRow<'a> {
         NamedRow { source, at, record, names: Vec::new(), cells: Vec::new() }
     }
 
-    fn add(&mut self, fields: &'a [RecordField]) {
+    fn add_cells(&mut self, fields: &'a [RecordField]) {
         self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
     }
 
-    /// The fields of what it contains that may name it.
+    /// The fields of the records in the row that may name the row.
     fn child_names(&self) -> impl Iterator<Item = &'a RecordField> {
         let own_count = self.record.fields.len().min(MAX_CELLS);
         self.cells.iter().copied().skip(own_count).filter(|field| is_child_name(field))
     }
 
-    /// Accepts a name that is a common word if the request asks for it: "what does the lamp cost?"
-    fn accept_asked(&mut self, asked: &str) {
+    /// Accepts a name in any spelling if the request has it: "what does the lamp cost?"
+    fn accept_names_of_request(&mut self, task_words: &str) {
         for name in &mut self.names {
-            if name.words.len() >= MIN_ASKED && contains_words(asked, &name.words) {
-                name.written = None;
+            if name.words.len() >= MIN_COMMON_NAME && contains_words(task_words, &name.words) {
+                name.spelling = None;
             }
         }
     }
@@ -103,7 +107,7 @@ impl<'a> NamedRow<'a> {
     }
 }
 
-/// The tables of the results of which the words may name rows; `None` beyond the work budget.
+/// The tables of the results with rows that the words may name; `None` beyond the work budget.
 pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, words: &str) -> Option<Vec<Vec<NamedRow<'e>>>> {
     let words = &WordSet::new(words);
     let mut tables: Vec<Vec<NamedRow<'e>>> = Vec::new();
@@ -117,18 +121,17 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, words: &str) -> Option<Vec<
         }
     }
     for rows in &mut tables {
-        name(rows, words, is_named_by_place);
-        name_by_children(rows, words);
+        add_names(rows, words, is_named_by_position);
+        add_child_names(rows, words);
     }
     tables.extend(by_tool.into_values().filter_map(|results| tool_result_rows(&results, words)));
-    tables.iter_mut().flatten().for_each(|row| row.accept_asked(exchange.asked()));
+    tables.iter_mut().flatten().for_each(|row| row.accept_names_of_request(exchange.task_words()));
     tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
     tables.truncate(MAX_TABLES);
     Some(tables)
 }
 
-/// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
-/// read.
+/// The lists of a result with a row that the words may name.
 fn lists<'e>(
     source: &'e ResultSource<'_>,
     parsed: &'e Records,
@@ -142,7 +145,7 @@ fn lists<'e>(
         }
         if has_child_names
             && record.parent.is_some()
-            && record.fields.iter().any(|f| is_child_name(f) && is_said(f, words))
+            && record.fields.iter().any(|f| is_child_name(f) && may_be_in(f, words))
         {
             let ancestors =
                 std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
@@ -155,19 +158,21 @@ fn lists<'e>(
     if !named.contains(&true) {
         return Vec::new();
     }
-    // By list, its rows by their place among the records.
+    // By list, its rows by their index among the records.
     let mut lists: BTreeMap<usize, BTreeMap<usize, NamedRow<'e>>> = BTreeMap::new();
     for (at, record) in parsed.records.iter().enumerate() {
         let mut current = Some(at);
         for _ in 0..MAX_LEVELS {
-            let Some((place, holder)) = current.and_then(|i| Some((i, parsed.records.get(i)?))) else {
+            let Some((index, holder)) = current.and_then(|i| Some((i, parsed.records.get(i)?))) else {
                 break;
             };
             let list = holder.list.filter(|list| named.get(*list) == Some(&true));
             if let Some(rows) = list.map(|list| lists.entry(list).or_default())
-                && (rows.len() < MAX_ROWS || rows.contains_key(&place))
+                && (rows.len() < MAX_ROWS || rows.contains_key(&index))
             {
-                rows.entry(place).or_insert_with(|| NamedRow::new(source, place, holder)).add(&record.fields);
+                rows.entry(index)
+                    .or_insert_with(|| NamedRow::new(source, index, holder))
+                    .add_cells(&record.fields);
             }
             current = holder.parent;
         }
@@ -175,7 +180,8 @@ fn lists<'e>(
     lists.into_values().map(|rows| rows.into_values().collect()).collect()
 }
 
-/// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
+/// The results of one tool as rows, if the words may name one of them; of several results on one thing, only the
+/// latest.
 fn tool_result_rows<'e>(
     results: &[(&'e ResultSource<'_>, &'e Records)],
     words: &WordSet<'_>,
@@ -187,11 +193,11 @@ fn tool_result_rows<'e>(
     }
     let rows = results.iter().filter_map(|(source, parsed)| {
         let mut row = NamedRow::new(source, 0, parsed.records.first()?);
-        parsed.records.iter().for_each(|record| row.add(&record.fields));
+        parsed.records.iter().for_each(|record| row.add_cells(&record.fields));
         Some(row)
     });
     let mut rows: Vec<NamedRow<'e>> = rows.collect();
-    name(&mut rows, words, is_named_by_key);
+    add_names(&mut rows, words, is_named_by_key);
     let mut latest: Vec<NamedRow<'e>> = Vec::with_capacity(rows.len());
     for row in rows.into_iter().rev() {
         if latest.iter().all(|later| !is_same_thing(later.record, row.record)) {
@@ -211,22 +217,23 @@ fn is_same_thing(record: &Record, other: &Record) -> bool {
 
 /// Whether the words may have a name of the record.
 fn may_be_named(record: &Record, words: &WordSet<'_>) -> bool {
-    columns(record, is_named_by_place).any(|field| is_said(field, words))
+    columns(record, is_named_by_position).any(|field| may_be_in(field, words))
 }
 
-/// The words of an answer or a request, in lower case.
+/// The words of a text in lower case, with a filter that quickly excludes most other words. A run is a sequence of
+/// letters and digits, see [`runs`].
 struct WordSet<'t> {
     text: &'t str,
-    /// The runs of the text, computed for the few words that `has` does not exclude.
+    /// The runs of the text, computed when a word is not excluded by `has_hash`.
     runs: OnceCell<HashSet<&'t [u8], foldhash::fast::RandomState>>,
-    /// Whether a run begins with a byte.
+    /// By byte, whether a run begins with the byte.
     begins: [bool; 256],
-    /// Whether a run with these bytes at both ends and this length may occur: most words are looked up here only.
-    has: [bool; 256],
+    /// By [`hash`], whether a run with the hash occurs.
+    has_hash: [bool; 256],
 }
 
-/// The place of a run in [`WordSet::has`].
-fn place(run: &[u8]) -> usize {
+/// A hash of the first byte, the last byte and the length of a run.
+fn hash(run: &[u8]) -> usize {
     let lowercase_byte = |end: Option<&u8>| end.map_or(0, u8::to_ascii_lowercase);
     let ends =
         lowercase_byte(run.first()).wrapping_mul(9).wrapping_add(lowercase_byte(run.last()).wrapping_mul(37));
@@ -234,27 +241,27 @@ fn place(run: &[u8]) -> usize {
 }
 
 /// The ASCII characters that are neither letters nor digits.
-const IS_APART: [bool; 256] = {
-    let mut is_apart = [false; 256];
+const IS_SEPARATOR: [bool; 256] = {
+    let mut is_separator = [false; 256];
     let mut byte = 0u8;
     while byte.is_ascii() {
-        is_apart[byte as usize] = !byte.is_ascii_alphanumeric();
+        is_separator[byte as usize] = !byte.is_ascii_alphanumeric();
         byte += 1;
     }
-    is_apart
+    is_separator
 };
 
-/// The runs of a text between ASCII characters that are neither letters nor digits.
+/// The runs of bytes in a text between ASCII characters that are neither letters nor digits.
 fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
-    let runs = text.as_bytes().split(|byte| IS_APART[usize::from(*byte)]);
+    let runs = text.as_bytes().split(|byte| IS_SEPARATOR[usize::from(*byte)]);
     runs.filter(|run| !run.is_empty())
 }
 
 impl<'t> WordSet<'t> {
     fn new(text: &'t str) -> WordSet<'t> {
-        let mut set = WordSet { text, runs: OnceCell::new(), begins: [false; 256], has: [false; 256] };
+        let mut set = WordSet { text, runs: OnceCell::new(), begins: [false; 256], has_hash: [false; 256] };
         for run in runs(text) {
-            set.has[place(run)] = true;
+            set.has_hash[hash(run)] = true;
             run.first().into_iter().for_each(|first| set.begins[usize::from(*first)] = true);
         }
         set
@@ -272,32 +279,32 @@ impl<'t> WordSet<'t> {
         run_set.contains(run)
     }
 
-    /// Whether they may have a name: most rows are not named.
+    /// Whether the words may have a name, possibly as a genitive.
     fn may_have(&self, name: &RowName) -> bool {
         contains_words(self.text, &name.words) || self.text.contains("'s ")
     }
 }
 
-/// Whether the words may have the value: they have each run of ASCII letters and digits in it.
-fn is_said(field: &RecordField, words: &WordSet<'_>) -> bool {
+/// Whether the words may have the value of a field: they have each run of ASCII letters and digits in it.
+fn may_be_in(field: &RecordField, words: &WordSet<'_>) -> bool {
     let runs = || runs(field.shown()).filter(|run| run.is_ascii());
-    let is_run = |run: &[u8]| {
-        let mut lower = [0; LONGEST_WORD];
+    let occurs = |run: &[u8]| {
+        let mut lower = [0; MAX_WORD];
         let Some(lower) = lower.get_mut(..run.len()) else { return true };
         lower.copy_from_slice(run);
         lower.make_ascii_lowercase();
         words.has_run(lower)
     };
-    // Most short values begin with another word.
+    // The first byte excludes most short values.
     let shown = field.shown();
     let first = shown.as_bytes().first().filter(|first| first.is_ascii_alphanumeric());
     let may_begin = first.is_none_or(|first| words.begins[usize::from(first.to_ascii_lowercase())]);
-    let may_be_said = may_begin || shown.len() > LONGEST_WORD || !shown.is_ascii();
-    may_be_said && runs().all(|run| words.has[place(run)]) && runs().all(is_run)
+    let may_occur = may_begin || shown.len() > MAX_WORD || !shown.is_ascii();
+    may_occur && runs().all(|run| words.has_hash[hash(run)]) && runs().all(occurs)
 }
 
-/// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of
-/// ordered items.
+/// Whether a field of a record in a row may name the row, such as the `friendly_name` among its attributes or the
+/// names of ordered items.
 fn is_child_name(field: &RecordField) -> bool {
     matches!(field.value, FieldValue::Text(_)) && names_child(&field.name)
 }
@@ -308,14 +315,14 @@ fn names_child(name: &KeyName) -> bool {
     name.has_fact(KeyFact::ChildName, ends_in_name)
 }
 
-/// Gives rows the names of what they contain.
-fn name_by_children(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
+/// Adds the names of the records in each row to the row.
+fn add_child_names(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
     let Some(first) = rows.first() else { return };
     let columns: BTreeSet<&[String]> = first.child_names().map(|field| &**field.name).collect();
     for column in columns {
         let has_name =
             |row: &NamedRow<'_>| row.child_names().any(|field| **field.name == *column && is_name(field));
-        // A value of several rows names none of them.
+        // A value that several rows have names none of them.
         let column_fields =
             rows.iter().flat_map(NamedRow::child_names).filter(|field| **field.name == *column);
         let all: Vec<&str> = column_fields.map(RecordField::shown).collect();
@@ -324,7 +331,7 @@ fn name_by_children(rows: &mut [NamedRow<'_>], words: &WordSet<'_>) {
         }
         for row in rows.iter_mut() {
             let named = row.child_names().filter(|field| **field.name == *column && is_name(field));
-            let names = named.filter(|field| is_said(field, words)).map(name_of);
+            let names = named.filter(|field| may_be_in(field, words)).map(name_of);
             let names: Vec<RowName> = names.filter(|name| words.may_have(name)).collect();
             row.names.extend(names);
         }
@@ -335,12 +342,13 @@ fn is_named_by_key(_: usize, field: &RecordField) -> bool {
     field.name.has_fact(KeyFact::RowName, |words| words.last().is_some_and(|word| is_name_key(word)))
 }
 
-/// Whether a field names its row: by its key, or because it is the first column of texts.
-fn is_named_by_place(text: usize, field: &RecordField) -> bool {
+/// Whether a field names its row: by its key, or because it is the first text of the record. `text` is the number of
+/// texts up to the field.
+fn is_named_by_position(text: usize, field: &RecordField) -> bool {
     text == 1 && matches!(field.value, FieldValue::Text(_)) || is_named_by_key(text, field)
 }
 
-/// The fields of a record that may name it, from how many columns of texts there are up to each.
+/// The fields of a record that satisfy `is_column`, which is called with the number of texts up to the field.
 fn columns(
     record: &Record,
     is_column: impl Fn(usize, &RecordField) -> bool,
@@ -357,25 +365,30 @@ fn cell<'r>(record: &'r Record, column: &RecordField) -> Option<&'r RecordField>
     record.fields.iter().find(|field| field.name == column.name)
 }
 
-/// Gives the rows that the words may name the names that distinguish them.
-fn name(rows: &mut [NamedRow<'_>], words: &WordSet<'_>, is_column: impl Fn(usize, &RecordField) -> bool) {
+/// Adds to each row its names that the words may have, from the columns by which the rows can be distinguished.
+fn add_names(
+    rows: &mut [NamedRow<'_>],
+    words: &WordSet<'_>,
+    is_column: impl Fn(usize, &RecordField) -> bool,
+) {
     let Some(first) = rows.first().map(|row| row.record) else { return };
     for column in columns(first, is_column) {
         let cells: Vec<&RecordField> = rows.iter().filter_map(|row| cell(row.record, column)).collect();
-        let tells_apart = cells.len() == rows.len() && cells.iter().any(|cell| cell.value != column.value);
-        if tells_apart
-            && cells.iter().any(|cell| is_said(cell, words))
+        let is_distinguishing =
+            cells.len() == rows.len() && cells.iter().any(|cell| cell.value != column.value);
+        if is_distinguishing
+            && cells.iter().any(|cell| may_be_in(cell, words))
             && cells.iter().all(|cell| is_name(cell))
         {
             for (row, cell) in rows.iter_mut().zip(&cells) {
-                let name = is_said(cell, words).then(|| name_of(cell));
+                let name = may_be_in(cell, words).then(|| name_of(cell));
                 row.names.extend(name.filter(|name| words.may_have(name)));
             }
         }
     }
 }
 
-/// Whether the value may be a name: it is no time, no state, and not short.
+/// Whether the value of a field may be a name: it is not a time or a state, and not short.
 fn is_name(field: &RecordField) -> bool {
     let shown = field.shown();
     let is_short = || shown.trim_matches(|c: char| !c.is_alphanumeric()).len() < MIN_NAME;
@@ -388,5 +401,5 @@ fn is_name(field: &RecordField) -> bool {
 fn name_of(field: &RecordField) -> RowName {
     let name = words_of(field.shown()).trim().to_owned();
     let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());
-    RowName { words: name, written: is_word.then(|| field.shown().to_owned()) }
+    RowName { words: name, spelling: is_word.then(|| field.shown().to_owned()) }
 }

@@ -68,7 +68,7 @@ const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let asks_for_all = match exchange.is_english() {
-        true => contains_any(exchange.asked(), &ASKS),
+        true => contains_any(exchange.task_words(), &ASKS),
         false => vocabulary::has(exchange.task, WordMeaning::HowMany),
     };
     if exchange.clauses.is_empty() || !asks_for_all {
@@ -180,7 +180,7 @@ pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
     let says = |text: &str| !exchange.is_english() && vocabulary::has(text, WordMeaning::Part);
     says(exchange.task)
         || says(&exchange.prose)
-        || contains_any(exchange.asked(), &PART)
+        || contains_any(exchange.task_words(), &PART)
         || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART))
 }
 

@@ -77,7 +77,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if !FORMS.is_match(exchange.task) {
         return;
     }
-    let asked = exchange.asked();
+    let asked = exchange.task_words();
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
     let (Some((form, direction)), None) = (superlatives.next(), superlatives.next()) else { return };
     if limits_time(exchange.task) || Language::English.classes(exchange.task).has_any(LIMITS) {
@@ -162,7 +162,7 @@ fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordFie
 
 /// Whether the request names a value that some of the rows have.
 fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
-    let asked = exchange.asked();
+    let asked = exchange.task_words();
     let counts = count_asked(exchange);
     let has_number = |n: &Number| !n.in_identifier && counts != Some(n.value as usize);
     let mut values = rows.iter().flat_map(|row| &row.fields).filter_map(RecordField::text);

@@ -1,11 +1,11 @@
-//! Amounts of a refund: an answer of 399, where the result of the refund has `refund_fen: 34900`.
+//! Wrong amounts of a refund: an answer of 399, where the result of the refund has `refund_fen: 34900`.
 //!
-//! Principle: where the results have one amount that is paid back, an answer that gives an amount as that of the
-//! refund gives this one. It gives another one if it has the amount of the results nowhere, and its own does not
-//! follow from that by a number of the same result or of what the user or the instructions say. A number of things
-//! paid back, as large as a list of them, is no smaller one.
+//! Principle: if the results have only one refunded amount, the amount of a refund in the answer is that amount. It is
+//! a contradiction if the answer nowhere has the amount of the results, and the stated amount does not follow from it
+//! by a number of the same result, of the user or of the instructions. A count of refunded things is compared in the
+//! same way, if a list has that length.
 //!
-//! In: the sentences of an answer, and the fields of calls that pay back. Out: one contradiction.
+//! In: the sentences of an answer, and the fields about refunds. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
@@ -20,15 +20,16 @@ use crate::measure::reasoning::statements::Clause;
 use crate::measure::records::{KeyFact, KeyName, Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
+/// Percent of a whole, and hundredths of a currency unit.
 const HUNDRED: f64 = 100.0;
 /// Maximum bytes between the word for the amount and the amount.
 const MAX_GAP: usize = 14;
-/// Most things that are counted.
+/// Maximum count of refunded things, and of shares of a refund.
 const MAX_COUNT: usize = 12;
-/// Most numbers by which an amount may follow from another one.
+/// Maximum numbers by which a stated amount may follow from the refund.
 const MAX_KNOWN: usize = 200;
-/// Words of sentences that do not say what was paid back.
-const OTHERS: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
+/// Classes of words in sentences that do not state the refunded amount.
+const NOT_STATED: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Most results have none of these keys.
@@ -51,8 +52,8 @@ fn may_be_of_refund(name: &KeyName) -> bool {
     name.has_fact(KeyFact::Refund, |words| words.iter().any(is_of))
 }
 
-/// The fields of records that are no rows of lists, with such keys. Most results have none of them.
-fn singles<'e>(
+/// The fields with such keys in records outside lists, each with its source and record.
+fn refund_fields<'e>(
     exchange: &'e Exchange<'_>,
 ) -> impl Iterator<Item = (&'e ResultSource<'e>, &'e Record, &'e RecordField)> {
     let sources = exchange.sources.structured.iter().filter(|source| source.may_have_key(may_be_of_refund));
@@ -63,20 +64,19 @@ fn singles<'e>(
     fields.filter(|(.., field)| may_be_of_refund(&field.name))
 }
 
-/// Whether a tool pays back or looks up what was paid back.
-fn is_of_refund(source: &ResultSource<'_>) -> bool {
+/// Whether the name of the tool of a result has a word for a refund.
+fn is_of_refund_tool(source: &ResultSource<'_>) -> bool {
     identifier_words(&source.call.name).iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Refund))
 }
 
-/// Whether a key is that of an amount paid back, and nothing else: `refund_amount`, but neither `refund_fee` nor
-/// `refundable`.
+/// Whether a key is that of a refunded amount: `refund_amount`, but not `refund_fee` or `refundable`.
 fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
     let is_refund = |word: &str| vocabulary::has_meaning(word, WordMeaning::Refund) && word != "refundable";
     let is_amount = |word: &str| vocabulary::has_meaning(word, WordMeaning::Amount);
     let is_unit =
         |word: &str| vocabulary::has_meaning(word, WordMeaning::Hundredth) || currency::is_code(word);
     let has_main = field.name.iter().any(|word| is_refund(word))
-        || field.name.iter().any(|word| is_amount(word)) && is_of_refund(source);
+        || field.name.iter().any(|word| is_amount(word)) && is_of_refund_tool(source);
     let is_count = matches!(&**field.name, [word] if word.ends_with("ed"));
     let is_plain = |word: &String| is_refund(word) || is_amount(word) || is_unit(word) || word == "total";
     has_main
@@ -85,22 +85,22 @@ fn is_amount_key(field: &RecordField, source: &ResultSource<'_>) -> bool {
 }
 
 fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let mut found: Vec<(&ResultSource<'_>, &Record, &RecordField, f64)> = Vec::new();
-    // Several refunds may be given as one.
+    let mut amounts: Vec<(&ResultSource<'_>, &Record, &RecordField, f64)> = Vec::new();
+    // The answer may give the sum of several refunds.
     let mut sum = 0.0;
-    for (source, record, field) in singles(exchange) {
+    for (source, record, field) in refund_fields(exchange) {
         let value = field.number().filter(|value| *value > 0.0 && is_amount_key(field, source));
         if let Some(value) = value {
             let is_minor =
                 field.name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Hundredth));
             let value = if is_minor { value / HUNDRED } else { value };
             sum += value;
-            if !found.iter().any(|(.., found_value)| *found_value == value) {
-                found.push((source, record, field, value));
+            if !amounts.iter().any(|(.., other)| *other == value) {
+                amounts.push((source, record, field, value));
             }
         }
     }
-    let [(source, record, field, value)] = found.as_slice() else { return };
+    let [(source, record, field, value)] = amounts.as_slice() else { return };
     if !vocabulary::has(&exchange.prose, WordMeaning::Refund) {
         return;
     }
@@ -109,10 +109,10 @@ fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         n.possible_values()
             .any(|v| (v - value).abs() <= n.tolerance * 1.01 || (v * HUNDRED - value).abs() < 0.5)
     };
-    let right_values = [*value, *value / HUNDRED, sum];
-    let gives_own =
-        numbers::all(prose).iter().any(|n| right_values.iter().any(|value| has_amount(n, *value)));
-    if gives_own {
+    let expected_values = [*value, *value / HUNDRED, sum];
+    let gives_expected =
+        numbers::all(prose).iter().any(|n| expected_values.iter().any(|value| has_amount(n, *value)));
+    if gives_expected {
         findings.examined = true;
         return;
     }
@@ -121,7 +121,7 @@ fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if !vocabulary::has(sentence, WordMeaning::Refund) || sentence.trim_end().ends_with(['?', '？']) {
             continue;
         }
-        let Some(stated) = stated(exchange, sentence) else { continue };
+        let Some(stated) = stated_refund(exchange, sentence) else { continue };
         let unit = |text: Option<&str>| text.and_then(currency::code_for_word);
         let result_symbol = unit(
             record
@@ -146,10 +146,11 @@ fn check_amount(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The amount that a sentence gives as that of a refund: the only one of money, behind a word for it.
-fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
+/// The amount of a refund that a sentence states: its only amount of money, if that follows a word for an amount or a
+/// refund.
+fn stated_refund(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
     let places = exchange.language?.table().places(sentence);
-    if places.all().has_any(OTHERS) {
+    if places.all().has_any(NOT_STATED) {
         return None;
     }
     let is_money = |n: &Number| {
@@ -160,48 +161,50 @@ fn stated(exchange: &Exchange<'_>, sentence: &str) -> Option<Number> {
     let mut amounts = all.iter().filter(|n| is_money(n));
     let (amount, None) = (amounts.next()?, amounts.next()) else { return None };
     let amount_words = vocabulary::find(sentence, &[WordMeaning::Amount, WordMeaning::Refund]);
-    let is_of = |end: usize| {
-        let rest = sentence.get(end..amount.start)?;
-        // The rest of the word, and at most a preposition or a verb: "refunded", "of", "is".
-        let between = rest.trim_start_matches(char::is_alphabetic);
+    let is_linked = |end: usize| {
+        let gap = sentence.get(end..amount.start)?;
+        // The gap has the end of the word and at most a preposition or a verb: "refunded", "of", "is".
+        let between = gap.trim_start_matches(char::is_alphabetic);
         let is_link = vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
         (between.len() <= MAX_GAP && is_link).then_some(())?;
         Some(end)
     };
-    amount_words.into_iter().any(|(_, at)| is_of(at.end).is_some()).then_some(*amount)
+    amount_words.into_iter().any(|(_, at)| is_linked(at.end).is_some()).then_some(*amount)
 }
 
-/// Whether an amount is that of the refund with or without a number of its result, or one that the user or the
-/// instructions give: a fee, or a share of it.
+/// Whether a stated amount is a number of the result, of the user or of the instructions, or follows from the refund by
+/// such a number, as a fee or a share.
 fn follows(exchange: &Exchange<'_>, record: &Record, value: f64, stated: &Number) -> bool {
     let is_passed = |text: &str| exchange.sources.passed.iter().any(|passed| &***passed == text);
     let text_numbers = unstructured(&exchange.sources).filter(|text| !is_passed(text)).flat_map(numbers::all);
     let text_values = text_numbers.filter(|n| !n.in_identifier).map(|n| n.value);
     let is_near = |value: f64| (value - stated.value).abs() <= stated.tolerance.min(0.5) * 1.01;
-    let is_given = |amount: f64| is_near(amount) || is_near(value - amount) || is_near(value + amount);
+    let is_number_or_difference =
+        |amount: f64| is_near(amount) || is_near(value - amount) || is_near(value + amount);
     let is_share = |percentage: f64| {
         is_near(value * percentage / HUNDRED) || is_near(value * (1.0 - percentage / HUNDRED))
     };
     let record_values = record.fields.iter().filter_map(RecordField::number);
-    // "19.00 each": that of one of several things.
+    // The amount may be for one of several things: "19.00 each".
     let is_each = (2..=MAX_COUNT).any(|count| is_near(value / count as f64));
     is_each
         || record_values
             .chain(text_values)
             .take(MAX_KNOWN)
-            .any(|operand| operand > 0.0 && (is_given(operand) || is_share(operand)))
+            .any(|operand| operand > 0.0 && (is_number_or_difference(operand) || is_share(operand)))
 }
 
-/// "The two tickets are refunded", where the result has `refunded: 4`, of a list of four.
+/// Adds a finding for a smaller count than that of the result: "The two tickets are refunded", where the result has
+/// `refunded: 4`, and a list has four rows.
 fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_list = |count: usize| {
         let mut parsed = exchange.sources.structured.iter().filter_map(|source| source.parsed.0.as_ref());
         parsed.any(|parsed| parsed.lists.iter().any(|list| list.len == count))
     };
     let is_count = |field: &RecordField| matches!(&**field.name, [word] if word.ends_with("ed") && vocabulary::has_meaning(word, WordMeaning::Refund));
-    let mut counts = singles(exchange).filter_map(|(source, _, field)| {
+    let mut counts = refund_fields(exchange).filter_map(|(source, _, field)| {
         let is_small = |n: &f64| n.fract() == 0.0 && (2.0..=MAX_COUNT as f64).contains(n);
-        let n = field.number().filter(is_small).filter(|_| is_count(field) && is_of_refund(source))?;
+        let n = field.number().filter(is_small).filter(|_| is_count(field) && is_of_refund_tool(source))?;
         Some((source, field, n as usize)).filter(|_| is_list(n as usize))
     });
     let (Some((source, field, count)), None) = (counts.next(), counts.next()) else { return };
@@ -213,11 +216,11 @@ fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if counted.iter().any(|(_, counts)| counts.contains(&count)) {
         return;
     }
-    let is_said = |clause: &Clause<'_>| {
+    let is_about_refund = |clause: &Clause<'_>| {
         !clause.negated && !clause.modal && vocabulary::has(&clause.words, WordMeaning::Refund)
     };
     let refund_clauses =
-        counted.iter().filter(|(clause, _)| is_said(clause) && !clause.classes.has_any(OTHERS));
+        counted.iter().filter(|(clause, _)| is_about_refund(clause) && !clause.classes.has_any(NOT_STATED));
     for (clause, counts) in refund_clauses {
         findings.examined = true;
         if matches!(counts.as_slice(), [n] if *n < count) {
@@ -228,7 +231,7 @@ fn check_count(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The whole numbers of a clause, in figures and in words.
+/// The whole numbers of a clause, in digits and in words.
 fn counts_of(exchange: &Exchange<'_>, clause: &Clause<'_>) -> Vec<usize> {
     let figures = numbers::all(&clause.words).into_iter().filter(|n| !n.in_identifier && !n.fractional);
     let places = exchange.language.map(|language| language.table().places(&clause.words));

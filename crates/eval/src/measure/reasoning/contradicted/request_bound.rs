@@ -61,7 +61,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             })
         };
         // A row that the request names was not chosen by the answer.
-        let is_asked = |row: &Record| names_of(row).any(|name| contains_words(exchange.asked(), &name));
+        let is_asked = |row: &Record| names_of(row).any(|name| contains_words(exchange.task_words(), &name));
         let named: Vec<&(&Record, &RecordField)> =
             rows.iter().filter(|(row, _)| is_named(row) && !is_asked(row)).collect();
         let [(_, field)] = named.as_slice() else { continue };

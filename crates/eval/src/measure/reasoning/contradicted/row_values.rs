@@ -1,4 +1,7 @@
-//! The values of a row's cells that a clause or a text gives.
+//! The values of a row's cells in a clause or a text.
+//!
+//! In: a clause or a text, and a field. Out: whether the text has the value of the field, in one of the forms in which
+//! answers write it.
 
 use std::borrow::Cow;
 
@@ -9,19 +12,19 @@ use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{FieldValue, RecordField};
 
-/// Shorter texts are no value of their own.
+/// Minimum bytes of a text that is compared.
 const MIN_TEXT: usize = 3;
-/// Texts of figures from this length on are values of their own: the number of a parcel.
+/// Minimum bytes of a text that consists mostly of digits, such as the number of a parcel.
 const MIN_CODE: usize = 8;
 /// Most words of a text that is a value.
 const MAX_WORDS: usize = 4;
-/// Whole numbers up to this one are common, and count only next to the name of their column.
+/// Whole numbers up to this one are common, and are compared only if the text has the name of their column.
 const SMALL: f64 = 20.0;
 
 /// Whether two fields have the same value, or the first one contains the text of the other.
 pub(super) fn has_value(field: &RecordField, other: &RecordField) -> bool {
     match (field.text(), other.text()) {
-        // Whole words: "unlocked" is not "locked".
+        // Only whole words are compared: "unlocked" does not contain "locked".
         (Some(text), Some(part)) => text == part || text.len() > part.len() && has_words(text, part),
         _ => field.value == other.value,
     }
@@ -29,7 +32,7 @@ pub(super) fn has_value(field: &RecordField, other: &RecordField) -> bool {
 
 /// Whether the text has the other one as whole words and numbers.
 fn has_words(text: &str, part: &str) -> bool {
-    // "2025-11-09T08:00" has the date.
+    // A digit next to a letter ends a word: "2025-11-09T08:00" contains the date.
     let continues = |c: char, next: char| {
         c.is_alphabetic() && next.is_alphabetic() || c.is_numeric() && next.is_numeric()
     };
@@ -42,7 +45,7 @@ fn has_words(text: &str, part: &str) -> bool {
     })
 }
 
-/// A clause or a text, in lower case.
+/// A clause or a text as words in lower case, with its numbers.
 pub(super) struct RowStatement<'w> {
     words: Cow<'w, str>,
     pub(super) numbers: Vec<Number>,
@@ -53,13 +56,13 @@ impl<'w> RowStatement<'w> {
         RowStatement { words: Cow::Borrowed(words), numbers: numbers::all(words) }
     }
 
-    /// The statement of a text as it is written.
+    /// Reads a text in any spelling.
     pub(super) fn from_text(text: &str) -> RowStatement<'static> {
         let words = words_of(text);
         RowStatement { numbers: numbers::all(&words), words: Cow::Owned(words) }
     }
 
-    /// Whether it gives the value of a field.
+    /// Whether the text gives the value of a field. False for flags.
     pub(super) fn gives(&self, field: &RecordField) -> bool {
         match &field.value {
             FieldValue::Bool(_) => false,
@@ -89,7 +92,7 @@ impl<'w> RowStatement<'w> {
         {
             return false;
         }
-        // A common word may apply to anything.
+        // A common word counts only as the value of a state, or together with the name of its column.
         let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_TEXT;
         let is_named = || field.name.iter().all(|word| contains_words(&self.words, word));
         if is_clock(lower) {
@@ -101,7 +104,7 @@ impl<'w> RowStatement<'w> {
         is_value && contains_words(&self.words, &lower.replace('_', " "))
     }
 
-    /// Whether it has the day of a date: "5 to 9 December".
+    /// Whether the text has the day of the month of a date, as in "5 to 9 December".
     pub(super) fn has_day(&self, field: &RecordField) -> bool {
         let date = field.text().and_then(|_| dates::all(field.shown()).next());
         date.is_some_and(|date| self.numbers.iter().any(|n| n.value == date.day_of_month as f64))

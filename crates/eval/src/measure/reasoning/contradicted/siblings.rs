@@ -216,7 +216,7 @@ fn other_year_value<'a>(
     };
     let answer = RowStatement::from_text(exchange.answer);
     for sentence in sentences {
-        let (stated_years, asked) = (years(&sentence.words), years(exchange.asked()));
+        let (stated_years, asked) = (years(&sentence.words), years(exchange.task_words()));
         let (Some(year), true) =
             (stated_years.first().or(asked.first()), stated_years.len() <= 1 && asked.len() <= 1)
         else {

@@ -78,7 +78,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             return;
         }
         let facts: Vec<&StateFact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
-        let is_asked = predicate.is_in(exchange.asked());
+        let is_asked = predicate.is_in(exchange.task_words());
         let claims: Vec<(bool, bool, &str)> = exchange
             .clauses
             .iter()
@@ -86,7 +86,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             .filter(|clause| !clause.has("enough") && !universal_claims::has_exception(clause))
             .filter_map(|clause| {
                 let claimed = predicate.claimed(clause)?;
-                let is_universal = universal_claims::is_of_all(clause, exchange.asked());
+                let is_universal = universal_claims::is_of_all(clause, exchange.task_words());
                 let is_meant =
                     is_universal || is_asked || clause_subject::is_of_results(exchange, clause, predicate);
                 is_meant.then_some((claimed, is_universal, clause.sentence))
@@ -130,7 +130,7 @@ fn refuted<'f, 'a>(
     let words = words_of(sentence);
     let named = |fact: &&&StateFact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
     let named_facts: Vec<&&StateFact<'_>> = facts.iter().filter(named).collect();
-    if named_facts.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.asked()) {
+    if named_facts.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.task_words()) {
         return None;
     }
     // An answer that says both is about several things or times: "It is closed now. It is open again on Monday."
@@ -267,8 +267,8 @@ fn flag_words(field: &RecordField) -> Vec<String> {
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (is_affirmative, sentence) = exchange.yes_or_no()?;
     // "No" states that not all have it.
-    let is_universal = is_affirmative && universal_claims::asks_of_all(exchange.asked());
-    Some((predicate.asked_as(exchange.asked())? == is_affirmative, is_universal, sentence))
+    let is_universal = is_affirmative && universal_claims::asks_of_all(exchange.task_words());
+    Some((predicate.asked_as(exchange.task_words())? == is_affirmative, is_universal, sentence))
 }
 
 /// The fact of a row for which a claim about all rows does not hold.

@@ -1,9 +1,10 @@
-//! Sums that the answer gives of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9
-//! sessions").
+//! Wrong sums of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9 sessions").
 //!
-//! Principle: amounts next to the values of one column are sums of another column by these values, if some of them are.
-//! Then the other amounts have to be as well, unless rows were left out that share a value which no row of the right
-//! groups has. An amount next to the number of all rows, in the unit of a column or with its name, is the column's sum.
+//! Principle: if some amounts next to the values of one column are the sums of another column by these values, all of
+//! them have to be, unless the rows of a group are selected by a value that no row of the correct groups has. An
+//! amount next to the number of all rows, with the unit or the name of a column, is the sum of the column.
+//!
+//! In: the lines and clauses of an answer, and the lists of results. Out: one contradiction.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,15 @@ use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
 
-/// Most lines with a label and an amount, rows of a list, and columns of each kind.
+/// Maximum lines with a label and an amount that are compared.
 const MAX_LINES: usize = 60;
+/// Maximum rows of a list that is compared.
 const MAX_ROWS: usize = 400;
+/// Maximum columns of each kind that are compared.
 const MAX_COLUMNS: usize = 12;
-/// Longest label.
+/// Maximum bytes of a label.
 const MAX_LABEL: usize = 60;
-/// Units of one quantity, each with its size in the first one.
+/// The units of each quantity, with their size in the first unit.
 const UNITS: [&[(&str, f64)]; 3] = [
     &[("m", 1.0), ("km", 1e3), ("metres", 1.0), ("meters", 1.0), ("kilometres", 1e3), ("kilometers", 1e3)],
     &[("g", 1.0), ("kg", 1e3), ("t", 1e6)],
@@ -30,9 +33,9 @@ const UNITS: [&[(&str, f64)]; 3] = [
 ];
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let lines = labelled(exchange);
-    let has_counts = !exchange.clauses.is_empty();
-    if lines.len() < 2 && !has_counts {
+    let lines = labelled_amounts(exchange);
+    let has_clauses = !exchange.clauses.is_empty();
+    if lines.len() < 2 && !has_clauses {
         return;
     }
     for source in &exchange.sources.structured {
@@ -64,14 +67,14 @@ struct LabelledAmount<'a> {
     line: &'a str,
 }
 
-fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<LabelledAmount<'a>> {
+fn labelled_amounts<'a>(exchange: &Exchange<'a>) -> Vec<LabelledAmount<'a>> {
     let read = |line: &'a str| {
-        let (label, rest) = match line.trim_start().strip_prefix('|') {
+        let (label, after_label) = match line.trim_start().strip_prefix('|') {
             Some(cells) => cells.split_once('|')?,
             None => line.split_once([':', '–', '—'])?,
         };
         let label = words_of(label).trim().to_owned();
-        let amount = numbers::all(rest).into_iter().find(|n| !n.in_identifier)?;
+        let amount = numbers::all(after_label).into_iter().find(|n| !n.in_identifier)?;
         (!label.is_empty() && label.len() <= MAX_LABEL).then_some(LabelledAmount {
             label,
             amount,
@@ -81,8 +84,8 @@ fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<LabelledAmount<'a>> {
     exchange.answer.lines().filter_map(read).take(MAX_LINES).collect()
 }
 
-/// Whether an amount is the value, up to rounding.
-fn eq(amount: &Number, value: f64) -> bool {
+/// Whether an amount equals the value, up to rounding.
+fn is_rounded_value(amount: &Number, value: f64) -> bool {
     amount
         .possible_values()
         .any(|v| (v - value.abs()).abs() <= tolerance_of(amount, v, true).max(0.006) * 1.01)
@@ -97,7 +100,8 @@ fn sum_of<'r>(rows: impl Iterator<Item = &'r Record>, column: &RecordField) -> f
     rows.filter_map(|row| cell(row, column)?.number()).sum()
 }
 
-/// A group whose amount is not its sum, where those of other groups are.
+/// The description of a group whose amount is not its sum although other groups have theirs, with the line of the
+/// amount.
 fn wrong_group_sum<'a>(
     exchange: &Exchange<'a>,
     lines: &[LabelledAmount<'a>],
@@ -121,17 +125,18 @@ fn wrong_group_sum<'a>(
         exchange.spends(rows.len() * MAX_COLUMNS).then_some(())?;
         for column in fields().filter(|field| field.number().is_some()) {
             let sum = |group: &[&Record]| sum_of(group.iter().copied(), column);
-            let (right, wrong): (Vec<_>, Vec<_>) =
-                named.iter().partition(|(line, group)| eq(&line.amount, sum(group)));
-            // One row alone is no sum.
-            let is_sum = right.iter().any(|(_, group)| group.len() > 1);
-            if !is_sum || wrong.is_empty() || wrong.len() > right.len() {
+            let (correct, wrong): (Vec<_>, Vec<_>) =
+                named.iter().partition(|(line, group)| is_rounded_value(&line.amount, sum(group)));
+            // A group of one row does not show that the amounts are sums.
+            let are_sums = correct.iter().any(|(_, group)| group.len() > 1);
+            if !are_sums || wrong.is_empty() || wrong.len() > correct.len() {
                 continue;
             }
             findings.examined = true;
-            let right: Vec<&Record> = right.iter().flat_map(|(_, group)| group.iter().copied()).collect();
+            let correct_rows: Vec<&Record> =
+                correct.iter().flat_map(|(_, group)| group.iter().copied()).collect();
             let is_other = |(line, group): &(&LabelledAmount<'a>, &Vec<&Record>)| {
-                group.len() > 1 && !is_selected(&line.amount, group, &right, column)
+                group.len() > 1 && !has_other_meaning(&line.amount, group, &correct_rows, column)
             };
             if let Some((line, group)) = wrong.into_iter().find(is_other) {
                 let total = (sum(group) * 100.0).round() / 100.0;
@@ -148,37 +153,47 @@ fn wrong_group_sum<'a>(
     None
 }
 
-/// Whether the amount is something else of the group's rows: of those with a value by which rows may be selected, or
-/// their mean, number or greatest one.
-fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &RecordField) -> bool {
+/// Whether the amount has another meaning for the rows of the group: it is their count, their mean, one of their
+/// numbers, the sum of another column, or the sum of the rows with (or without) a value by which rows may be selected.
+fn has_other_meaning(
+    amount: &Number,
+    group: &[&Record],
+    correct_rows: &[&Record],
+    column: &RecordField,
+) -> bool {
     let numbers: Vec<f64> = group.iter().filter_map(|row| cell(row, column)?.number()).collect();
     let sum: f64 = numbers.iter().sum();
     let count = numbers.len() as f64;
-    if eq(amount, count) || eq(amount, sum / count) || count > 2.0 && numbers.iter().any(|n| eq(amount, *n)) {
+    if is_rounded_value(amount, count)
+        || is_rounded_value(amount, sum / count)
+        || count > 2.0 && numbers.iter().any(|n| is_rounded_value(amount, *n))
+    {
         return true;
     }
     let Some(first) = group.first() else { return true };
     let others = first.fields.iter().filter(|field| field.number().is_none());
-    let has_number = first.fields.iter().any(|f| {
-        // Sums of another column.
-        f.number().is_some() && f.name != column.name && eq(amount, sum_of(group.iter().copied(), f))
+    let is_other_column = first.fields.iter().any(|f| {
+        f.number().is_some()
+            && f.name != column.name
+            && is_rounded_value(amount, sum_of(group.iter().copied(), f))
     });
-    has_number
+    is_other_column
         || others.take(MAX_COLUMNS).any(|selector| {
             let has = |row: &Record, value: &FieldValue| {
                 cell(row, selector).is_some_and(|field| field.value == *value)
             };
             let values = group.iter().filter_map(|row| Some(&cell(row, selector)?.value));
             let mut selecting = values.filter(|value| {
-                let shared = group.iter().chain(right).filter(|row| has(row, value)).count() > 1;
+                let shared = group.iter().chain(correct_rows).filter(|row| has(row, value)).count() > 1;
                 shared || matches!(value, FieldValue::Bool(_)) || is_state(selector)
             });
             selecting.any(|value| {
                 let sum_where = |has_value: bool| {
                     sum_of(group.iter().copied().filter(|row| has(row, value) == has_value), column)
                 };
-                eq(amount, sum_where(false)) && !right.iter().any(|row| has(row, value))
-                    || eq(amount, sum_where(true)) && right.iter().all(|row| has(row, value))
+                is_rounded_value(amount, sum_where(false)) && !correct_rows.iter().any(|row| has(row, value))
+                    || is_rounded_value(amount, sum_where(true))
+                        && correct_rows.iter().all(|row| has(row, value))
             })
         })
 }
@@ -187,7 +202,8 @@ fn is_state(field: &RecordField) -> bool {
     field.name.last().is_some_and(|word| super::predicates::is_state_key(word))
 }
 
-/// An amount next to the number of all rows that is not the sum of the column that it names or of its unit.
+/// The description of a column and a clause with an amount next to the number of all rows, if the amount is not the
+/// sum of the column with its name or unit.
 fn wrong_column_sum<'a>(
     exchange: &Exchange<'a>,
     source: &ResultSource<'_>,
@@ -196,7 +212,7 @@ fn wrong_column_sum<'a>(
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let len = rows.len() as f64;
-    // A value that is the same for all rows is not added up.
+    // Equal values in all rows are not added up.
     let varies = |field: &&RecordField| {
         rows.iter().any(|row| cell(row, field).is_some_and(|other| other.value != field.value))
     };
@@ -217,17 +233,17 @@ fn wrong_column_sum<'a>(
         let sum = sum_of(rows.iter().copied(), column) / scale;
         let is_near =
             |value: f64| (value - amount.value).abs() <= amount.tolerance * 1.01 + 0.005 * amount.value;
-        // The median, the range.
+        // The amount may be a median or the range.
         let mut sorted: Vec<f64> = rows.iter().filter_map(|row| cell(row, column)?.number()).collect();
         sorted.sort_by(f64::total_cmp);
         let value_at = |index: usize| sorted.get(index).copied().unwrap_or_default();
         let (middle, last) = (sorted.len() / 2, sorted.len().saturating_sub(1));
-        let medians = [
+        let medians_and_range = [
             value_at(middle),
             (value_at(middle) + value_at(middle.saturating_sub(1))) / 2.0,
             value_at(last) - value_at(0),
         ];
-        let is_median = || medians.iter().any(|value| is_near(value / scale));
+        let is_median = || medians_and_range.iter().any(|value| is_near(value / scale));
         let is_row = || rows.iter().filter_map(|row| cell(row, column)?.number()).any(|n| is_near(n / scale));
         let is_aggregate = || parsed.aggregates().iter().any(|value| is_near(*value / scale));
         let is_seen = |text: &str| {
@@ -246,8 +262,8 @@ fn wrong_column_sum<'a>(
     None
 }
 
-/// The divisor that converts the column's numbers to the unit of the amount, if the clause names the unit or the
-/// column.
+/// The divisor that converts the numbers of the column to the unit of the amount; `None` if the clause names neither a
+/// unit nor the column.
 fn scale(clause: &Clause<'_>, amount: &Number, column: &RecordField) -> Option<f64> {
     let after = clause.words.get(amount.end..).unwrap_or_default().trim_start();
     let unit = after.split(' ').next().unwrap_or_default();

@@ -1,21 +1,22 @@
-//! Times of day in a time zone: "14:30 CET" where a result says 14:30 UTC.
+//! Times of day with the wrong time zone: "14:30 CET" where a result has 14:30 UTC.
 //!
-//! Principle: a time that is given with a zone is the moment that the result gives, converted if the zone is another
-//! one. A time that any text gives in this zone is none.
+//! Principle: a time with a zone is the instant in the result, converted to the zone. It is a contradiction if a
+//! result has the same time with another offset, and no text that the model read gives the stated instant. A time
+//! without a zone is taken to be in the only offset that the instructions or the user name, if all results are in UTC.
+//! A zone that is named by a place ("Berlin time") may have two offsets, in winter and in summer; a time that is
+//! correct with either is correct.
 //!
-//! An answer gives a time with its zone, and a result has the same time with another offset: the zone was changed and
-//! the time was not. Nothing else that the model had seen gives that moment. A time without a zone is one of
-//! the only offset that the instructions or the user name, if all results are in UTC. A zone that is named by a place
-//! ("Berlin time") has one offset in summer and one in winter; a time that is right with either is.
+//! In: the times of an answer and of all texts. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
 use crate::measure::records::{FieldValue, RecordField};
 
+/// Minutes of a day.
 const DAY: i32 = 24 * 60;
-/// Most times of one answer, and of the results.
+/// Maximum times of one answer, and of the results.
 const MAX_TIMES: usize = 200;
-/// Longer texts are read only as records.
+/// Maximum bytes of a text that is searched for times; of longer results only the fields are read.
 const MAX_TEXT: usize = 4_000;
 
 /// Abbreviations that mean one offset from UTC, in minutes.
@@ -47,7 +48,7 @@ const ZONES: [(&str, i32); 25] = [
     ("PDT", -420),
 ];
 
-/// Places by which zones are named, and the offsets of the zone: in winter, and in summer if it has another.
+/// Places by which zones are named, with the offset in winter, and the offset in summer if it differs.
 const PLACES: [(&[&str], i32, Option<i32>); 12] = [
     (
         &[
@@ -90,7 +91,7 @@ const PLACES: [(&[&str], i32, Option<i32>); 12] = [
 
 // A month in English.
 const MONTH: &str = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*";
-// A time with a place, perhaps behind its day: "14:30 Berlin time", "14:30 Uhr Berliner Zeit", "14:30, hora de Madrid",
+// A time with a place, possibly after its day: "14:30 Berlin time", "14:30 Uhr Berliner Zeit", "14:30, hora de Madrid",
 // "2:30 pm on Sunday, 19 April Berlin time".
 regex!(
     PLACED,
@@ -115,27 +116,27 @@ regex!(OFFSET, r"\b(?:UTC|GMT) ?(?P<o>[+−-] ?\d{1,2}(?::?\d{2})?)");
 /// A time of day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Time {
-    /// As written, in minutes.
+    /// The time as it is written, in minutes of the day.
     shown: i32,
-    /// From UTC, in minutes.
+    /// The offset from UTC, in minutes.
     offset: i32,
-    /// The offset in summer, if the zone is named by a place that has another one then.
-    summer: Option<i32>,
+    /// The offset in summer, if the zone is named by a place with daylight saving time.
+    summer_offset: Option<i32>,
     start: usize,
 }
 
 impl Time {
-    /// In UTC, with each of its offsets.
+    /// The time in UTC, for each of its offsets.
     fn in_utc(self) -> impl Iterator<Item = i32> {
         self.offsets().map(move |offset| (self.shown - offset).rem_euclid(DAY))
     }
 
     fn offsets(self) -> impl Iterator<Item = i32> {
-        [Some(self.offset), self.summer].into_iter().flatten()
+        [Some(self.offset), self.summer_offset].into_iter().flatten()
     }
 
-    /// Whether both may be the same moment of a day.
-    fn may_be(self, other: Time) -> bool {
+    /// Whether both may be the same time in UTC.
+    fn may_equal(self, other: Time) -> bool {
         self.in_utc().any(|time| other.in_utc().any(|other| time == other))
     }
 
@@ -146,10 +147,10 @@ impl Time {
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &**exchange.prose;
-    let stated = labelled(prose);
+    let stated = zoned_times(prose);
     let is_in_utc =
         || ["UTC", "GMT", "Zulu"].iter().any(|zone| prose.contains(zone) || exchange.task.contains(zone));
-    let plain = if stated.is_empty() && !is_in_utc() { self::plain(prose) } else { Vec::new() };
+    let plain = if stated.is_empty() && !is_in_utc() { times_without_zone(prose) } else { Vec::new() };
     if stated.is_empty() && plain.is_empty() || !exchange.spends(exchange.sources.fields()) {
         return;
     }
@@ -163,48 +164,51 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if !exchange.spends_numbers() {
         return;
     }
-    known_times.extend(short().flat_map(|text| timestamps(text).into_iter().chain(labelled(text))));
+    known_times.extend(short().flat_map(|text| timestamps(text).into_iter().chain(zoned_times(text))));
     known_times.truncate(MAX_TIMES);
     if known_times.is_empty() {
         return;
     }
-    let found = match stated.is_empty() {
-        false => copied(&stated, &known_times),
+    let mismatch = match stated.is_empty() {
+        false => unconverted(&stated, &known_times),
         true => {
             let mut offsets: Vec<i32> = short().flat_map(|text| offsets(text)).collect();
             offsets.dedup();
             let only = offsets.first().filter(|_| {
-                offsets.len() == 1 && known_times.iter().all(|time| time.offset == 0 && time.summer.is_none())
+                offsets.len() == 1
+                    && known_times.iter().all(|time| time.offset == 0 && time.summer_offset.is_none())
             });
-            only.and_then(|offset| in_offset(&plain, *offset, &known_times))
+            only.and_then(|offset| unconverted_to_offset(&plain, *offset, &known_times))
         }
     };
     findings.examined = true;
-    let Some((claimed, original)) = found else { return };
+    let Some((claimed, original)) = mismatch else { return };
     let in_utc = original.in_utc().next().unwrap_or_default();
-    let right = |offset: i32| format!("{} at {}", clock((in_utc + offset).rem_euclid(DAY)), zone(offset));
-    let right: Vec<String> = claimed.offsets().map(right).collect();
+    let expected = |offset: i32| format!("{} at {}", clock((in_utc + offset).rem_euclid(DAY)), zone(offset));
+    let expected: Vec<String> = claimed.offsets().map(expected).collect();
     let rationale = format!(
         "a time in its own zone was expected: {} at {} is {}; the answer gives the time of the one for the other",
         clock(original.shown),
         zone(original.offset),
-        right.join(" or ")
+        expected.join(" or ")
     );
     let sentence = exchange.sentence_at(claimed.start);
     findings.entries.push((Defect::ContradictsResult.finding(rationale, sentence), None));
 }
 
-/// A time that is that of a result with another offset, and no moment that is known.
-fn copied(stated: &[Time], known_times: &[Time]) -> Option<(Time, Time)> {
-    stated.iter().filter(|time| known_times.iter().all(|other| !other.may_be(**time))).find_map(|time| {
+/// A stated time that no known time equals in UTC, with the known time that is written in the same way with another
+/// offset.
+fn unconverted(stated: &[Time], known_times: &[Time]) -> Option<(Time, Time)> {
+    stated.iter().filter(|time| known_times.iter().all(|other| !other.may_equal(**time))).find_map(|time| {
         let original =
             known_times.iter().find(|other| other.shown == time.shown && !other.shares_offset(*time))?;
         Some((*time, *original))
     })
 }
 
-/// A time in UTC that an answer for a reader at `offset` gives, if it gives no time converted.
-fn in_offset(plain: &[Time], offset: i32, known_times: &[Time]) -> Option<(Time, Time)> {
+/// A time in UTC that an answer for a reader at `offset` repeats, with the known time, if the answer has no converted
+/// time.
+fn unconverted_to_offset(plain: &[Time], offset: i32, known_times: &[Time]) -> Option<(Time, Time)> {
     let converts =
         |other: &Time| plain.iter().any(|time| time.shown == (other.shown + offset).rem_euclid(DAY));
     if offset == 0 || known_times.iter().any(converts) {
@@ -212,7 +216,7 @@ fn in_offset(plain: &[Time], offset: i32, known_times: &[Time]) -> Option<(Time,
     }
     plain.iter().find_map(|time| {
         let original = known_times.iter().find(|other| other.shown == time.shown)?;
-        Some((Time { offset, summer: None, ..*time }, *original))
+        Some((Time { offset, summer_offset: None, ..*time }, *original))
     })
 }
 
@@ -235,7 +239,7 @@ fn minutes(hour: &str, minute: Option<&str>, half: Option<&str>) -> Option<i32> 
     (hour < 24 && minute < 60).then_some(hour * 60 + minute)
 }
 
-/// "+5:30", "-0800", "+1".
+/// The minutes of an offset such as "+5:30", "-0800" or "+1"; `None` if it is not valid.
 fn utc_offset(text: &str) -> Option<i32> {
     let text: String = text.replace(' ', "").replace('−', "-");
     let (sign, rest) = (text.strip_prefix('-').map_or(1, |_| -1), text.trim_start_matches(['+', '-']));
@@ -248,25 +252,25 @@ fn utc_offset(text: &str) -> Option<i32> {
     (hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes))
 }
 
-/// The times of a text with their zones.
-fn labelled(text: &str) -> Vec<Time> {
+/// The times of a text that have a zone, by its abbreviation or by a place.
+fn zoned_times(text: &str) -> Vec<Time> {
     let read_time = |found: regex::Captures<'_>| {
         let group = |name: &str| found.name(name).map(|group| group.as_str());
         let half = group("ap").or_else(|| group("ap2"));
-        // "5 EST" is none without minutes or half of the day.
+        // Without minutes or "am" and "pm", it is not a time: "5 EST patients".
         group("m").or(half)?;
         let base = ZONES.iter().find(|(zone, _)| Some(*zone) == group("zone"))?.1;
         let offset = base + group("shift").map_or(Some(0), utc_offset)?;
         let shown = minutes(group("h")?, group("m"), half)?;
-        Some(Time { shown, offset, summer: None, start: found.name("h")?.start() })
+        Some(Time { shown, offset, summer_offset: None, start: found.name("h")?.start() })
     };
     let mut out: Vec<Time> = LABELLED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect();
-    out.extend(placed(text));
+    out.extend(times_with_place(text));
     out
 }
 
-/// The times of a text with the names of places for their zones.
-fn placed(text: &str) -> Vec<Time> {
+/// The times of a text whose zone is named by a place.
+fn times_with_place(text: &str) -> Vec<Time> {
     if !["ime", "Zeit", "hora", "heure", "ora"].iter().any(|word| text.contains(word)) {
         return Vec::new();
     }
@@ -275,22 +279,23 @@ fn placed(text: &str) -> Vec<Time> {
         let half = group("ap");
         group("m").or(half)?;
         let place = ["en", "de", "r"].into_iter().find_map(group)?;
-        let season = [" Standard", " Daylight", " Summer"].iter().find_map(|word| place.strip_suffix(word));
-        let place = season.unwrap_or(place);
+        let without_season =
+            [" Standard", " Daylight", " Summer"].iter().find_map(|word| place.strip_suffix(word));
+        let place = without_season.unwrap_or(place);
         let (_, offset, summer) = PLACES.iter().find(|(names, ..)| names.contains(&place))?;
         let shown = minutes(group("h")?, group("m"), half)?;
-        Some(Time { shown, offset: *offset, summer: *summer, start: found.name("h")?.start() })
+        Some(Time { shown, offset: *offset, summer_offset: *summer, start: found.name("h")?.start() })
     };
     PLACED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
-/// The times of a text, as if in UTC.
-fn plain(text: &str) -> Vec<Time> {
+/// The times of a text without zones, with an offset of 0.
+fn times_without_zone(text: &str) -> Vec<Time> {
     let read_time = |found: regex::Captures<'_>| {
         let group = |name: &str| found.name(name).map(|group| group.as_str());
         let hour = found.name("h").or_else(|| found.name("h2"))?;
         let shown = minutes(hour.as_str(), group("m"), group("ap").or_else(|| group("ap2")))?;
-        Some(Time { shown, offset: 0, summer: None, start: hour.start() })
+        Some(Time { shown, offset: 0, summer_offset: None, start: hour.start() })
     };
     PLAIN.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
@@ -305,7 +310,7 @@ fn timestamps(text: &str) -> Vec<Time> {
             offset => utc_offset(offset)?,
         };
         let shown = minutes(found.name("h")?.as_str(), Some(found.name("m")?.as_str()), None)?;
-        Some(Time { shown, offset, summer: None, start: found.get(0)?.start() })
+        Some(Time { shown, offset, summer_offset: None, start: found.get(0)?.start() })
     };
     TIMESTAMP.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
@@ -329,11 +334,11 @@ mod tests {
             ("07:30 UTC+9", (450, 540)),
             ("18:05 GMT-3:30", (1085, -210)),
         ] {
-            let found: Vec<_> = labelled(text).into_iter().map(|t| (t.shown, t.offset)).collect();
+            let found: Vec<_> = zoned_times(text).into_iter().map(|t| (t.shown, t.offset)).collect();
             assert_eq!(found, [expected], "{text}");
         }
         for text in ["5 EST patients", "at 15:30 in Paris", "Gate 12 ABC", "3.5 GMT"] {
-            assert!(labelled(text).is_empty(), "{text}");
+            assert!(zoned_times(text).is_empty(), "{text}");
         }
         let stamp: Vec<_> =
             timestamps("2025-12-02T14:30:00.5+01:00").into_iter().map(|t| (t.shown, t.offset)).collect();
@@ -344,7 +349,7 @@ mod tests {
     #[test]
     fn only_an_unconverted_time_is_copied() {
         let known_times = timestamps("2025-12-02T14:30:00Z");
-        let stated = |text: &str| copied(&labelled(text), &known_times).is_some();
+        let stated = |text: &str| unconverted(&zoned_times(text), &known_times).is_some();
         assert!(stated("14:30 CET"));
         assert!(!stated("15:30 CET") && !stated("14:30 UTC") && !stated("9:30 EST") && !stated("16:00 CET"));
         assert!(stated("14:30 Berlin time") && stated("2:30 pm Pacific Standard Time"));
@@ -360,7 +365,8 @@ mod tests {
             !stated("15:30 Berlin time") && !stated("16:30 (Berlin time)") && !stated("14:30 London time")
         );
         assert!(!stated("14:30 Mill time") && !stated("14:30 the next time"));
-        let local = |text: &str| in_offset(&plain(text), 540, &known_times).is_some();
+        let local =
+            |text: &str| unconverted_to_offset(&times_without_zone(text), 540, &known_times).is_some();
         assert!(local("It is at 14:30.") && local("It is at 2:30 pm."));
         assert!(
             !local("It is at 23:30.")

@@ -1,8 +1,10 @@
 //! Statements about all things of a list: "all flights are refundable", where one of them is not.
 //!
-//! Principle: one counterexample refutes a statement about all. "All" are the rows that the answer names, or if it
-//! names none, the whole list; then the request must have no condition that could select some of them, and the answer
-//! must count no other number of things.
+//! Principle: one counterexample refutes a statement about all. "All" means the rows that the answer names. If it
+//! names none, it means the whole list, provided that the request has no condition that could select some rows, and
+//! the answer counts no other number of things.
+//!
+//! In: the clauses of an answer, and the lists of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::predicates::is_state_key;
@@ -12,20 +14,21 @@ use crate::measure::numbers;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, Record, RecordField};
 
-// A question about all things, or whether something holds of them; "are there" asks for some.
+// Questions about all things, or whether something applies to the things. "Are there" asks for some.
 regex!(ASKS_OF_ALL, r"^ (?:is|are|was|were|do|does|has|have) (?:all|both|each|every) ");
 regex!(
     ASKS_WHETHER,
     r"^ (?:is|are|was|were|do|does|has|have) (?:the|my|our|your|these|those|all|both|they) "
 );
-/// Verbs after the name of the things.
+/// Verbs after the noun for the things.
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
-/// "All pods are running", where the state of one of them is another.
+
+/// Adds a finding for a claim such as "all pods are running", where a pod has another state.
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_plain = |clause: &&Clause<'_>| {
-        let is_whole = subject(clause, exchange.asked()).is_some() && !clause.modal;
-        is_whole && !clause.negated
+        let is_of_all = subject(clause, exchange.task_words()).is_some() && !clause.modal;
+        is_of_all && !clause.negated
     };
     let claims: Vec<&Clause<'_>> = exchange.clauses.iter().filter(is_plain).collect();
     for source in exchange.sources.structured.iter().filter(|_| !claims.is_empty()) {
@@ -48,8 +51,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                     continue;
                 }
                 findings.examined = true;
-                let row = |at: &(usize, &'_ Record, String)| is_claimed(&at.2);
-                let holds: Vec<bool> = rows.iter().map(row).collect();
+                let holds: Vec<bool> = rows.iter().map(|(.., state)| is_claimed(state)).collect();
                 let compared: Vec<TestedRow<'_>> = rows
                     .iter()
                     .zip(holds)
@@ -67,7 +69,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// A row for which a predicate holds or does not.
+/// A row, with whether a predicate holds for it.
 pub(super) struct TestedRow<'e> {
     pub source: &'e ResultSource<'e>,
     /// The index of the row among the records of the source.
@@ -81,34 +83,34 @@ pub(super) fn is_of_all(clause: &Clause<'_>, asked: &str) -> bool {
     subject(clause, asked).is_some()
 }
 
-/// Whether a clause makes an exception, so that it may say the opposite of what it names.
+/// Whether a clause makes an exception, so that it may state the opposite for the things that it names.
 pub(super) fn has_exception(clause: &Clause<'_>) -> bool {
     clause.classes.has(WordClass::Exception)
 }
 
-/// The noun of a clause about all things of a kind; empty if it has none. A place that the request names as well
-/// selects none of what was looked up for it.
+/// The noun of a clause about all things of a kind, or an empty text without a noun; `None` for another clause. A place
+/// after the noun is allowed if the request names it as well.
 fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
-    // Most clauses have none of these words.
+    // Most clauses have no such word, and need not be split.
     if !clause.classes.has(WordClass::Quantifier) && !clause.negated {
         return None;
     }
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     let from =
         usize::from(matches!(words.first(), Some(&"yes" | &"unfortunately" | &"and" | &"but" | &"so")));
-    let rest = match words.get(from..)? {
-        ["all" | "both" | "each" | "every", rest @ ..] if !clause.negated => rest,
-        ["none" | "neither" | "no", rest @ ..] => rest,
+    let after = match words.get(from..)? {
+        ["all" | "both" | "each" | "every", after @ ..] if !clause.negated => after,
+        ["none" | "neither" | "no", after @ ..] => after,
         ["they", "are" | "have" | "were", "all" | "both", ..] if !clause.negated => return Some(""),
         _ => return None,
     };
     let is_plain = |word: &&&str| !DETERMINERS.contains(*word) && !is_number(word);
-    let verb = rest.iter().position(|word| VERBS.contains(word))?;
-    let whole = rest.get(..verb)?;
+    let verb = after.iter().position(|word| VERBS.contains(word))?;
+    let phrase = after.get(..verb)?;
     let place =
-        whole.iter().position(|word| matches!(*word, "in" | "on" | "at" | "from")).unwrap_or(whole.len());
-    let (things, place) = whole.split_at_checked(place)?;
+        phrase.iter().position(|word| matches!(*word, "in" | "on" | "at" | "from")).unwrap_or(phrase.len());
+    let (things, place) = phrase.split_at_checked(place)?;
     if !place.iter().all(|word| DETERMINERS.contains(word) || contains_words(asked, word)) {
         return None;
     }
@@ -128,7 +130,7 @@ pub(super) fn asks_of_all(asked: &str) -> bool {
     ASKS_OF_ALL.is_match(asked)
 }
 
-/// The row for which a claim about all does not hold.
+/// The index of a row for which a claim about all rows does not hold; `None` beyond the work budget.
 pub(super) fn exception(
     exchange: &Exchange<'_>,
     rows: &[TestedRow<'_>],
@@ -148,7 +150,7 @@ pub(super) fn exception(
         let mut names = names_of(row.record);
         names.any(|name| exchange.clauses.iter().any(|clause| clause.has(&name)))
     };
-    // An answer that gives the state of a row has stated the exception.
+    // An answer with the state of an exceptional row has stated the exception.
     let is_told = |row: &TestedRow<'_>| {
         let states =
             row.record.fields.iter().filter(|f| f.name.last().is_some_and(|word| is_state_key(word)));
@@ -168,9 +170,9 @@ pub(super) fn exception(
 
 /// Whether "all" means the whole list.
 fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, sentence: &str) -> bool {
-    let asked = exchange.asked();
+    let asked = exchange.task_words();
     let fields = || rows.iter().flat_map(|row| &row.record.fields);
-    // A value that some rows have and others have not may be a condition of the request.
+    // A value or a flag of rows that the request names may be a condition.
     let selects =
         fields().filter_map(RecordField::text).any(|text| text.len() > 2 && contains_words(asked, text))
             || numbers::has_digit(exchange.task)
@@ -178,7 +180,7 @@ fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, s
                 && fields().filter(|field| matches!(field.value, FieldValue::Bool(_))).any(|flag| {
                     flag.name.last().is_some_and(|word| word.len() > 3 && contains_words(asked, word))
                 });
-    // The things may be some of the rows by their kind.
+    // The noun may mean only the rows of one kind.
     let noun = exchange
         .clauses
         .iter()
@@ -190,7 +192,7 @@ fn is_about_whole(exchange: &Exchange<'_>, rows: &[TestedRow<'_>], len: usize, s
     };
     let kind = rows.iter().filter(mentions_noun).count();
     let is_part = noun.len() > 2 && (1..len).contains(&kind);
-    // So may those that the answer counts.
+    // The answer may count only some of the rows.
     let is_other = |word: &str| match word.parse::<usize>() {
         Ok(n) => n != len,
         Err(_) => (2..=20).any(|n| n != len && numbers::is_spelled(n, word)),
