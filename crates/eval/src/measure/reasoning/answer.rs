@@ -13,7 +13,7 @@ use crate::measure::defects::clip;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{ControlTools, SpanView, ToolRequest, action_text, json_keys};
 
-/// Most bytes of an answer that are checked.
+/// Maximum bytes of an answer that are checked.
 pub(crate) const MAX_ANSWER: usize = 32 * 1024;
 
 /// The final answer of `view`: text without a call, or the arguments of a final-answer tool that is called or used in

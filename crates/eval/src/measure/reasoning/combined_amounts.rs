@@ -7,7 +7,7 @@ use crate::recognise::Text;
 
 /// The largest denominator of a fraction in words.
 const MAX_FRACTION: u8 = 12;
-/// Most numbers of a request that are combined.
+/// Maximum numbers of a request that are combined.
 const MAX_COMBINED: usize = 6;
 /// Half of a cent, with a margin for rounding errors of floating-point sums.
 const ROUNDING_TOLERANCE: f64 = 0.0051;

@@ -82,7 +82,7 @@ const OPEN: [&str; 11] = [
     "first",
     "again",
 ];
-/// Most bytes of a request: a longer one contains other texts.
+/// Maximum bytes of a request: a longer one contains other texts.
 const MAX_TASK: usize = 4000;
 /// Maximum calls and plans of an agent that are compared.
 const MAX_STEPS: usize = 200;

@@ -23,15 +23,15 @@ use crate::measure::records::KeyNames;
 use crate::measure::{Finding, Memo, currency};
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
-/// Most calls, the latest ones, of one agent.
+/// Maximum calls, the latest ones, of one agent.
 const MAX_CALLS: usize = 64;
 /// Maximum bytes of a message that is read: longer messages contain pasted text, whose numbers are not the user's.
 const MAX_MESSAGE: usize = 1000;
-/// Most texts whose numbers an amount may follow from.
+/// Maximum texts whose numbers an amount may follow from.
 const MAX_TEXTS: usize = 64;
-/// Most numbers that an amount may follow from; any two are combined.
+/// Maximum numbers that an amount may follow from; any two are combined.
 const MAX_NUMBERS: usize = 40;
-/// Most arguments of a call.
+/// Maximum arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
 /// Words in names of parameters that are not part of the noun.
 const FILLERS: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];

@@ -21,7 +21,7 @@ use crate::recognise::Text;
 
 /// Maximum distinct numbers. If there are more, no number is reported as unsupported.
 const MAX_VALUES: usize = 50_000;
-/// Most numbers used by the model that are kept, the latest ones.
+/// Maximum numbers used by the model that are kept, the latest ones.
 const MAX_MODEL_NUMBERS: usize = 400;
 /// Maximum stated amounts of which pairs are added up, rates of them, and columns of a list that are totalled.
 const MAX_TOTALLED: usize = 8;
@@ -31,11 +31,11 @@ const MAX_ROWS: usize = 200;
 const MAX_ROW_NUMBERS: usize = 8;
 /// Maximum sums and means that are combined with another number: among more, a match may be accidental.
 const MAX_AGGREGATES: usize = 64;
-/// Most bytes of texts whose dates are read.
+/// Maximum bytes of texts whose dates are read.
 const MAX_DATED: usize = 1 << 20;
-/// Most pairs of a date and a number that may be a term.
+/// Maximum pairs of a date and a number that may be a term.
 const MAX_TERMS: usize = 400;
-/// Most bytes of texts whose times are read.
+/// Maximum bytes of texts whose times are read.
 const MAX_TIMED: usize = 1 << 18;
 /// Maximum bytes of a message whose numbers in words are read: "two of us", "for three nights".
 const MAX_SPELLED: usize = 1_000;

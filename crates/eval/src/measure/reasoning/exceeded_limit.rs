@@ -32,7 +32,7 @@ use crate::recognise::{AgentTrace, Call, Text};
 const MAX_BYTES: usize = 64 << 10;
 /// Maximum bytes of a sentence of them that is read.
 const MAX_SENTENCE: usize = 300;
-/// Most limits of one text.
+/// Maximum limits of one text.
 const MAX_LIMITS: usize = 64;
 /// Maximum calls that are compared, the latest ones.
 const MAX_CALLS: usize = 64;

@@ -21,7 +21,7 @@ use crate::measure::{Finding, agent_index, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Content;
 
-/// Most bytes of an answer that is read.
+/// Maximum bytes of an answer that is read.
 const MAX_ANSWER: usize = 16 << 10;
 /// Maximum addresses and numbers of one answer that are compared.
 const MAX_CONTACTS: usize = 8;

@@ -20,7 +20,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call};
 
-/// Most calls of an agent that are read.
+/// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 200;
 /// Number of digits of a telephone number.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;

@@ -32,7 +32,7 @@ const MAX_TEXTS: usize = 2_000;
 const MAX_BYTES: usize = 16 << 10;
 /// Maximum depth of nested agents.
 const MAX_DEPTH: usize = 32;
-/// Most calls after an output whose results may follow from its data.
+/// Maximum calls after an output whose results may follow from its data.
 const MAX_LATER: usize = 64;
 /// Minimum specific values after an admission.
 const MIN_VALUES: usize = 2;

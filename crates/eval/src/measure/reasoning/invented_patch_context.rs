@@ -26,9 +26,9 @@ regex!(PATCH, r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git ");
 const MIN_LETTERS: usize = 10;
 /// Minimum invented lines of a finding: fewer lines may be abbreviated rather than invented.
 const MIN_LINES: usize = 3;
-/// Most old lines of one patch that are compared.
+/// Maximum old lines of one patch that are compared.
 const MAX_LINES: usize = 200;
-/// Most outputs of one agent that are read.
+/// Maximum outputs of one agent that are read.
 const MAX_TURNS: usize = 200;
 /// Maximum bytes that are searched for the lines of one agent's patch.
 const MAX_SEARCHED: usize = 64 << 20;

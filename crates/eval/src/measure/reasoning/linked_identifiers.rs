@@ -11,11 +11,11 @@ use crate::measure::records::{Record, RecordField, Structure};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Most identifiers of one record.
+/// Maximum identifiers of one record.
 const MAX_IDENTIFIERS: usize = 64;
 /// Length of an identifier in a text, in bytes.
 const IDENTIFIER: std::ops::RangeInclusive<usize> = 5..=64;
-/// Fewest digits of an identifier in a text.
+/// Minimum digits of an identifier in a text.
 const MIN_DIGITS: usize = 2;
 /// Length of a field's value that is a code, in bytes: "pay_88123".
 const CODE: std::ops::RangeInclusive<usize> = 4..=64;

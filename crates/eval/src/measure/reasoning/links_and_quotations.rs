@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip_end};
 
-/// Most facts of one kind in one answer that are checked.
+/// Maximum facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
 /// Minimum words of a quotation: fewer words may be a title or a term.
 const MIN_QUOTED_WORDS: usize = 6;

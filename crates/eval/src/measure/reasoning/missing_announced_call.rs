@@ -40,7 +40,7 @@ regex!(NAME, r"\b[A-Za-z]\w*(?:_|[a-z][A-Z])\w+\b");
 regex!(OBJECT, r#"^\s+(?:(?:the|my|our|an?)\s+)?[`"'*]*([A-Za-z][\w.-]*\w)"#);
 /// Maximum agents of a trace that are checked, the first ones.
 const MAX_AGENTS: usize = 512;
-/// Most outputs of one agent that are checked.
+/// Maximum outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
 /// Maximum bytes of a text that only announces.
 const MAX_PROMISE: usize = 300;

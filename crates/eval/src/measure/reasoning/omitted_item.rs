@@ -44,7 +44,7 @@ const MIN_THING: usize = 4;
 const ENDING: usize = 2;
 /// Minimum calls of one action that pass different things.
 const MIN_CALLS: usize = 2;
-/// Most things of a list.
+/// Maximum things of a list.
 const MAX_LISTED: usize = 20;
 
 /// The finding on an agent.

@@ -30,7 +30,7 @@ const MAX_BYTES: usize = 16_000;
 const MAX_LISTED: usize = 8;
 /// Maximum words of a name.
 const MAX_NAME: usize = 2;
-/// Most bytes between two identifiers of a list.
+/// Maximum bytes between two identifiers of a list.
 const MAX_GAP: usize = 12;
 /// Classes of words by which not all listed things are meant.
 const EXCLUSIONS: WordClasses = classes!(Negation Exception Alternative Condition Already);

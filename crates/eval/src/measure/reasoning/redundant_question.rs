@@ -22,9 +22,9 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Content, Text};
 
-/// Most bytes of the user's messages, and of the text that asks.
+/// Maximum bytes of the user's messages, and of the text that asks.
 const MAX_BYTES: usize = 2_000;
-/// Most calls that are read.
+/// Maximum calls that are read.
 const MAX_CALLS: usize = 64;
 /// Maximum identifiers in the user's messages: a message with more of them is data.
 const MAX_IDENTIFIERS: usize = 4;

@@ -35,13 +35,13 @@ use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
-/// Most answers of one trace whose facts are checked: each may have to search all evidence.
+/// Maximum answers of one trace whose facts are checked: each may have to search all evidence.
 const MAX_ANSWERS: usize = 512;
-/// Most calls whose names are compared with the noun of a claim.
+/// Maximum calls whose names are compared with the noun of a claim.
 const MAX_CALLS: usize = 2000;
-/// Most calls, the latest ones, whose results may be the answer of an agent that calls no model.
+/// Maximum calls, the latest ones, whose results may be the answer of an agent that calls no model.
 const MAX_RETURNED: usize = 8;
-/// Most calls cited by a finding about an answer.
+/// Maximum calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
 
 /// The result for one LLM span.

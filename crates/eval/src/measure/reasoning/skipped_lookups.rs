@@ -37,7 +37,7 @@ regex!(
 const ECHO_SHARE: f64 = 0.9;
 /// Maximum agents of a trace that are checked, since each check searches the others for sub-agents.
 const MAX_AGENTS: usize = 512;
-/// Most names of unused tools in a finding.
+/// Maximum names of unused tools in a finding.
 const MAX_NAMED: usize = 6;
 
 /// Whether a step of a plan requires a lookup.

@@ -39,7 +39,7 @@ use crate::recognise::{Call, Part, Role, Text};
 const MAX_BYTES: usize = 32 << 10;
 /// Maximum bytes of a sentence of them that is read.
 const MAX_SENTENCE: usize = 400;
-/// Most calls of an agent that are read.
+/// Maximum calls of an agent that are read.
 const MAX_CALLS: usize = 100;
 /// Maximum required orders of the instructions.
 const MAX_ORDERS: usize = 64;

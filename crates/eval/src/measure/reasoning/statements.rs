@@ -14,7 +14,7 @@ use crate::measure::excerpt::push_lowercase;
 use crate::measure::language::{ClassifiedWord, Language, WordClass, WordClasses, classes, classes_of};
 use crate::measure::numbers::with_joined_groups;
 
-/// Most clauses of one answer.
+/// Maximum clauses of one answer.
 const MAX_CLAUSES: usize = 200;
 /// Minimum words of a quotation whose content is not stated; shorter quotations are names.
 const MIN_QUOTED_WORDS: usize = 4;

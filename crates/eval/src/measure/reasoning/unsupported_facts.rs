@@ -23,7 +23,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::request::{self, Demand, TaskDemands};
 use crate::measure::{Category, Finding, Memo, currency};
 
-/// Most facts of one kind in one answer that are checked.
+/// Maximum facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
 /// Maximum findings of one kind on one answer.
 const MAX_FINDINGS: usize = 3;

@@ -24,7 +24,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
 
-/// Most bytes of the user's messages.
+/// Maximum bytes of the user's messages.
 const MAX_USER_BYTES: usize = 4_000;
 /// Maximum calls that are compared.
 const MAX_CALLS: usize = 64;

@@ -35,7 +35,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call};
 
-/// Most bytes of a request: a longer one names several things.
+/// Maximum bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 400;
 /// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;

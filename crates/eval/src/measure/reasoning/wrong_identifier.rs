@@ -21,9 +21,9 @@ use crate::measure::{Finding, Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Agent, AgentTrace, Call};
 
-/// Most bytes of a request: a longer one contains other texts.
+/// Maximum bytes of a request: a longer one contains other texts.
 const MAX_TASK: usize = 4000;
-/// Most calls of an agent that are compared.
+/// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 200;
 /// Maximum identifiers of one call that are searched for in earlier results.
 const MAX_PASSED: usize = 8;

@@ -25,7 +25,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
-/// Most bytes of a result, and arguments, that are read.
+/// Maximum bytes of a result, and arguments, that are read.
 const MAX_BYTES: usize = 4_000;
 const MAX_ARGUMENTS: usize = 32;
 

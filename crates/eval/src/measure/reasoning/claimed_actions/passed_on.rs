@@ -17,7 +17,7 @@ use crate::recognise::Text;
 /// Minimum bytes of a word that names something, and minimum number of such words that no call passes on.
 const MIN_WORD: usize = 4;
 const MIN_LACKING: usize = 2;
-/// Most words of a claim that are searched for.
+/// Maximum words of a claim that are searched for.
 const MAX_WORDS: usize = 24;
 
 impl ClaimCheck<'_, '_> {

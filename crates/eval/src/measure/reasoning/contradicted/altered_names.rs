@@ -1,11 +1,11 @@
 //! Names that differ from a result's by one word: "Team Osprey" where the result has "Team Falcon".
 //!
-//! Principle: a name of several words is copied whole: with one word exchanged the name is that of something else, or
-//! of nothing. A short form, another spelling, and a name that any text has are none.
+//! Principle: a name of several words is copied completely; with one word exchanged, it is the name of something else.
+//! A sequence of capitalised words in the answer is a contradiction if it differs by one word from a text value of two
+//! to four words, no text that the model read has the other word, and the answer nowhere has the word of the value. A
+//! word with the same beginning may be another spelling.
 //!
-//! A text value of two to four words and a sequence of the answer's words share all but one word. The other word of
-//! the answer is capitalised and is in nothing that the model had seen, and the answer has the value's word
-//! nowhere. A word that begins like the other may be another spelling of it.
+//! In: the prose of an answer, and the text values of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::language::{WordClass, names};
@@ -14,12 +14,13 @@ use crate::measure::records::FieldValue;
 use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
 
+/// Number of words of a compared name.
 const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
-/// Letters that two spellings of one word share at their beginning.
-const SPELLING: usize = 3;
-/// Most values that are compared.
+/// Number of letters that two spellings of one word share at their beginning.
+const SHARED_LETTERS: usize = 3;
+/// Maximum values that are compared.
 const MAX_VALUES: usize = 400;
-/// Longer answers have too many capitalised terms.
+/// Maximum bytes of an answer: longer answers have many capitalised terms.
 const MAX_ANSWER: usize = 3_000;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -28,9 +29,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let is_sign = |c: char| !c.is_alphanumeric();
-    let mut before = false;
+    let mut was_capitalised = false;
     let mut ends_name =
-        |is_capitalised: bool| std::mem::replace(&mut before, is_capitalised) && is_capitalised;
+        |is_capitalised: bool| std::mem::replace(&mut was_capitalised, is_capitalised) && is_capitalised;
     let mut has_name = |word: &str| match word.is_ascii() {
         true => {
             let first = word.bytes().find(u8::is_ascii_alphanumeric);
@@ -46,13 +47,13 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
     let written: Vec<&str> = prose.split_whitespace().collect();
     let trimmed: Vec<&str> = written.iter().map(|word| word.trim_matches(is_sign)).collect();
-    // "Thanks, Ayla! You've": the end of a sentence ends a name.
+    // A punctuation mark ends a name: "Thanks, Ayla! You've".
     let ends = |word: &&str| word.ends_with(['.', '!', '?', ',', ':', ';', ')']);
     let is_one = |at: usize, len: usize| {
         let before = written.get(at..(at + len).saturating_sub(1)).unwrap_or_default();
         !before.iter().any(|word| ends(word) && word.len() > 2)
     };
-    let fields = exchange.sources.fields().min(MAX_VALUES);
+    let fields = exchange.sources.field_count().min(MAX_VALUES);
     if !exchange.spends(prose.len() / 16 * fields / 4) {
         return;
     }
@@ -85,29 +86,29 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 continue;
             }
             findings.examined = true;
-            let begins_alike = other.chars().take(SPELLING).eq(field_word.chars().take(SPELLING));
-            // "Mrs. Lopez" for Maria Lopez.
+            let begins_alike = other.chars().take(SHARED_LETTERS).eq(field_word.chars().take(SHARED_LETTERS));
+            // A title may replace the first name: "Mrs. Lopez" for Maria Lopez.
             let is_title = nth == 0 && names::is_of(other, WordClass::Title);
-            // "The US" for "Ashburn, US".
+            // A function word is not part of a name: "The US" for "Ashburn, US".
             let is_function_word = stems(other).next().is_none();
             if is_title
                 || is_function_word
                 || begins_alike
-                || other.len() < SPELLING
-                || field_word.len() < SPELLING
+                || other.len() < SHARED_LETTERS
+                || field_word.len() < SHARED_LETTERS
             {
                 continue;
             }
             if contains_ignoring_case(exchange.answer, field_word) || !exchange.spends_search() {
                 continue;
             }
-            if exchange.sources.have_seen(other) {
+            if exchange.sources.any_contains(other) {
                 continue;
             }
             let shown = trimmed.get(at + nth).copied().unwrap_or_default();
-            let place = prose.find(shown).unwrap_or_default();
+            let position = prose.find(shown).unwrap_or_default();
             let returned = format!("{}: {}", field.name.join(" "), field.shown());
-            findings.contradicts(&returned, source.call, exchange.sentence_at(place));
+            findings.contradicts(&returned, source.call, exchange.sentence_at(position));
             return;
         }
     }

@@ -9,45 +9,45 @@
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
 use super::named_rows::{NamedRow, RowName, tables};
-use super::row_scope::{compares, mentions};
+use super::row_scope::{compares, may_be_about_other};
 use super::universal_claims::has_exception;
 use crate::measure::language::{Language, WordClasses, classes, classes_in};
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::dates;
 use crate::measure::records::RecordField;
 
-/// Fewest figures that only one row has.
-const MIN_FIGURES: usize = 2;
-/// Whole numbers up to this one are common.
+/// Minimum numbers that only the other row has.
+const MIN_NUMBERS: usize = 2;
+/// Whole numbers up to this one are not compared, since they are common.
 const SMALL: f64 = 20.0;
-/// Most figures of an answer.
-const MAX_FIGURES: usize = 64;
-/// Longest request: longer ones name things for other reasons.
+/// Maximum numbers of an answer that are compared.
+const MAX_NUMBERS: usize = 64;
+/// Maximum bytes of a request: longer requests name things for other reasons.
 const MAX_REQUEST: usize = 600;
-/// Words of requests for something else than what they name.
-const RELATES: WordClasses = classes!(Comparison Neighbour Exception);
-/// Words just before the name by which a request is for something else.
-const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
-/// Words before a name that are searched for these.
-const WITHIN: usize = 3;
+/// Classes of words by which a request is not about the row that it names.
+const OTHER_THING: WordClasses = classes!(Comparison Neighbour Exception);
+/// Classes of words shortly before the name with the same effect.
+const OTHER_THING_BEFORE: WordClasses = classes!(Origin Sequence Target);
+/// Number of words before a name that are searched for [`OTHER_THING_BEFORE`].
+const WORDS_BEFORE: usize = 3;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let asked = exchange.task_words();
     if exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
-        || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(RELATES))
+        || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(OTHER_THING))
         || exchange.clauses.iter().any(|clause| has_exception(clause) || compares(clause))
     {
         return;
     }
-    let figures = figures(exchange);
-    if figures.len() < MIN_FIGURES {
+    let numbers = stated_numbers(exchange);
+    if numbers.len() < MIN_NUMBERS {
         return;
     }
     let Some(tables) = tables(exchange, asked) else { return };
     for table in &tables {
-        let steps = table.len() * (exchange.clauses.len() + figures.len());
-        if !exchange.spends(steps + exchange.sources.fields()) {
+        let steps = table.len() * (exchange.clauses.len() + numbers.len());
+        if !exchange.spends(steps + exchange.sources.field_count()) {
             return;
         }
         let is_named = |row: &&NamedRow<'_>| row.names.iter().any(|name| name.is_in(exchange.task, asked));
@@ -61,15 +61,16 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let before = at.and_then(|at| asked.get(..at)).unwrap_or_default();
             let relates = |word: &str| {
                 let (name, _) = Language::English.table().name(word);
-                name.has_any(RELATES_TO) || Language::English.classes(word).has_any(RELATES_TO)
+                name.has_any(OTHER_THING_BEFORE)
+                    || Language::English.classes(word).has_any(OTHER_THING_BEFORE)
             };
-            before.split(' ').rev().take(WITHIN + 1).any(relates)
+            before.split(' ').rev().take(WORDS_BEFORE + 1).any(relates)
         };
         if row.names.iter().any(is_related) {
             continue;
         }
         findings.examined = true;
-        if let Some((field, sentence)) = other_row_figure(exchange, table, row, &figures) {
+        if let Some((field, sentence)) = other_row_number(exchange, table, row, &numbers) {
             let returned = format!("{}: {} for what the request names", field.name.join(" "), field.shown());
             findings.contradicts(&returned, row.source.call, sentence);
             return;
@@ -77,14 +78,14 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// A figure of the answer, and the sentence that gives it.
-type Figure<'a> = (Number, &'a str);
+/// A number of the answer, with its sentence.
+type StatedNumber<'a> = (Number, &'a str);
 
-/// The figures of the answer that are neither days nor times nor small, nor given by the request.
-fn figures<'a>(exchange: &Exchange<'a>) -> Vec<Figure<'a>> {
-    let given = numbers::all(exchange.task);
+/// The distinct numbers of the answer that are not dates, times or small numbers, and that the request does not have.
+fn stated_numbers<'a>(exchange: &Exchange<'a>) -> Vec<StatedNumber<'a>> {
+    let request_numbers = numbers::all(exchange.task);
     let stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
-    let mut out: Vec<Figure<'a>> = Vec::new();
+    let mut out: Vec<StatedNumber<'a>> = Vec::new();
     for clause in stated {
         numbers::scan(&clause.words, |n| {
             let before = clause.words.get(..n.start).unwrap_or_default();
@@ -92,9 +93,9 @@ fn figures<'a>(exchange: &Exchange<'a>) -> Vec<Figure<'a>> {
             let is_time =
                 before.ends_with(':') || after.starts_with(':') || dates::begins_with_month(Some(after));
             let is_small = n.value <= SMALL && !n.fractional;
-            let is_known = given.iter().any(|number| number.value == n.value)
+            let is_known = request_numbers.iter().any(|number| number.value == n.value)
                 || out.iter().any(|(number, _)| number.value == n.value);
-            if !n.in_identifier && !is_time && !is_small && !is_known && out.len() < MAX_FIGURES {
+            if !n.in_identifier && !is_time && !is_small && !is_known && out.len() < MAX_NUMBERS {
                 out.push((n, clause.sentence));
             }
         });
@@ -107,20 +108,20 @@ fn has_number(field: &RecordField, n: &Number) -> bool {
     field.number().is_some_and(|value| value.abs() == n.value)
 }
 
-/// A field of the row asked for, in the column of a figure of another row, and the sentence with this figure.
-fn other_row_figure<'t, 'a>(
+/// A field of the requested row in the column of a number that only another row has, with the sentence of that number.
+fn other_row_number<'t, 'a>(
     exchange: &Exchange<'a>,
     table: &[NamedRow<'t>],
     row: &NamedRow<'t>,
-    figures: &[Figure<'a>],
+    numbers: &[StatedNumber<'a>],
 ) -> Option<(&'t RecordField, &'a str)> {
-    // By figure, the only row that has it.
-    let owner = |(n, _): &Figure<'_>| {
+    // The only row with a number.
+    let owner = |(n, _): &StatedNumber<'_>| {
         let mut owners =
             table.iter().enumerate().filter(|(_, row)| row.cells.iter().any(|cell| has_number(cell, n)));
         owners.next().filter(|_| owners.next().is_none()).map(|(at, _)| at)
     };
-    let owners: Vec<Option<usize>> = figures.iter().map(owner).collect();
+    let owners: Vec<Option<usize>> = numbers.iter().map(owner).collect();
     let first = owners.iter().flatten().next()?;
     let other = table.get(*first)?;
     if std::ptr::eq(other, row)
@@ -130,7 +131,7 @@ fn other_row_figure<'t, 'a>(
         return None;
     }
     exchange.spends_numbers().then_some(())?;
-    // No other text contains the figure.
+    // Whether no other text has the number.
     let is_only_here = |n: &Number| {
         let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
         let all = fields.filter(|field| has_number(field, n));
@@ -144,11 +145,12 @@ fn other_row_figure<'t, 'a>(
         let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
         row.column(cell).next().filter(|field| field.value != cell.value)
     };
-    let mut read = figures.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(figure, _)| figure);
+    let mut read = numbers.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(number, _)| number);
     let (n, sentence) = read.clone().next()?;
     let cell = other.cells.iter().find(|cell| has_number(cell, n))?;
-    let is_another = read.clone().count() >= MIN_FIGURES
+    let is_another = read.clone().count() >= MIN_NUMBERS
         && read.all(|(n, _)| requested_field(n).is_some() && is_only_here(n));
-    let is_told = exchange.clauses.iter().any(|clause| mentions(clause, &other.cells, &row.cells, cell));
+    let is_told =
+        exchange.clauses.iter().any(|clause| may_be_about_other(clause, &other.cells, &row.cells, cell));
     requested_field(n).filter(|_| is_another && !is_told).map(|field| (field, *sentence))
 }

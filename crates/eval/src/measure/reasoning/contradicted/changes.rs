@@ -15,7 +15,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Most amounts of one statement that are compared with each other.
+/// Maximum amounts of one statement that are compared with each other.
 const MAX_AMOUNTS: usize = 8;
 /// Maximum bytes before a percentage that are searched for a word for a change.
 const MAX_BEFORE: usize = 40;

@@ -63,7 +63,7 @@ pub(super) fn is_of_results(exchange: &Exchange<'_>, clause: &Clause<'_>, predic
         && (matches!(subject.first(), Some(&("a" | "an" | "any")))
             || matches!(after.first(), Some(&("are" | "were"))) && !clause.sentence.contains(':'));
     !is_kind
-        && exchange.spends(exchange.sources.fields())
+        && exchange.spends(exchange.sources.field_count())
         && nouns.iter().any(|noun| is_named(exchange, noun))
 }
 

@@ -1,10 +1,9 @@
-//! Counts: the answer counts more items than the results list, or than have the flag that it names.
+//! Wrong counts: the answer counts more items than the results list, or than have the flag that it names.
 //!
-//! Principle: an answer counts no more things than the results have: the surplus was made up or counted twice. A
-//! smaller count may be a selection, and is not compared.
+//! Principle: an answer counts no more things than the results have. A smaller count may be a selection and is not
+//! compared. A number that a text has, or that is the sum of several lists, is not a contradiction.
 //!
-//! Fewer are no contradiction, since the model may have selected some. A number that the model has seen, or
-//! that adds up several lists, is no contradiction either.
+//! In: the clauses of an answer with a count, and the lists of results. Out: contradictions.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +25,16 @@ const GENERIC: [&str; 12] = [
     "items", "results", "data", "records", "hits", "rows", "entries", "list", "content", "values", "matches",
     "value",
 ];
-/// Keys by which a result states that there are more items than it lists.
+/// Words in keys by which a result states that there are more items than it lists.
 const MORE_ITEMS_KEYS: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
+/// The largest count that is compared.
 const MAX_COUNT: usize = 1000;
-/// Most sums of which two are added.
+/// Maximum aggregates of which pairs are combined.
 const MAX_SUMS: usize = 64;
-/// Fewest items next to each other whose flags are counted.
+/// Minimum items of one list or object whose flags are counted.
 const MIN_ITEMS: usize = 2;
-/// Words after a count in which a flag belongs to it.
-const FLAG_WITHIN: usize = 4;
+/// Maximum words from a count to the flag that belongs to it.
+const MAX_TO_FLAG: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
@@ -46,20 +46,21 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     check_lists(exchange, findings);
 }
 
-/// Items next to each other of which some have a flag.
-struct Flagged<'a> {
-    /// The word for the flag, or one for its opposite: "offline" for `online: false`.
+/// The items of one list or object, with one of their flags.
+struct FlaggedItems<'a> {
+    /// The word for the flag, or a word for its opposite: "offline" for `online: false`.
     word: &'a str,
     key: &'a str,
+    /// The value of the flag that the word means.
     holds: bool,
-    /// The number of items with the flag.
+    /// The number of items with that value.
     count: usize,
     source: &'a ResultSource<'a>,
-    /// Indexes of its items among the records of the source.
+    /// The indices of the items among the records of the source.
     items: Vec<usize>,
 }
 
-impl Flagged<'_> {
+impl FlaggedItems<'_> {
     /// Whether the number distinguishes one item from the others: "Rooms 204 and 205 are free".
     fn is_label(&self, number: f64) -> bool {
         let records = self.source.parsed.0.as_ref().map(|parsed| &parsed.records);
@@ -83,28 +84,28 @@ fn number_of_verb(word: &str) -> Option<usize> {
     }
 }
 
-/// "11 available options", where 10 of the items have `available: true`. Fewer are a contradiction only where the
-/// request asks how many, and names no other property of the items.
+/// Adds a finding for a wrong count of items with a flag: "11 available options", where 10 of the items have
+/// `available: true`. A smaller count is a contradiction only if the request asks how many and names no other property
+/// of the items.
 fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let groups: Vec<Flagged<'_>> = exchange.sources.structured.iter().flat_map(flagged).collect();
+    let groups: Vec<FlaggedItems<'_>> = exchange.sources.structured.iter().flat_map(flagged_items).collect();
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         let words: Vec<&str> = clause.words.split_whitespace().collect();
         let stated_count = words.iter().enumerate().find_map(|(at, word)| {
             let count = count_of(word)?;
             exchange.spends(1 + groups.len()).then_some(())?;
-            // "Three of the five devices": three are counted.
+            // In "three of the five devices", three is the count.
             let is_whole = |at: usize| {
                 let before = words.get(..at).unwrap_or_default();
                 matches!(before, [.., "of"] | [.., "of", "the" | "all" | "your" | "these"])
             };
-            // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number distinguishes one thing from
-            // others.
+            // A number before a verb in the singular names one thing: "Room 204 is free", "the 10 am slot is free".
             let mut following_words = words.iter().skip(at + 1);
             let is_one = count > 1 && following_words.find_map(|word| number_of_verb(word)) == Some(1);
             let is_part = words.get(at + 1) == Some(&"of");
-            let within = if is_part { 2 * FLAG_WITHIN } else { FLAG_WITHIN };
+            let within = if is_part { 2 * MAX_TO_FLAG } else { MAX_TO_FLAG };
             let nearby_words = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
-            let is_meant = |group: &&Flagged<'_>| nearby_words.clone().any(|word| *word == group.word);
+            let is_meant = |group: &&FlaggedItems<'_>| nearby_words.clone().any(|word| *word == group.word);
             let group = groups.iter().filter(|_| !is_one).find(is_meant)?;
             if !exchange.spends(group.items.len()) || group.is_label(count as f64) {
                 return None;
@@ -122,7 +123,7 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let asked = contains_words(exchange.task_words(), "how many")
             && !flag_groups().any(|group| names_property(exchange, group));
         let differs = count > largest || asked && flag_groups().all(|group| group.count != count);
-        // The results themselves have many numbers; what was said of the same things is a statement of its own.
+        // The user may have stated the count of the same things.
         let is_user_stated = exchange.sources.from_user.iter().any(|text| counts_things(text, count, thing));
         if let Some(group) =
             flag_groups().max_by_key(|g| g.count).filter(|_| differs && count != total && !is_user_stated)
@@ -136,13 +137,13 @@ fn check_flagged(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The list and the object that contain a record.
-type RecordPlace = (Option<usize>, Option<usize>);
+/// The list of a record, and the index of the record that contains it.
+type RecordPosition = (Option<usize>, Option<usize>);
 
-/// The flags of a result's lists, and of its objects that have one item for each key.
-fn flagged<'a>(source: &'a ResultSource<'a>) -> Vec<Flagged<'a>> {
+/// The flags of the items in a result's lists, and in its objects with one item for each key.
+fn flagged_items<'a>(source: &'a ResultSource<'a>) -> Vec<FlaggedItems<'a>> {
     let Some(parsed) = &source.parsed.0 else { return Vec::new() };
-    let mut groups: BTreeMap<RecordPlace, Vec<(usize, &Record)>> = BTreeMap::new();
+    let mut groups: BTreeMap<RecordPosition, Vec<(usize, &Record)>> = BTreeMap::new();
     for (at, record) in parsed.records.iter().enumerate() {
         groups.entry((record.list, record.parent)).or_default().push((at, record));
     }
@@ -166,7 +167,7 @@ fn flagged<'a>(source: &'a ResultSource<'a>) -> Vec<Flagged<'a>> {
                 for (form, holds) in opposites.chain([(word.as_str(), true)]) {
                     let count = values.iter().filter(|state| **state == holds).count();
                     let items = items.iter().map(|(at, _)| *at).collect();
-                    out.push(Flagged { word: form, key: word, holds, count, source, items });
+                    out.push(FlaggedItems { word: form, key: word, holds, count, source, items });
                 }
             }
         }
@@ -174,8 +175,8 @@ fn flagged<'a>(source: &'a ResultSource<'a>) -> Vec<Flagged<'a>> {
     out
 }
 
-/// Whether the request names a value of the items or of what they contain.
-fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
+/// Whether the request names a value of the items or of the records in them.
+fn names_property(exchange: &Exchange<'_>, group: &FlaggedItems<'_>) -> bool {
     let Some(parsed) = &group.source.parsed.0 else { return true };
     let is_within_items = |mut at: usize| {
         while let Some(parent) = parsed.records.get(at).and_then(|record| record.parent).filter(|p| *p < at) {
@@ -192,6 +193,7 @@ fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
     values.any(|text| text.len() > 1 && contains_words(exchange.task_words(), text))
 }
 
+/// Adds a finding for a count that is larger than the longest list.
 fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lists: Vec<(&RecordList, usize)> = exchange
         .sources
@@ -213,11 +215,11 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     else {
         return;
     };
-    let pages = exchange.sources.records().flat_map(|(_, _, record)| &record.fields).any(|field| {
+    let has_more_items = exchange.sources.records().flat_map(|(_, _, record)| &record.fields).any(|field| {
         field.name.iter().any(|word| MORE_ITEMS_KEYS.contains(&word.as_str()))
             && field.value != FieldValue::Bool(false)
     });
-    if pages || !exchange.sources.prose.is_empty() {
+    if has_more_items || !exchange.sources.prose.is_empty() {
         return;
     }
     for (nth, clause) in
@@ -226,7 +228,7 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let asked = nth == 0
             && contains_words(exchange.task_words(), "how many")
             && !asks_for_units(exchange.task_words());
-        let Some((count, list)) = counted(exchange, clause, &lists, asked) else { continue };
+        let Some((count, list)) = counted_list(exchange, clause, &lists, asked) else { continue };
         if !exchange.spends_numbers() {
             return;
         }
@@ -249,7 +251,7 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 .structured
                 .iter()
                 .filter_map(|s| s.parsed.0.as_ref())
-                .any(|parsed| is_sum(parsed.aggregates(), count as f64))
+                .any(|parsed| follows_from_sums(parsed.aggregates(), count as f64))
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !is_known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
@@ -261,14 +263,13 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 
 /// Whether "how many" asks for an amount of a unit, such as minutes or kilometres, and not for items.
 fn asks_for_units(asked: &str) -> bool {
-    // "How many hours", and "how many vacation days".
+    // The unit may be the second word: "how many hours", "how many vacation days".
     let mut nouns = asked.split_once(" how many ").into_iter().flat_map(|(_, rest)| rest.split(' ').take(2));
     nouns.any(is_unit)
 }
 
-/// Whether a value is one of some sums, two of them together, or one less the other: what is on hand less what is
-/// reserved.
-fn is_sum(sums: &[f64], value: f64) -> bool {
+/// Whether a value is one of the sums, or the sum or the difference of two: the stock less the reserved items.
+fn follows_from_sums(sums: &[f64], value: f64) -> bool {
     let first = sums.get(..MAX_SUMS).unwrap_or(sums);
     sums.contains(&value)
         || first.iter().enumerate().any(|(at, a)| {
@@ -288,8 +289,8 @@ fn has_count_in_words(text: &str, count: usize) -> bool {
     numbers::spelled(count as f64).is_some_and(|word| contains_ignoring_case(text, &format!(" {word} ")))
 }
 
-/// The number that a clause gives of the items of a list, and the source of the list.
-fn counted(
+/// The count of a list's items that a clause states, and the index of the list's source.
+fn counted_list(
     exchange: &Exchange<'_>,
     clause: &Clause<'_>,
     lists: &[(&RecordList, usize)],
@@ -303,7 +304,7 @@ fn counted(
             let name = list.name.last().map(String::as_str).unwrap_or_default();
             let is_plain = !name.is_empty() && !GENERIC.contains(&name);
             let follows_number = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
-            // A list that is the whole result is one of what its tool is named for.
+            // A list without a specific name has the things that its tool is named for.
             let tool = exchange.sources.structured.get(*source).map(|source| &source.call.name);
             let matches_tool =
                 || tool.is_some_and(|tool| identifier_words(tool).iter().any(|noun| follows_number(noun)));

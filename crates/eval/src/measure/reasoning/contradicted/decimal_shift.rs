@@ -34,7 +34,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let stated: Vec<Number> =
         numbers::all(&exchange.prose).into_iter().filter(has_digits).take(MAX_NUMBERS).collect();
     if stated.is_empty()
-        || !exchange.spends(exchange.sources.fields().min(MAX_FIELDS) * (1 + stated.len() / 4))
+        || !exchange.spends(exchange.sources.field_count().min(MAX_FIELDS) * (1 + stated.len() / 4))
     {
         return;
     }

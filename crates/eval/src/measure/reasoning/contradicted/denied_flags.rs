@@ -13,7 +13,7 @@ use crate::measure::records::{FieldValue, RecordField};
 
 /// Minimum bytes of the words in a flag's name: shorter words match by chance.
 const MIN_WORD: usize = 4;
-/// Most flags that are compared.
+/// Maximum flags that are compared.
 const MAX_FLAGS: usize = 200;
 /// Classes of words in statements that are negated, limited or not yet true.
 const LIMITATIONS: WordClasses = classes!(Negation Condition Modal Obligation Exception Restriction Sequence Alternative Probability Barrier);

@@ -1,11 +1,10 @@
-//! Arithmetic that an answer writes out: "36 × 371.65 = 14,139.40", "from 412,300 to 455,900, which is +24.7 %".
+//! Wrong arithmetic in an answer: "36 × 371.65 = 14,139.40", "from 412,300 to 455,900, which is +24.7 %".
 //!
-//! Principle: arithmetic that is written out holds within the rounding of the numbers that it shows, since a reader
-//! can and will follow it. Whether these are the right numbers is not said.
+//! Principle: arithmetic that an answer writes out is correct within the rounding of the shown numbers. Whether the
+//! numbers are the right ones is not examined.
 //!
-//! In: an answer. Out: a contradiction if an equation does not hold, or if a percentage next to two amounts is neither
-//! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of
-//! units.
+//! In: an answer. Out: a contradiction if an equation is wrong, or if a percentage next to two amounts is neither their
+//! change, nor their ratio, nor their share. Rounding of every shown number and a change of units are allowed.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::defects::Defect;
@@ -17,10 +16,12 @@ use crate::measure::reasoning::arithmetic::{converts, named_factors};
 use crate::measure::reasoning::dates::begins_with_month;
 use crate::measure::reasoning::rates::is_for_each;
 
-/// Most numbers of one equation.
+/// Maximum numbers of one equation.
 const MAX_TERMS: usize = 8;
-/// Most readings of the numbers of one equation: "1.234" has two.
+/// Maximum combinations of readings of the numbers of one equation: "1.234" has two readings.
 const MAX_READINGS: usize = 64;
+/// Maximum characters of units between two numbers.
+const MAX_UNIT_CHARS: usize = 24;
 const PERCENT: f64 = 100.0;
 
 regex!(
@@ -37,10 +38,10 @@ regex!(
     STATES_CHANGE,
     r"(?i)\b(?:which is|that is|that's|i\.e\.|an? (?:rise|increase|growth|drop|decrease|decline|fall|change|gain|reduction)|equals|also|soit|ossia|es decir|ou seja)\b|[=(+−]\s*$"
 );
-// A time of day around a number: the hour before its minutes, and what follows the hour.
+// Parts of a time of day around a number: the hour before minutes, and the text after an hour.
 regex!(CLOCK_BEFORE, r"(?i)\d ?h ?$");
 regex!(CLOCK_AFTER, r"(?i)^ ?(?:h ?\d|[ap]\.?m\b|uhr\b|o'clock\b)");
-/// Most bytes between the amounts and the percentage, among which are the words of [`STATES_CHANGE`].
+/// Maximum bytes between the amounts and the percentage, which are searched for [`STATES_CHANGE`].
 const MAX_GAP: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -56,8 +57,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         }
         let numbers = numbers::all(sentence);
         let wrong =
-            if is_equation { equation(sentence, &numbers, exchange.language, findings) } else { None };
-        let wrong = wrong.or_else(|| percentage(sentence, &numbers, findings));
+            if is_equation { wrong_equation(sentence, &numbers, exchange.language, findings) } else { None };
+        let wrong = wrong.or_else(|| wrong_percentage(sentence, &numbers, findings));
         if let Some((stated, computed)) = wrong {
             let computed = (computed * 1e4).round() / 1e4;
             let rationale = format!(
@@ -79,13 +80,13 @@ enum Sign {
     Equals { approximate: bool },
 }
 
-/// The sign between two numbers, if nothing but units is next to it.
+/// The sign between two numbers, if only units are next to it.
 fn sign(between: &str) -> Option<Sign> {
     let is_unit = |c: char| c.is_alphabetic() || c.is_whitespace() || "$€£¥%°²³'()*_/".contains(c);
-    let mut found = None;
-    let mut unit = 0;
+    let mut only_sign = None;
+    let mut unit_chars = 0;
     for (at, c) in between.char_indices() {
-        let spaced = || {
+        let is_spaced = || {
             between.get(..at).is_some_and(|s| s.ends_with(' '))
                 && between.get(at + 1..).is_some_and(|s| s.starts_with(' '))
         };
@@ -94,25 +95,25 @@ fn sign(between: &str) -> Option<Sign> {
             '−' => Some(Sign::Minus),
             '-' | '–' if between.get(..at).is_some_and(|s| s.ends_with(' ')) => Some(Sign::Minus),
             '×' | '·' | '⋅' => Some(Sign::Times),
-            'x' | '*' if spaced() => Some(Sign::Times),
+            'x' | '*' if is_spaced() => Some(Sign::Times),
             '÷' => Some(Sign::Divide),
-            '/' if spaced() => Some(Sign::Divide),
+            '/' if is_spaced() => Some(Sign::Divide),
             '=' => Some(Sign::Equals { approximate: false }),
             '≈' => Some(Sign::Equals { approximate: true }),
             _ if is_unit(c) => None,
             _ => return None,
         };
-        match (sign, found) {
+        match (sign, only_sign) {
             (Some(_), Some(_)) => return None,
-            (Some(sign), None) => found = Some(sign),
-            (None, _) => unit += 1,
+            (Some(sign), None) => only_sign = Some(sign),
+            (None, _) => unit_chars += 1,
         }
     }
-    found.filter(|_| unit <= 24)
+    only_sign.filter(|_| unit_chars <= MAX_UNIT_CHARS)
 }
 
 /// The first equation whose result does not follow from its operands: the stated result and the computed value.
-fn equation(
+fn wrong_equation(
     sentence: &str,
     numbers: &[Number],
     language: Option<Language>,
@@ -120,7 +121,7 @@ fn equation(
 ) -> Option<(String, f64)> {
     let between = |i: usize| -> Option<Sign> {
         let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
-        // "3.5 h (210 min) = ..." has a second number for the same.
+        // The number in brackets repeats the first in another unit: "3.5 h (210 min) = ...".
         (!text.contains('(') || text.contains(')')).then(|| sign(text)).flatten()
     };
     let mut at = 0;
@@ -145,13 +146,13 @@ fn equation(
             && operands.len() > 1
             && !opens_before
             && !is_power
-            // In "2 + 3 = 1 + 4" the result is the beginning of a longer expression.
+            // In "2 + 3 = 1 + 4", the number after "=" is not the result.
             && between(last).is_none_or(|next| matches!(next, Sign::Equals { .. }))
             && terms.iter().all(|n| !n.in_identifier && !is_date_or_time(sentence, n))
         {
             findings.examined = true;
             let signs = signs.get(..operands.len() - 1).unwrap_or_default();
-            let wrong = differs(sentence, operands, signs, result, *approximate, language);
+            let wrong = wrong_result(sentence, operands, signs, result, *approximate, language);
             if let Some(computed) = wrong {
                 let stated = sentence.get(result.start..result.end).unwrap_or_default();
                 return Some((stated.to_owned(), computed));
@@ -162,10 +163,11 @@ fn equation(
     None
 }
 
-/// Whether a number is raised to a power: a superscript directly behind it. Behind a letter it belongs to a unit.
+/// Whether a superscript is directly after a number, which is then raised to a power. After a letter, it belongs to a
+/// unit.
 fn has_exponent(sentence: &str, n: &Number) -> bool {
-    let behind = sentence.get(n.end..).unwrap_or_default();
-    behind.trim_start_matches(')').starts_with(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹', '⁻', 'ⁿ'])
+    let after = sentence.get(n.end..).unwrap_or_default();
+    after.trim_start_matches(')').starts_with(['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹', '⁻', 'ⁿ'])
 }
 
 /// Whether a number is a part of a date or of a time of day, whose units are not decimal: "22:15", "22 h 15", "10 pm",
@@ -186,8 +188,8 @@ fn is_date_or_time(sentence: &str, n: &Number) -> bool {
         || CLOCK_AFTER.is_match(after)
 }
 
-/// The value of the operands, if no reading of them gives the result.
-fn differs(
+/// The computed value, if no reading of the operands gives the result.
+fn wrong_result(
     sentence: &str,
     operands: &[Number],
     signs: &[Sign],
@@ -197,11 +199,11 @@ fn differs(
 ) -> Option<f64> {
     let is_percent =
         |n: &Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
-    // Amounts that are added have one unit, and a percentage is added to an amount.
+    // Sums with different units or with percentages are not compared.
     let mut added =
         signs.iter().zip(operands.get(1..)?).filter(|(sign, _)| matches!(sign, Sign::Plus | Sign::Minus));
     if added.clone().next().is_some() {
-        // "98 €/night + 10 € for the dog": how often each is paid is not written.
+        // In "98 €/night + 10 € for the dog", the number of nights is not known.
         if operands.iter().any(|n| is_for_each(sentence, n, language)) {
             return None;
         }
@@ -257,7 +259,7 @@ fn unit(sentence: &str, n: &Number) -> String {
     after.chars().take_while(|c| c.is_alphabetic()).filter(|c| !matches!(c, 'x')).collect()
 }
 
-/// The value of the terms, products first.
+/// The value of the terms, with products and quotients before sums; `None` if it is not finite.
 fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
     let (mut sum, mut product) = (0.0, *values.first()?);
     for (sign, value) in signs.iter().zip(values.get(1..)?) {
@@ -274,11 +276,16 @@ fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
     Some(sum + product).filter(|v| v.is_finite())
 }
 
-/// A percentage next to "from A to B", or "P % (A of B)", where the sentence has no other percentage.
-fn percentage(sentence: &str, numbers: &[Number], findings: &mut ExchangeFindings) -> Option<(String, f64)> {
+/// The stated percentage and the computed one, if the only percentage of a sentence with "from A to B", or that of "P
+/// % (A of B)", is wrong.
+fn wrong_percentage(
+    sentence: &str,
+    numbers: &[Number],
+    findings: &mut ExchangeFindings,
+) -> Option<(String, f64)> {
     let is_percent =
         |n: &&Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
-    let (part, stated, is_change) = match SHARE.captures(sentence) {
+    let (expression, stated, is_change) = match SHARE.captures(sentence) {
         Some(found) => {
             let at = found.name("p")?.start();
             (found, numbers.iter().find(|n| n.start == at)?, false)
@@ -291,7 +298,7 @@ fn percentage(sentence: &str, numbers: &[Number], findings: &mut ExchangeFinding
         }
     };
     let number = |name: &str| {
-        let at = part.name(name)?.start();
+        let at = expression.name(name)?.start();
         numbers.iter().find(|n| n.start == at && !n.in_identifier && !is_percent(n))
     };
     let (a, b) = (number("a")?, number("b")?);
@@ -338,8 +345,8 @@ mod tests {
 
     fn wrong(text: &str) -> Option<(String, f64)> {
         let (numbers, mut findings) = (numbers::all(text), ExchangeFindings::default());
-        let found = equation(text, &numbers, Some(Language::English), &mut findings);
-        let found = found.or_else(|| percentage(text, &numbers, &mut findings));
+        let found = wrong_equation(text, &numbers, Some(Language::English), &mut findings);
+        let found = found.or_else(|| wrong_percentage(text, &numbers, &mut findings));
         assert!(findings.examined || found.is_none());
         found
     }

@@ -1,9 +1,9 @@
-//! The highest or lowest value of an object of statistics: "the highest load was 81.3 %", which is its `p95`, and `max`
-//! is 97.9.
+//! Another statistic instead of the highest or lowest value: "the highest load was 81.3 %", which is `p95`, where
+//! `max` is 97.9.
 //!
-//! Principle: where a result has one object with a field for the highest (or lowest) value besides others, an answer to
-//! a request for that value gives it. It gives another one if a statement with a word for it has the value of another
-//! field of the object, and the answer has the right one nowhere.
+//! Principle: if a result has one object with a field for the highest (or lowest) value besides others, an answer to a
+//! request for that value gives it. It is a contradiction if a statement with a word for that value has the value of
+//! another field of the object, and the answer nowhere has the expected one.
 //!
 //! In: the request, the statements of an answer, and the objects of results. Out: one contradiction.
 
@@ -12,7 +12,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::contains_any;
 use crate::measure::records::RecordField;
 
-/// Words of requests and statements, and the keys of the value that they ask for.
+/// Words of requests and statements, and the keys of the requested value.
 type Extreme = (&'static [&'static str], &'static [&'static str]);
 const EXTREMES: [Extreme; 2] = [
     (
@@ -21,7 +21,7 @@ const EXTREMES: [Extreme; 2] = [
     ),
     (&["lowest", "minimum", "min", "smallest"], &["min", "minimum", "lowest"]),
 ];
-/// Most objects that are compared.
+/// Maximum objects that are compared.
 const MAX_RECORDS: usize = 400;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -33,7 +33,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 }
 
 fn check_one(exchange: &Exchange<'_>, words: &[&str], keys: &[&str], findings: &mut ExchangeFindings) {
-    if !exchange.spends(1 + exchange.sources.fields()) {
+    if !exchange.spends(1 + exchange.sources.field_count()) {
         return;
     }
     let is_extreme = |field: &&RecordField| matches!(&**field.name, [key] if keys.contains(&key.as_str()));

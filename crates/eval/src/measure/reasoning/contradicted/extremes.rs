@@ -1,11 +1,12 @@
-//! Extremes: the answer calls one item of a list the cheapest, the largest or the earliest, and another one is.
+//! Wrong superlatives: the answer calls one item of a list the cheapest, the largest or the earliest, and another one
+//! is.
 //!
-//! Principle: a thing that is called the cheapest, the largest or the first of a list is that one by the list's own
-//! values. Of things that the request excludes, or that differ in what it asks for, nothing is said.
+//! Principle: an item that is called the cheapest or the largest of a list has the extreme value in the list. The
+//! superlative determines the field. Another item refutes the statement only if it is as eligible as the named one: it
+//! has the same flags, the same values where the request names values of the named item, and the same dates and times
+//! if the request or the statement limits them.
 //!
-//! The superlative names the field. Another item refutes it only if it is as eligible as the named one: it has
-//! the same flags, the same values where the request names those of the named item, and the same dates and times where
-//! the request or the statement limits them.
+//! In: the clauses of an answer with a superlative, and the lists of results. Out: one contradiction.
 
 use aho_corasick::AhoCorasick;
 
@@ -18,8 +19,7 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{FieldValue, KeyName, Record, RecordField};
 use crate::pattern::contains_ignoring_case;
 
-/// Superlatives, whether they mean the smallest value, and the fields that they are about; none: the field is named
-/// after the superlative ("the least free space").
+/// Superlatives. Without words for fields, the field is named after the superlative ("the least free space").
 const SUPERLATIVES: [Superlative; 31] = [
     ("cheapest", true, PRICE),
     ("lowest-priced", true, PRICE),
@@ -28,9 +28,9 @@ const SUPERLATIVES: [Superlative; 31] = [
     ("most expensive", false, PRICE),
     ("priciest", false, PRICE),
     ("highest-priced", false, PRICE),
-    ("fastest", true, LASTS),
-    ("shortest", true, LASTS),
-    ("longest", false, LASTS),
+    ("fastest", true, DURATION),
+    ("shortest", true, DURATION),
+    ("longest", false, DURATION),
     ("heaviest", false, &["weight", "mass", "kg"]),
     ("lightest", true, &["weight", "mass", "kg"]),
     ("best-rated", false, &["rating", "score", "stars"]),
@@ -54,12 +54,12 @@ const SUPERLATIVES: [Superlative; 31] = [
     ("most", false, &[]),
 ];
 const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
-/// The only field that is a date.
+/// Marks superlatives that are about the only field with a date.
 const DATE: &[&str] = &["date"];
-const LASTS: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
-// Finds any superlative, also inside of other words.
+const DURATION: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
+// Finds any superlative, also inside other words.
 checked_static!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
-// Words before a number that is called the highest or the lowest one.
+// Words before a number that is stated as the highest or the lowest.
 regex!(
     PEAK,
     r" (?:(?:peaked|peaking|topped out|maxed out) at (?:about |around )?|(?:peak|maximum|max|high|(?P<least>minimum|min|low)) (?:was |of |is |at |value of )+)"
@@ -74,20 +74,21 @@ regex!(
         r"(?i)\b(?:by|before|until|till|after|within|between|earlier than|later than)\b[^.?!\n]{{0,16}}?\b(?:{TIME}|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|tonight|noon|days?\b|hours?\b|week|weekend)|\b(?:this|next|coming) \w"
     )
 );
-/// Words after a superlative that can name its field.
-const NAMED_WITHIN: usize = 4;
+/// Number of words after a superlative that may name its field.
+const MAX_FIELD_WORDS: usize = 4;
 
-/// Words that end a group of words with a noun.
+/// Words that end the noun phrase after a superlative.
 const ENDS: [&str; 26] = [
     "this", // "the highest rate this season"
     "these", "is", "are", "was", "were", "has", "have", "costs", "from", "to", "in", "at", "for", "of",
     "with", "on", "that", "which", "you", "we", "i", "and", "there", "it", "near",
 ];
-/// Most statements of one answer, and fields in which a condition is looked for.
+/// Maximum statements of one answer that are compared.
 const MAX_STATED: usize = 8;
+/// Maximum fields that are searched for a condition.
 const MAX_COMPARED: usize = 400;
 
-/// A superlative, whether it means the smallest value, and the fields that it is about.
+/// A superlative, whether it means the smallest value, and words of the keys that it is about.
 type Superlative = (&'static str, bool, &'static [&'static str]);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -95,7 +96,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let may_have = FORMS.is_match(&clause.words);
         SUPERLATIVES.into_iter().find(|(form, ..)| may_have && contains_words(&clause.words, form))
     };
-    // Several items of a kind: others may be as good.
+    // Other items may have the same value: "one of the cheapest".
     let is_of_several =
         |clause: &Clause<'_>| ["some of", "one of", "among the"].iter().any(|w| clause.has(w));
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated);
@@ -123,7 +124,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             }
             let applied = source.call.arguments.as_deref().map(numbers::all).unwrap_or_default();
             let conditions = numbers::all(exchange.task).into_iter().map(|n| n.value);
-            // The tool has applied the arguments of the call to all items.
+            // All items meet the conditions that the call passed.
             let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
             let passed = source.call.arguments.as_deref().unwrap_or_default();
             let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, findings)
@@ -136,6 +137,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
+/// The description of the better item and the sentence, for the first statement that another item refutes.
 fn wrong_extreme<'a>(
     exchange: &Exchange<'a>,
     stated: &[(&Clause<'a>, Superlative)],
@@ -146,12 +148,12 @@ fn wrong_extreme<'a>(
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, topic_words)) in stated {
         let Some(field) = field_of(form, topic_words, &clause.words, rows) else { continue };
-        // The item may be named next to the clause: "The Ridge, at 74.50, is the cheapest".
+        // The name of the item may be in another clause of the sentence: "The Ridge, at 74.50, is the cheapest".
         let words = words_of(clause.sentence);
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
         let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));
         let (Some(item), None) = (named.next(), named.next()) else { continue };
-        // "Luma and Arca have the lowest rate": another clause names others of them.
+        // The sentence may name several items: "Luma and Arca have the lowest rate".
         let is_plural = || ["have", "are", "were", "had"].iter().any(|verb| clause.has(verb));
         let others = || {
             let is_named = |row: &&&Record| names_of(row).any(|name| contains_words(&words, &name));
@@ -161,7 +163,7 @@ fn wrong_extreme<'a>(
             continue;
         }
         let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(value_of);
-        // The words after the superlative may select some: "the latest paid invoice".
+        // The words after the superlative may select items: "the latest paid invoice".
         let after = clause.words.split(&format!(" {form} ")).nth(1).unwrap_or_default();
         let is_verb = |word: &&str| matches!(*word, "is" | "are" | "was" | "were");
         let selects: Vec<&str> = after.split(' ').take(2).take_while(|word| !is_verb(word)).collect();
@@ -170,7 +172,7 @@ fn wrong_extreme<'a>(
             texts.into_iter().all(|f| row.fields.contains(f))
         };
         let Some(item_value) = value(item) else { continue };
-        // A condition that no item states by its name, and that the call was not given, may be what the others lack.
+        // A condition that neither the items nor the arguments have may exclude the other items.
         let has_other = |text: &&str| has_other_condition(text, form, rows, passed);
         if [&*clause.words, exchange.task_words()].iter().any(has_other) {
             continue;
@@ -184,8 +186,7 @@ fn wrong_extreme<'a>(
                 && as_eligible(exchange, conditions, &field, row, item)
                 && (!is_timed || same_times(row, item))
         };
-        // Of several items that the answer lists, it is the first one among these: others do not meet what was asked
-        // for.
+        // If the answer lists several items, the superlative is about the listed ones.
         let is_listed = |row: &Record| names_of(row).any(|name| contains_words(answer, &name));
         let lists = || rows.iter().filter(|row| is_listed(row)).nth(1).is_some();
         let better = rows.iter().find(is_better).filter(|row| is_listed(row) || !lists());
@@ -209,7 +210,8 @@ fn wrong_extreme<'a>(
     None
 }
 
-/// A number that the answer calls the highest or the lowest one of a series, which has it, and a higher or lower one.
+/// The description of the actual extreme and the sentence, if the answer states another number of a series as its
+/// highest or lowest.
 fn wrong_peak<'a>(
     exchange: &Exchange<'a>,
     rows: &[&Record],
@@ -217,9 +219,9 @@ fn wrong_peak<'a>(
 ) -> Option<(String, &'a str)> {
     let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
     for clause in stating.take(MAX_STATED) {
-        let Some(found) = PEAK.captures(&clause.words) else { continue };
-        let least = found.name("least").is_some();
-        let end = found.get(0).map_or(0, |all| all.end());
+        let Some(peak) = PEAK.captures(&clause.words) else { continue };
+        let least = peak.name("least").is_some();
+        let end = peak.get(0).map_or(0, |all| all.end());
         let written = clause.words.get(end..).unwrap_or_default();
         let Some(stated) = numbers::all(written).into_iter().next().filter(|n| n.start == 0) else {
             continue;
@@ -251,12 +253,12 @@ fn wrong_peak<'a>(
     None
 }
 
-/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items, nor
-/// in the words that the call was given.
+/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items and
+/// not in the arguments of the call.
 fn has_other_condition(words: &str, form: &str, rows: &[&Record], passed: &str) -> bool {
     let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return false };
     let group: Vec<&str> =
-        after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(NAMED_WITHIN).collect();
+        after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(MAX_FIELD_WORDS).collect();
     let conditions = group.split_last().map_or(&[][..], |(_, before)| before);
     let has = |word: &str| {
         let fields = rows.iter().flat_map(|row| &row.fields).take(MAX_COMPARED);
@@ -273,7 +275,7 @@ fn value_of(field: &RecordField) -> Option<f64> {
     field.number().or_else(|| Some(date()?.day as f64))
 }
 
-/// The field that a superlative is about.
+/// The key of the field that a superlative is about; `None` if it is ambiguous.
 fn field_of(form: &str, topic_words: &[&str], words: &str, rows: &[&Record]) -> Option<KeyName> {
     if topic_words == DATE {
         let is_date = |field: &&RecordField| field.number().is_none() && value_of(field).is_some();
@@ -297,13 +299,13 @@ fn field_of(form: &str, topic_words: &[&str], words: &str, rows: &[&Record]) -> 
         };
         first.or_else(longest_match).map(|field| field.name.clone())
     };
-    let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(NAMED_WITHIN);
-    // "The cheapest per hour", of which the results have `per_hour`.
+    let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(MAX_FIELD_WORDS);
+    // The words after the superlative may name the field: "the cheapest per hour", and `per_hour`.
     only(topic_words).or_else(|| only(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
 }
 
-/// Whether the state of another item is the opposite of the named one's, or it is cancelled: it cannot be chosen.
-fn is_out_of_choice(other: Option<&FieldValue>, state: &str) -> bool {
+/// Whether another item cannot be chosen: its state is the opposite of the named item's, or it is cancelled.
+fn is_unavailable(other: Option<&FieldValue>, state: &str) -> bool {
     let Some(FieldValue::Text(other)) = other else { return false };
     match (assertion(other), assertion(state)) {
         (Some(other), Some(state)) => {
@@ -313,7 +315,7 @@ fn is_out_of_choice(other: Option<&FieldValue>, state: &str) -> bool {
     }
 }
 
-/// Whether a text has a limit of time, by which some of the items may be out of the question: "by Wednesday".
+/// Whether a text has a limit of time, which may exclude some of the items: "by Wednesday".
 pub(super) fn limits_time(text: &str) -> bool {
     WITHIN_TIME.is_match(text)
 }
@@ -324,7 +326,7 @@ fn same_times(other: &Record, named: &Record) -> bool {
     named.fields.iter().filter(is_time).all(|field| other.fields.contains(field))
 }
 
-/// Whether an item meets what the request and the named item show of its conditions.
+/// Whether another item is as eligible as the named one by the conditions of the request.
 fn as_eligible(
     exchange: &Exchange<'_>,
     conditions: &[f64],
@@ -339,9 +341,9 @@ fn as_eligible(
             let is_asked =
                 || text.split([' ', '_', '-']).any(|word| contains_words(exchange.task_words(), word));
             let other = value(field);
-            other == Some(&field.value) || !is_out_of_choice(other, text) && !is_asked()
+            other == Some(&field.value) || !is_unavailable(other, text) && !is_asked()
         }
-        // None of a thing, where the named item has some, or the other way round: no stops, no stock.
+        // A number is 0 for both or for neither: stops, stock.
         FieldValue::Number(number) => match value(field) {
             Some(FieldValue::Number(other)) if field.name != *compared => (*number == 0.0) == (*other == 0.0),
             _ => true,

@@ -1,10 +1,11 @@
-//! Numbers next to the name of a field: "you have 9 days remaining", and `remaining_days: 7`.
+//! Wrong numbers next to the name of a field: "you have 9 days remaining", and `remaining_days: 7`.
 //!
-//! Principle: where a field has one value in the results, a statement that gives one number with all words of its key
-//! gives this value. It is another one if no text has the number, it does not follow from the numbers of the results,
-//! and the answer gives the field's value nowhere. A sentence that only says what the field is ("your total is 89.40")
-//! has to give the value itself, even if the number follows from others; there, too, the latest result of equal calls
-//! counts.
+//! Principle: if a field has one value in the results, a statement with one number and all words of the key gives this
+//! value. It is a contradiction if no text has the number, it does not follow from the numbers of the results, and the
+//! answer nowhere has the value of the field. A sentence that only states the field ("your total is 89.40") has to
+//! give the value itself, even if the number follows from others, and of equal calls the value of the latest result.
+//!
+//! In: the clauses of an answer with one number, and the numeric fields of results. Out: one contradiction.
 
 use std::ops::Range;
 
@@ -24,16 +25,17 @@ use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{KeyName, RecordField};
 use crate::measure::tool_purpose::ToolPurpose;
 
-/// Most names of fields that are compared, and numbers that are combined.
+/// Maximum names of fields that are compared.
 const MAX_NAMES: usize = 200;
+/// Maximum numbers that are combined.
 const MAX_POOL: usize = 40;
 const PERCENT: f64 = 100.0;
-/// Shortest key of one word.
+/// Minimum bytes of a key of one word that is compared.
 const MIN_KEY: usize = 5;
-/// Words between a key and its number.
+/// Words that may be between a key and its number.
 const JOINS: [&str; 8] = ["is", "was", "of", "are", "at", "to", "equals", "now"];
-/// Words of a sentence that only states the value of a field, besides its key, the number and a currency.
-const FRAME: [&str; 16] = [
+/// Words of a sentence that only states a field, besides the key, the number and a currency.
+const FRAME_WORDS: [&str; 16] = [
     "your",
     "the",
     "my",
@@ -51,17 +53,17 @@ const FRAME: [&str; 16] = [
     "a",
     "in",
 ];
-/// Words by which a request asks for something else than the field.
+/// Classes of words by which a request may ask for something else than the field.
 const CONDITIONS: WordClasses = classes!(Condition Exception Negation Quantifier Sequence);
 
-/// The value of a field that only one record has.
+/// A numeric field with its value in the latest results.
 struct UniqueFieldValue<'a> {
     name: &'a KeyName,
     value: f64,
     source: &'a ResultSource<'a>,
-    /// Values of it in older results of equal calls.
+    /// Values of the field in older results of equal calls.
     older: Vec<f64>,
-    /// Other records have another value of this field.
+    /// Whether other records have another value of this field.
     is_mixed: bool,
 }
 
@@ -75,7 +77,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         .filter(|clause| !clause.negated && !clause.modal)
         .filter_map(|clause| Some((clause, only_number(&clause.words)?, words_of(clause.sentence))))
         .collect();
-    if stated.is_empty() || !exchange.spends(exchange.sources.fields()) {
+    if stated.is_empty() || !exchange.spends(exchange.sources.field_count()) {
         return;
     }
     let fields = numeric_fields(exchange);
@@ -93,7 +95,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             if !exchange.spends_numbers() {
                 return;
             }
-            if !is_given(exchange, field.value)
+            if !answer_has_value(exchange, field.value)
                 && !is_elapsed(exchange, field.value, &number, clause)
                 && (is_stale(field, &number, is_frame, clause)
                     || !is_known(exchange, &number)
@@ -109,15 +111,15 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The number of a clause that has only one, and no date.
+/// The only number of a clause; `None` if there are several, or if it is a date.
 fn only_number(words: &str) -> Option<Number> {
-    let found = numbers::all(words);
-    let [number] = found.as_slice() else { return None };
+    let numbers = numbers::all(words);
+    let [number] = numbers.as_slice() else { return None };
     let is_day = dates::begins_with_month(words.get(number.end..));
     (!number.in_identifier && !is_day).then_some(*number)
 }
 
-/// The numeric fields of the results by their names. Of equal calls the latest result counts.
+/// The numeric fields of the results, one for each name. Of equal calls, the latest result has the value.
 fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<UniqueFieldValue<'e>> {
     let mut latest: HashMap<(&str, &str), usize> = HashMap::default();
     let key = |source: &'e ResultSource<'_>| {
@@ -126,20 +128,20 @@ fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<UniqueFieldValue<'e>> {
     for (nth, source) in exchange.sources.structured.iter().enumerate() {
         latest.insert(key(source), nth);
     }
-    let mut places: HashMap<&[String], usize> = HashMap::default();
+    let mut indices: HashMap<&[String], usize> = HashMap::default();
     let mut fields: Vec<UniqueFieldValue<'e>> = Vec::new();
     for (nth, source) in exchange.sources.structured.iter().enumerate().rev() {
         let is_older = latest.get(&key(source)) != Some(&nth);
         let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
         let numeric = records.flat_map(|record| &record.fields).filter_map(|f| Some((&f.name, f.number()?)));
         for (name, value) in numeric {
-            match places.get(&***name).and_then(|at| fields.get_mut(*at)) {
+            match indices.get(&***name).and_then(|at| fields.get_mut(*at)) {
                 Some(entry) if is_older => entry.older.push(value),
                 Some(entry) => entry.is_mixed |= entry.value != value,
                 None => {
                     let at = fields.len();
                     if at < MAX_NAMES {
-                        places.insert(name, at);
+                        indices.insert(name, at);
                         fields.push(UniqueFieldValue {
                             name,
                             value,
@@ -155,6 +157,7 @@ fn numeric_fields<'e>(exchange: &'e Exchange<'_>) -> Vec<UniqueFieldValue<'e>> {
     fields
 }
 
+/// Whether a word is one of a key, in the singular or plural.
 fn is_key_word(name: &[String], word: &str) -> bool {
     name.iter().any(|key_word| {
         key_word == word
@@ -163,10 +166,10 @@ fn is_key_word(name: &[String], word: &str) -> bool {
     })
 }
 
-/// Whether the sentence only states the value of the field.
+/// Whether the sentence only states the field, with one number.
 fn is_frame(sentence: &str, name: &[String]) -> bool {
-    let long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
-    if !long || !name.iter().all(|word| contains_words(sentence, word)) {
+    let is_long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
+    if !is_long || !name.iter().all(|word| contains_words(sentence, word)) {
         return false;
     }
     let mut amounts = 0;
@@ -175,7 +178,7 @@ fn is_frame(sentence: &str, name: &[String]) -> bool {
         amounts += usize::from(is_amount);
         is_amount
             || is_key_word(name, word)
-            || FRAME.contains(&word)
+            || FRAME_WORDS.contains(&word)
             || currency::code_for_word(word).is_some()
     };
     sentence.split_whitespace().all(is_plain) && amounts == 1
@@ -200,8 +203,8 @@ fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
     [before.next(), after].into_iter().flatten().any(|word| is_key_word(name, word))
 }
 
-/// Whether the answer gives this value, rounded, converted or in words.
-fn is_given(exchange: &Exchange<'_>, value: f64) -> bool {
+/// Whether the answer has this value, possibly rounded, converted or in words.
+fn answer_has_value(exchange: &Exchange<'_>, value: f64) -> bool {
     let units = named_factors(&exchange.prose);
     let gives = |number: &Number| {
         number.possible_values().any(|n| {
@@ -214,7 +217,7 @@ fn is_given(exchange: &Exchange<'_>, value: f64) -> bool {
         || spelled.is_some_and(|word| contains_words(&words_of(&exchange.prose), &word))
 }
 
-/// Whether the value is a year or a time since 1970, and the number is the time that has passed since.
+/// Whether the value is a year or a Unix time, and the number may be the time since then.
 fn is_elapsed(exchange: &Exchange<'_>, value: f64, number: &Number, clause: &Clause<'_>) -> bool {
     const YEARS: Range<f64> = 1500.0..2100.0;
     const SECONDS: Range<f64> = 5e8..5e9;
@@ -265,13 +268,13 @@ fn follows_from_results(
         return true;
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
-    // The sentence says what the field is, and the request does not ask for a part of it.
+    // A sentence that only states the field must have its value, unless the request has a condition.
     let is_other = |f: &&RecordField| f.number().is_some() && f.name != *field.name;
     let names = |f: &RecordField| {
         f.name.iter().any(|word| word.len() >= MIN_KEY && contains_words(exchange.task_words(), word))
     };
     let has_condition = || {
-        // A count of what is listed, in part or as a whole.
+        // The number may count the items of a list, or a part of them.
         let is_listed = field.source.parsed.0.as_ref().is_some_and(|parsed| !parsed.lists.is_empty());
         let count = is_listed && field.value.fract() == 0.0 && (value.fract() != 0.0 || field.value > value)
             || parsed().flat_map(|parsed| &parsed.lists).any(|list| list.len as f64 == field.value);
@@ -284,14 +287,14 @@ fn follows_from_results(
                 .is_none_or(|classes| classes.has_any(CONDITIONS))
             || fields().filter(is_other).any(names)
     };
-    // Another result may convert it.
+    // Another result may have a rate for a conversion.
     let numeric = |source: &&ResultSource<'_>| {
         let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
         records.flat_map(|record| &record.fields).any(|f| f.number().is_some())
     };
     let is_only =
         exchange.sources.structured.iter().filter(numeric).count() == 1 && exchange.sources.prose.is_empty();
-    // A discount or a rate of the same record may change what the answer gives, and so may instructions on the field.
+    // A discount or a rate of the same record may explain the number, and so may instructions about the field.
     let is_rate = |rate: f64| {
         let changed = [1.0 - rate / PERCENT, 1.0 + rate / PERCENT, 1.0 - rate, 1.0 + rate, rate];
         changed.into_iter().any(|factor| near(field.value.abs() * factor, value, tolerance))
@@ -324,7 +327,7 @@ fn follows_from_results(
         || triple_gives(&pool, value, tolerance)
 }
 
-/// The numbers of the record that has the field.
+/// The other numbers of the records with the field.
 fn fields_beside(field: &UniqueFieldValue<'_>) -> impl Iterator<Item = f64> {
     let records = field.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
     let matching_records = records.filter(|record| record.fields.iter().any(|f| f.name == *field.name));
@@ -336,7 +339,7 @@ fn fields_beside(field: &UniqueFieldValue<'_>) -> impl Iterator<Item = f64> {
 
 /// The percentages of a text.
 fn rates_of(text: &str) -> Vec<f64> {
-    let is_rate = |n: &Number| text.get(n.end..).is_some_and(|rest| rest.trim_start().starts_with('%'));
+    let is_rate = |n: &Number| text.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
     match text.contains('%') {
         true => numbers::all(text).iter().filter(|n| is_rate(n)).map(|n| n.value).collect(),
         false => Vec::new(),

@@ -59,7 +59,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 let is_id = |field: &RecordField| field.shown().eq_ignore_ascii_case(&linked);
                 record.fields.iter().any(is_id) && record.fields.iter().any(|field| names(field.shown()))
             };
-            exchange.spends(exchange.sources.fields())
+            exchange.spends(exchange.sources.field_count())
                 && exchange.sources.records().any(|(.., r)| has_both(r))
         });
         let results = exchange.sources.structured.iter().filter_map(|other| other.call.result.as_ref());

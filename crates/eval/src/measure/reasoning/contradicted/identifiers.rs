@@ -1,11 +1,11 @@
-//! Identifiers of letters and digits: T-9155 where the result has T-5519.
+//! Altered identifiers: T-9155 where the result has T-5519.
 //!
-//! Principle: an identifier is copied, character by character: an altered one is that of another thing. Only
-//! identifiers that have the same form as one of a result, and that no text has, are compared.
+//! Principle: an identifier is copied character by character; an altered one belongs to another thing. An identifier
+//! of the answer is a contradiction if a result has an identifier of the same shape, and no text that the model read
+//! has the stated one. Shapes distinguish the kinds of characters, so that model numbers, units and dates are not
+//! compared with identifiers.
 //!
-//! An identifier of the answer that the model had seen nowhere, of the same shape as one that a result has.
-//! Shapes are compared character by character, so that model numbers, units and dates are not compared with
-//! identifiers of another kind.
+//! In: the sentences of an answer, and the results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::currency;
@@ -15,11 +15,13 @@ use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::asserts_nothing;
 use crate::measure::records::Records;
 
-/// Fewest digits of an identifier.
+/// Minimum digits of an identifier.
 const MIN_DIGITS: usize = 3;
-/// Fewest digits of an identifier without letters.
+/// Minimum digits of an identifier without letters.
 const MIN_NUMBER: usize = 6;
+/// Maximum bytes of an identifier.
 const MAX_LENGTH: usize = 40;
+/// Maximum identifiers of an answer, and of a result.
 const MAX_IDENTIFIERS: usize = 64;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -28,27 +30,28 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Every identifier has at least `MIN_DIGITS - 1` digits.
     let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 2).is_some();
     let stated = stated.filter(has_digits);
-    // An identifier rests on no words. Where the language cannot be told, those of English may still excuse it.
+    // Identifiers are compared in any language. In an unknown language, English words decide whether a sentence asserts
+    // something.
     let language = exchange.language.unwrap_or(Language::English);
     let stated = stated.filter(|sentence| !asserts_nothing(sentence, language));
-    let found: Vec<(&str, &str)> = stated
+    let stated_ids: Vec<(&str, &str)> = stated
         .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))
         .take(MAX_IDENTIFIERS)
         .collect();
-    if found.is_empty() {
+    if stated_ids.is_empty() {
         return;
     }
     let parsed = exchange.sources.structured.iter().filter_map(|s| Some((s, s.parsed.0.as_ref()?)));
     for (source, records) in parsed {
         let result_ids = identifiers(records);
-        for (token, sentence) in &found {
+        for (token, sentence) in &stated_ids {
             let shape = shape(token);
             let Some(similar) = result_ids.iter().find(|id| self::shape(id) == shape) else { continue };
             findings.examined = true;
             if !findings.entries.is_empty() || !exchange.spends_search() {
                 break;
             }
-            if exchange.sources.have_seen(token) || is_derived(exchange, token) {
+            if exchange.sources.any_contains(token) || is_derived(exchange, token) {
                 continue;
             }
             let rationale = format!(
@@ -62,9 +65,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The words of a sentence that can be identifiers.
+/// The words of a sentence that may be identifiers.
 fn tokens(sentence: &str) -> impl Iterator<Item = &str> {
-    // The scripts from this code point on write no spaces between words.
+    // The scripts from this code point on have no spaces between words.
     const UNSPACED: char = '\u{2e80}';
     let inside = |c: char| c.is_alphanumeric() && c < UNSPACED || matches!(c, '-' | '_' | '/' | '#');
     sentence
@@ -83,29 +86,29 @@ fn is_identifier(token: &str) -> bool {
     let is_date = token.as_bytes().get(4) == Some(&b'-') && token.bytes().take(4).all(|b| b.is_ascii_digit());
     let is_quantity = is_quantity || has_hours(token);
     let is_number = letters == 0 && digits == token.len() && digits >= MIN_NUMBER;
-    // A prefix marks the rest as one: "ch_7Kq2".
-    let least = if token.contains('_') { MIN_DIGITS - 1 } else { MIN_DIGITS };
-    let is_mixed = letters > 0 && digits >= least && !is_quantity && !is_date && !is_currency(token);
+    // A prefix such as in "ch_7Kq2" marks an identifier.
+    let min_digits = if token.contains('_') { MIN_DIGITS - 1 } else { MIN_DIGITS };
+    let is_mixed =
+        letters > 0 && digits >= min_digits && !is_quantity && !is_date && !is_amount_or_year(token);
     plain && token.len() <= MAX_LENGTH && (is_number || is_mixed)
 }
 
-/// A time of day or a duration with the sign of hours between its figures: "6h36", "1h48m".
+/// Whether a token is a time of day or a duration with an "h" between its digits: "6h36", "1h48m".
 fn has_hours(token: &str) -> bool {
     let Some((hours, minutes)) = token.split_once(['h', 'H']) else { return false };
-    let is_figures = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    is_figures(hours) && is_figures(minutes.trim_end_matches("min").trim_end_matches(['m', 'M']))
+    let is_number = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    is_number(hours) && is_number(minutes.trim_end_matches("min").trim_end_matches(['m', 'M']))
 }
 
-/// An amount with its currency, or a year with its word: "EUR1000", "FY2025".
-fn is_currency(token: &str) -> bool {
+/// Whether a token is an amount with its currency, or a year with a word: "EUR1000", "FY2025".
+fn is_amount_or_year(token: &str) -> bool {
     let (letters, digits): (Vec<u8>, Vec<u8>) = token.bytes().partition(u8::is_ascii_alphabetic);
     let is_year = digits.len() == 4 && (digits.starts_with(b"19") || digits.starts_with(b"20"));
     let code = String::from_utf8(letters).unwrap_or_default().to_ascii_lowercase();
     currency::is_code(&code) || is_year && !token.contains('-')
 }
 
-/// The class of each character: digits, letters by case, or itself. Hexadecimal digests of one length are of
-/// one shape.
+/// A token with `0` for each digit, and `a` or `A` for each letter. Hexadecimal digests of one length have one shape.
 fn shape(token: &str) -> String {
     let hex = token.len() >= 7 && token.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if hex && token.bytes().any(|b| b.is_ascii_alphabetic()) {
@@ -120,19 +123,20 @@ fn shape(token: &str) -> String {
     token.chars().map(class).collect()
 }
 
-/// The identifiers of a result. Numbers count if their key or their zeros show that they are no quantities.
+/// The identifiers of a result. A number counts if its key names an identifier, or if the value is a text.
 fn identifiers(records: &Records) -> Vec<&str> {
     const KEYS: [&str; 9] = ["id", "number", "no", "code", "reference", "ref", "tracking", "key", "sku"];
     let fields = records.records.iter().flat_map(|record| &record.fields);
     let is_named = |name: &[String]| name.iter().any(|word| KEYS.contains(&word.as_str()));
-    let found = fields.filter(|field| {
+    let identifying = fields.filter(|field| {
         let letters = field.shown().bytes().any(|b| b.is_ascii_alphabetic());
         is_identifier(field.shown()) && (letters || is_named(&field.name) || field.text().is_some())
     });
-    found.map(|field| field.shown()).take(MAX_IDENTIFIERS).collect()
+    identifying.map(|field| field.shown()).take(MAX_IDENTIFIERS).collect()
 }
 
-/// A number that results contain with separators, or that is a sum of theirs; true beyond the work budget.
+/// Whether a token is a number that a text has with separators, or that is an aggregate of a result. True beyond the
+/// work budget.
 fn is_derived(exchange: &Exchange<'_>, token: &str) -> bool {
     let Ok(value) = token.parse::<f64>() else { return false };
     if !exchange.spends_numbers() {

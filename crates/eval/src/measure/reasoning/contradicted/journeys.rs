@@ -32,7 +32,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         &[WordMeaning::Arrival, WordMeaning::Arrives, WordMeaning::Departure],
     )
     .is_empty();
-    if exchange.clauses.is_empty() || !mentions_journey || !exchange.spends(exchange.sources.fields()) {
+    if exchange.clauses.is_empty() || !mentions_journey || !exchange.spends(exchange.sources.field_count()) {
         return;
     }
     let (Some(departure), Some(arrival)) =

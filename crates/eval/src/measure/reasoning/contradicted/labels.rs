@@ -1,10 +1,10 @@
-//! Values of a closed set: `carrier: DHL` against "your UPS parcel", `priority: low` against "priority is high".
+//! Other members of a closed set: `carrier: DHL` and "your UPS parcel", `priority: low` and "priority is high".
 //!
-//! Principle: the value of a field that has a closed set of values is reported as returned: another member of the set
-//! is another fact. A value that any text of the run has may be about another thing, and is not compared.
+//! Principle: the value of a field with a closed set of values is reported as it was returned. It is a contradiction
+//! if the answer names another member of the set, which no text that the model read has, and not the returned one.
+//! Words such as "high" are compared only next to the name of the field.
 //!
-//! A result gives one member of a set; the answer names another one, which the model had seen nowhere, and
-//! not the one that was returned. Words such as "high" count only next to the words of the field.
+//! In: the clauses of an answer, and the text values of results. Out: one contradiction.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ use crate::measure::records::{FieldValue, RecordField};
 use crate::pattern::contains_ignoring_case;
 
 /// Names that exclude each other in every context.
-static NAMES: [Set; 3] = [
+static NAMES: [ValueSet; 3] = [
     &[
         &["dhl"],
         &["ups"],
@@ -56,10 +56,10 @@ static NAMES: [Set; 3] = [
         &["google pay"],
     ],
 ];
-/// Words of fields that are weights.
+/// Words in keys of weights.
 const WEIGHTS: [&str; 5] = ["weight", "mass", "lb", "lbs", "pounds"];
 /// Words that exclude each other next to the words of a field.
-static LEVELS: [Set; 4] = [
+static LEVELS: [ValueSet; 4] = [
     &[&["low"], &["medium", "normal", "moderate"], &["high"], &["critical", "urgent"]],
     &[&["economy"], &["premium economy"], &["business"], &["first"]],
     &[&["small"], &["medium"], &["large"], &["extra large"]],
@@ -85,14 +85,14 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     for (source, _, record) in exchange.sources.records() {
         for field in &record.fields {
             let FieldValue::Text(value) = &field.value else { continue };
-            // Lower case takes as many bytes, or at least a third of them.
+            // Skip long values early; the text in lower case may have another length.
             let shown = field.shown();
-            let is_long = |shown: &str| shown.len() > LONGEST && shown.is_ascii();
-            if shown.len() > 3 * LONGEST || is_long(shown) || value.len() > LONGEST {
+            let is_long = |shown: &str| shown.len() > MAX_FORM && shown.is_ascii();
+            if shown.len() > 3 * MAX_FORM || is_long(shown) || value.len() > MAX_FORM {
                 continue;
             }
-            let statement = named_otherwise(exchange, value)
-                .or_else(|| graded_otherwise(exchange, field, value, findings));
+            let statement =
+                other_name(exchange, value).or_else(|| other_level(exchange, field, value, findings));
             if let Some((sentence, _)) = statement.filter(|_| findings.entries.is_empty()) {
                 let returned = format!("{}: {}", field.name.join(" "), field.shown());
                 findings.examined = true;
@@ -102,7 +102,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// "Is its colour red?" answered with "no", though the result gives red; or with "yes", though it gives another.
+/// Adds a finding for a wrong "yes" or "no": "Is its colour red?" answered with "no" although the result has red, or
+/// with "yes" although it has another colour.
 fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let Some((is_affirmative, sentence)) = exchange.yes_or_no() else { return };
     let asked = words_of(&exchange.task.replace(['=', ':', '/', '_', '?', '"', '\''], " "));
@@ -119,7 +120,7 @@ fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 continue;
             }
             match found {
-                // Several records: the question may be about any of them.
+                // The question may be about any of several records with different values.
                 Some((_, found_field, _)) if found_field.shown() != field.shown() => return,
                 _ => found = Some((source, field, is_same)),
             }
@@ -133,8 +134,8 @@ fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a word is a value that the field may have: that of another record, or one of the same closed set. Any other
-/// word may be a property of the thing, as "shipped" in "is my order shipped".
+/// Whether a word is a possible value of the field: the value of another record, or a member of the same closed set.
+/// Another word may be a property of the thing, such as "shipped" in "is my order shipped".
 fn is_value_of(exchange: &Exchange<'_>, field: &RecordField, word: &str) -> bool {
     let is_asked_value = |value: &str| value.split([' ', '/', '_']).eq(word.split(' '));
     let is_same_field =
@@ -145,33 +146,33 @@ fn is_value_of(exchange: &Exchange<'_>, field: &RecordField, word: &str) -> bool
 }
 
 /// Values that exclude each other, each with its forms.
-type Set = &'static [&'static [&'static str]];
-/// By value, the first set that has it, and its forms there.
-type SetMembers = HashMap<&'static str, (Set, &'static [&'static str])>;
+type ValueSet = &'static [&'static [&'static str]];
+/// By form of a value, the first set with the form, and all forms of the value.
+type SetMembers = HashMap<&'static str, (ValueSet, &'static [&'static str])>;
 
 static NAMES_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&NAMES));
 static LEVELS_BY_VALUE: LazyLock<SetMembers> = LazyLock::new(|| members(&LEVELS));
 
-fn members(sets: &'static [Set]) -> SetMembers {
-    let set_entries = |set: &'static Set| {
+fn members(sets: &'static [ValueSet]) -> SetMembers {
+    let set_entries = |set: &'static ValueSet| {
         set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))))
     };
     sets.iter().rev().flat_map(set_entries).collect()
 }
 
-/// No value of a set is longer.
-const LONGEST: usize = 16;
+/// Maximum bytes of a form of a value.
+const MAX_FORM: usize = 16;
 
-/// A clause that names another member of the value's set, which nothing else mentions.
-fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
+/// The sentence that names another member of the value's set, which no text has, and that member.
+fn other_name<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
     let (set, own_forms) = *NAMES_BY_VALUE.get(value)?;
     exchange.spends(exchange.clauses.len()).then_some(())?;
     let find_clause =
-        |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| names(&c.words, form)));
+        |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| has_form(&c.words, form)));
     if find_clause(own_forms).is_some() {
         return None;
     }
-    // A pound is a weight as well.
+    // "Pound" may be a weight.
     let weighs = |forms: &[&str]| {
         let mut names =
             exchange.sources.records().flat_map(|(.., record)| &record.fields).flat_map(|f| &**f.name);
@@ -179,16 +180,16 @@ fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str,
     };
     set.iter().filter(|forms| **forms != own_forms && !weighs(forms)).find_map(|forms| {
         let clause = find_clause(forms).filter(|clause| !clause.negated && !clause.modal)?;
-        let unseen = !forms.iter().any(|form| exchange.sources.have_seen(form));
+        let unseen = !forms.iter().any(|form| exchange.sources.any_contains(form));
         unseen.then(|| forms.first().map(|form| (clause.sentence, *form))).flatten()
     })
 }
 
-/// Whether the words have this name, or a sign that is written next to a number.
-fn names(words: &str, form: &str) -> bool {
+/// Whether the words have this form, where a sign may be next to a number.
+fn has_form(words: &str, form: &str) -> bool {
     match form.chars().all(char::is_alphanumeric) || form.contains(' ') {
         true => contains_words(words, form),
-        // The letters before a sign make it another one: "R$".
+        // Letters before a sign make another sign: "R$".
         false => words.split(' ').any(|word| {
             word.strip_suffix(form).or_else(|| word.split_once(form).map(|(before, _)| before)).is_some_and(
                 |before| !before.ends_with(char::is_alphabetic) || form.starts_with(char::is_alphabetic),
@@ -197,8 +198,8 @@ fn names(words: &str, form: &str) -> bool {
     }
 }
 
-/// A clause that gives another degree of the same field.
-fn graded_otherwise<'a>(
+/// The sentence that gives another level for the same field, and that level.
+fn other_level<'a>(
     exchange: &Exchange<'a>,
     field: &RecordField,
     value: &str,
@@ -206,7 +207,7 @@ fn graded_otherwise<'a>(
 ) -> Option<(&'a str, &'static str)> {
     let (set, own_forms) = *LEVELS_BY_VALUE.get(value)?;
     let name = field.name.last().filter(|name| name.len() >= 4)?;
-    let fields = exchange.sources.fields();
+    let fields = exchange.sources.field_count();
     exchange.spends(fields / 8 + exchange.clauses.len()).then_some(())?;
     let next_to = |words: &str, form: &str| {
         [format!("{form} {name}"), format!("{name} {form}")]
@@ -225,7 +226,7 @@ fn graded_otherwise<'a>(
         .filter_map(RecordField::text)
         .collect();
     let is_own = |clause: &Clause<'_>| own_forms.iter().any(|form| next_to(&clause.words, form));
-    // The answer gives this degree, so that another degree is of another thing.
+    // If the answer gives the level of the field, another level is about another thing.
     if exchange.clauses.iter().any(is_own) {
         findings.examined = true;
         return None;
@@ -252,6 +253,6 @@ mod tests {
     #[test]
     fn longest_value_is_looked_up() {
         let longest = NAMES_BY_VALUE.keys().chain(LEVELS_BY_VALUE.keys()).map(|value| value.len()).max();
-        assert_eq!(longest, Some(LONGEST));
+        assert_eq!(longest, Some(MAX_FORM));
     }
 }

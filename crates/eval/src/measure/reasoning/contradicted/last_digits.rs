@@ -36,7 +36,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     });
     let masked = MASKED.captures_iter(prose).filter_map(|found| Some(found.get(1)?.as_str()));
     for digits in named.chain(masked).take(MAX_ENDINGS) {
-        if !exchange.spends_search() || !exchange.spends(exchange.sources.fields()) {
+        if !exchange.spends_search() || !exchange.spends(exchange.sources.field_count()) {
             return;
         }
         let records = || exchange.sources.records();
@@ -48,7 +48,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         findings.examined = true;
         let ends = |field: &RecordField| letters_and_digits(field.shown()).ends_with(digits);
         let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
-        if is_known || exchange.sources.have_seen(digits) {
+        if is_known || exchange.sources.any_contains(digits) {
             continue;
         }
         let returned =

@@ -1,15 +1,17 @@
-//! Values of another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
+//! Values that belong to another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
 //!
-//! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of
-//! that row; what it states about the row may be in the list below it ([`super::row_scope`]). It is another one's if
-//! only other rows have the value in that column, the named row has a different one, which the answer does not give,
-//! and nothing else that the model had seen has the value. The rows are those of a list, or the results of one tool for
-//! several things ([`super::named_rows`]).
+//! Principle: a statement that names one row of a result and gives a value of a column gives the value of that row.
+//! The value may be in a list below the name ([`super::row_scope`]). It is a contradiction if only other rows have the
+//! value in that column, the named row has a different one, which the answer does not give, and no other text that the
+//! model read has the value. The rows are those of a list, or the results of one tool for several things
+//! ([`super::named_rows`]).
+//!
+//! In: the clauses of an answer, and the tables of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::named_rows::{NamedRow, RowName, tables};
 use super::predicates::follows_verb;
-use super::row_scope::{Named, inherited, is_value, measures, mentions};
+use super::row_scope::{Named, inherited_rows, is_value, may_be_about_other, measures};
 use super::row_values::{RowStatement, has_value, is_state};
 use super::sources::{ResultSource, ResultSources};
 use super::universal_claims::has_exception;
@@ -19,10 +21,10 @@ use crate::measure::reasoning::statements::{Clause, words_of};
 use crate::measure::reasoning::time_arithmetic::EvidenceMoments;
 use crate::measure::records::RecordField;
 
-/// Longest request that may be only a question.
+/// Maximum bytes of a text that is only a question.
 const MAX_QUESTION: usize = 400;
-/// Beginnings of clauses that add a place or a time to the one before.
-const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
+/// Beginnings of clauses that add a place or a time to the clause before.
+const ADDITIONS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let states = |clause: &&Clause<'_>| {
@@ -53,7 +55,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if named.iter().all(|named| *named == Named::None) {
             continue;
         }
-        let inherited = inherited(exchange, &named);
+        let inherited = inherited_rows(exchange, &named);
         let comparison = Comparison { exchange, table, named, inherited };
         for &(nth, clause) in &stating_clauses {
             let row = match (comparison.named.get(nth), comparison.inherited.get(nth)) {
@@ -64,26 +66,27 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             if !exchange.spends(table.len() * 2) {
                 return;
             }
-            if let Some((own_field, call)) = comparison.other_row_value(nth, clause, *row) {
+            if let Some((own_field, source)) = comparison.other_row_value(nth, clause, *row) {
                 let returned = format!("{}: {} for it", own_field.name.join(" "), own_field.shown());
-                findings.contradicts(&returned, call.call, clause.sentence);
+                findings.contradicts(&returned, source.call, clause.sentence);
                 return;
             }
         }
     }
 }
 
+/// The clauses of an answer, compared with one table.
 struct Comparison<'e, 'a> {
     exchange: &'e Exchange<'a>,
     table: &'e [NamedRow<'e>],
     /// The rows that each clause of the answer names.
     named: Vec<Named>,
-    /// By clause that names no row, the one that it is about.
+    /// By clause, the row that a clause without a named row is about.
     inherited: Vec<Option<usize>>,
 }
 
 impl<'e> Comparison<'e, '_> {
-    /// The value of the named row in the column of which the clause gives a value of another row.
+    /// The field of the named row `at`, with its source, if the clause gives a value of another row in that column.
     fn other_row_value(
         &self,
         nth: usize,
@@ -99,7 +102,7 @@ impl<'e> Comparison<'e, '_> {
         let stated = others.flat_map(|(_, other)| {
             let cells = other.cells.iter().filter(|cell| statement.gives(cell));
             cells.filter(move |cell| is_meant(clause, cell, row)).filter(move |cell| {
-                !is_inherited || is_value(cell) && !mentions(clause, &other.cells, &row.cells, cell)
+                !is_inherited || is_value(cell) && !may_be_about_other(clause, &other.cells, &row.cells, cell)
             })
         });
         for cell in stated {
@@ -108,7 +111,7 @@ impl<'e> Comparison<'e, '_> {
             if row.cells.iter().any(|own_cell| has_value(own_cell, cell)) || row.column(cell).any(is_own) {
                 continue;
             }
-            if self.is_listed(clause, &words, cell, is_inherited.then_some(at))
+            if self.has_value_per_row(clause, &words, cell, is_inherited.then_some(at))
                 && !self.gives_own(row, at, cell)
                 && row.source.is_current(row.at)
             {
@@ -123,17 +126,18 @@ impl<'e> Comparison<'e, '_> {
         None
     }
 
-    /// The words of a clause, and of one after it that only adds a place or a time: "W-1001 is next, on 9 December".
+    /// The words of a clause, with those of the next clause if that only adds a place or a time: "W-1001 is next, on 9
+    /// December".
     fn with_fragment(&self, clause: &Clause<'_>) -> String {
-        let mut behind = self
+        let mut later_clauses = self
             .exchange
             .clauses
             .iter()
             .zip(&self.named)
             .skip_while(|(c, _)| !std::ptr::eq(*c, clause))
             .skip(1);
-        let fragment = behind.next().filter(|(next, named)| {
-            let adds = ADDS.iter().any(|word| next.words.starts_with(word));
+        let fragment = later_clauses.next().filter(|(next, named)| {
+            let adds = ADDITIONS.iter().any(|word| next.words.starts_with(word));
             std::ptr::eq(next.sentence, clause.sentence)
                 && **named == Named::None
                 && adds
@@ -146,12 +150,18 @@ impl<'e> Comparison<'e, '_> {
         )
     }
 
-    /// Whether each clause of the sentence that names a row gives it a value of the column: "A and B work in X and Y"
-    /// does not.
-    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &RecordField, label: Option<usize>) -> bool {
+    /// Whether each clause of the sentence that names a row names only one and gives a value of the column: not "A and
+    /// B work in X and Y".
+    fn has_value_per_row(
+        &self,
+        clause: &Clause<'_>,
+        words: &str,
+        cell: &RecordField,
+        label: Option<usize>,
+    ) -> bool {
         let clauses = self.exchange.clauses.iter().zip(&self.named);
         let sentence_clauses = clauses.filter(|(other, _)| std::ptr::eq(other.sentence, clause.sentence));
-        // The label of what is inherited has no value itself.
+        // A clause that is only the label of the lines below has no value itself.
         let is_label = |named: &Named| label.is_some_and(|row| *named == Named::One(row));
         sentence_clauses.filter(|(_, named)| **named != Named::None && !is_label(named)).all(
             |(other, named)| {
@@ -164,7 +174,7 @@ impl<'e> Comparison<'e, '_> {
         )
     }
 
-    /// Whether the answer gives the row's own value, other than to another row.
+    /// Whether the answer gives the row's own value in a clause that is not about another row.
     fn gives_own(&self, row: &NamedRow<'_>, at: usize, cell: &RecordField) -> bool {
         let named = self.named.iter().zip(&self.inherited);
         self.exchange.clauses.iter().zip(named).any(|(clause, (named, inherited))| {
@@ -176,20 +186,22 @@ impl<'e> Comparison<'e, '_> {
         })
     }
 
-    /// Whether the value is nowhere but in its column of this table.
+    /// Whether the value occurs only in its column of this table.
     fn is_only_here(&self, cell: &RecordField) -> bool {
         let sources = &self.exchange.sources;
         let is_same = |field: &&RecordField| has_value(field, cell);
-        let all = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
+        let field_count = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
         let occurrences =
             self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
-        // A question whether something is in a state does not state it.
-        let tells = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
-        all == occurrences.count()
-            && !unstructured(sources).filter(tells).any(|text| RowStatement::new(&words_of(text)).gives(cell))
+        // A question whether something is in a state does not assert the state.
+        let asserts = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
+        field_count == occurrences.count()
+            && !unstructured(sources)
+                .filter(asserts)
+                .any(|text| RowStatement::new(&words_of(text)).gives(cell))
     }
 
-    /// Whether a number, a date or a time follows from those of the row and of the request.
+    /// Whether the value of a cell follows from the numbers, dates and times of the row and of the request.
     fn is_derived(&self, cell: &RecordField, row: &NamedRow<'_>) -> bool {
         let Some(value) = cell.number() else {
             let mut moments = EvidenceMoments::default();
@@ -210,13 +222,13 @@ impl<'e> Comparison<'e, '_> {
     }
 }
 
-/// See [`ResultSources::unstructured`].
+/// The texts of [`ResultSources::unstructured`].
 pub(super) fn unstructured<'s>(sources: &'s ResultSources<'_>) -> impl Iterator<Item = &'s str> {
     sources.unstructured().iter().map(|text| &***text)
 }
 
-/// Whether a clause that has the value means it. A common word may apply to anything: it is meant next to the name of
-/// its column, as a state after a verb or close before the name of the row, or as a name with its capital.
+/// Whether a clause with the value of a cell means that value. A common word counts only together with the name of its
+/// column, as a state after a verb or shortly before the name of the row, or as a name with a capital.
 fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool {
     let shown = cell.shown();
     let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
@@ -228,7 +240,7 @@ fn is_meant(clause: &Clause<'_>, cell: &RecordField, row: &NamedRow<'_>) -> bool
         || if is_state(cell) { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
 }
 
-/// Whether a clause states a state of a row: "W-1001 is open", "the open order W-1001".
+/// Whether a clause asserts a state of a row: "W-1001 is open", "the open order W-1001".
 fn is_predicate(clause: &Clause<'_>, state: &str, row: &NamedRow<'_>) -> bool {
     /// Maximum number of words from the state to the name of the row.
     const MAX_DISTANCE: usize = 2;

@@ -92,7 +92,7 @@ use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, ExchangeFindings};
 use sources::ResultSources;
 
-/// Most findings on one answer.
+/// Maximum findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// Number of comparisons at the start of [`COMPARISONS`] whose findings are all kept. A finding of a later comparison
 /// is dropped if an earlier one has the same quote.
@@ -174,7 +174,7 @@ pub(crate) fn rule_names() -> impl Iterator<Item = &'static str> {
 
 /// Maximum results after a turn that are searched for the names of things.
 const MAX_LATER: usize = 64;
-/// Most turns of one dialogue that are compared, the latest ones.
+/// Maximum turns of one dialogue that are compared, the latest ones.
 const MAX_TURNS: usize = 32;
 
 /// The comparison of one agent's answer, or of a turn of its dialogue, with its results.
@@ -259,7 +259,7 @@ fn compare(
         return None;
     }
     let sources = ResultSources::before(trace, memo, attempts, i, &calls, at)?;
-    memo.budget.spend(answer.len() / 16 + sources.fields()).then_some(())?;
+    memo.budget.spend(answer.len() / 16 + sources.field_count()).then_some(())?;
     let end = at.map_or(u64::MAX, |at| end_of(trace, at));
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
     let later = calls.iter().filter_map(|c| trace.calls.get(*c)).filter(|call| call.start > end);

@@ -1,8 +1,10 @@
-//! Values with another unit than the result's: 850 g, where the result has 850 mg; 120 €, where it has 120 USD.
+//! Values with another unit than that of the result: 850 g, where the result has 850 mg; 120 €, where it has 120 USD.
 //!
-//! Principle: a number keeps its unit. Where a field states its unit (in its name, or in a field for the unit of its
-//! record), an answer that gives this number with another unit of the same quantity has misread it, unless anything
-//! that the model had seen gives the number with that unit, or without one.
+//! Principle: a number keeps its unit. If the unit of a field is known (by its key, or by another field of its
+//! record), an answer with the number and another unit of the same quantity is a contradiction, unless another text
+//! that the model read has the number.
+//!
+//! In: the numbers of an answer with their units, and the fields of results with theirs. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;
@@ -13,33 +15,34 @@ use crate::measure::records::{Record, RecordField};
 use crate::measure::units::{self, Unit};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Most numbers of an answer, and fields, that are compared.
+/// Maximum numbers of an answer that are compared.
 const MAX_NUMBERS: usize = 64;
+/// Maximum fields that are compared.
 const MAX_FIELDS: usize = 2_000;
-/// Whole numbers up to this one are too common.
+/// Whole numbers up to this one are not compared, since they are common.
 const SMALL: f64 = 9.0;
-/// Names of several words of fields that have the unit of the others.
+/// Keys with several words of a field that has the unit of the other fields.
 const UNIT_FIELDS: [&str; 2] = ["unit of measure", "currency code"];
 const HOURS_OF_DAY: f64 = 24.0;
-/// The seconds of units of time, which are no powers of ten of each other.
+/// The units of time in seconds, since they are not powers of ten of each other.
 const SECONDS: [(&str, f64); 6] =
     [("ms", 1e-3), ("sec", 1.0), ("min", 60.0), ("hours", 3600.0), ("days", 86_400.0), ("weeks", 604_800.0)];
-/// Most bytes of a unit next to a number.
+/// Maximum characters of a unit next to a number.
 const MAX_UNIT: usize = 16;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.sources.structured.is_empty() {
         return;
     }
-    let is_telling = |n: &Number| !n.in_identifier && (n.value > SMALL || n.fractional);
+    let is_compared = |n: &Number| !n.in_identifier && (n.value > SMALL || n.fractional);
     let stated: Vec<(Number, Unit)> = numbers::all(&exchange.prose)
         .into_iter()
-        .filter(is_telling)
+        .filter(is_compared)
         .filter_map(|n| Some((n, unit_of_number(&exchange.prose, &n)?)))
         .take(MAX_NUMBERS)
         .collect();
     if stated.is_empty()
-        || !exchange.spends(exchange.sources.fields().min(MAX_FIELDS) * (1 + stated.len() / 4))
+        || !exchange.spends(exchange.sources.field_count().min(MAX_FIELDS) * (1 + stated.len() / 4))
     {
         return;
     }
@@ -63,7 +66,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let is_other = |candidate: &Option<Unit>| {
             candidate.is_some_and(|other| other.quantity == unit.quantity && other != unit)
         };
-        // "3.200 Liter" are 3.2 m³ in the other reading of the dot.
+        // Another reading of the number may be the converted value: "3.200 Liter" are 3.2 m³.
         let converts = |(_, _, field): &(_, _, &RecordField)| {
             let factor = field_unit
                 .power
@@ -72,7 +75,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             let value = field.number().zip(factor).map(|(value, factor)| value.abs() * factor);
             value.is_some_and(|value| n.possible_values().any(|v| (v - value).abs() <= value * 1e-9))
         };
-        // 60 laps of 12 minutes are 12 hours: the number comes back with the larger unit.
+        // A multiple may have the same number with a larger unit: 60 laps of 12 minutes are 12 hours.
         let is_multiple = || {
             let Some(ratio) = ratio(field_unit, &unit) else { return false };
             let is_count =
@@ -87,7 +90,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if is_hours_of_day(exchange, &n, &unit) || matching_fields.iter().any(converts) || is_multiple() {
             continue;
         }
-        // Nothing else that was seen has the number.
+        // No other text has the number.
         if units.iter().all(is_other)
             && exchange.spends_numbers()
             && !unstructured(&exchange.sources).any(|text| has_number(text, &n))
@@ -100,7 +103,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// How many of the unit `small` are one of `large`, if that is more than one.
+/// The number of units `small` in one unit `large`; `None` if that is not more than one, or not known.
 fn ratio(small: &Unit, large: &Unit) -> Option<f64> {
     let seconds = |unit: &Unit| SECONDS.iter().find(|(symbol, _)| *symbol == unit.symbol).map(|(_, s)| *s);
     let ratio = match (small.power, large.power) {
@@ -110,7 +113,7 @@ fn ratio(small: &Unit, large: &Unit) -> Option<f64> {
     Some(ratio).filter(|ratio| *ratio > 1.0)
 }
 
-/// "24 hours a day" is the whole day, and no duration of anything.
+/// Whether a number is that of "24 hours a day", which is not a duration.
 fn is_hours_of_day(exchange: &Exchange<'_>, n: &Number, unit: &Unit) -> bool {
     n.value == HOURS_OF_DAY && unit.symbol == "hours" && is_for_each(&exchange.prose, n, exchange.language)
 }
@@ -119,18 +122,18 @@ fn has_number(text: &str, n: &Number) -> bool {
     numbers::all(text).iter().any(|number| number.possible_values().any(|v| v == n.value))
 }
 
-/// The unit directly after a number, or of money before it.
+/// The unit directly after a number, or the currency sign before it.
 pub(super) fn unit_of_number(text: &str, n: &Number) -> Option<Unit> {
     let after = text.get(n.end..)?.trim_start_matches([' ', '\u{a0}', '*']);
     let word: String =
         after.chars().take_while(|c| c.is_alphanumeric() || "€$£¥/µμ".contains(*c)).take(MAX_UNIT).collect();
     let before = text.get(..n.start)?.trim_end_matches([' ', '\u{a0}', '*']);
     let sign = before.chars().next_back().filter(|c| "€$£¥".contains(*c)).map(|c| c.to_string());
-    // "5 mg/kg" is no amount in milligrams.
+    // The whole word is looked up, since "5 mg/kg" is not in milligrams.
     units::unit_for_word(&lowercase(&word)).or_else(|| units::unit_for_word(&sign?))
 }
 
-/// The unit of a field: that of its name, or that of a field for the unit of its record.
+/// The unit of a field, by its key, or by the field of its record for the unit.
 pub(super) fn unit_of(record: &Record, field: &RecordField) -> Option<Unit> {
     // The key "kWh" has the words "k" and "wh".
     let name_unit = || {

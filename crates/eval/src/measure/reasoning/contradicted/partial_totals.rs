@@ -1,9 +1,11 @@
-//! Totals of a part: "you have 5 overdue invoices", where the result states that there are more.
+//! Totals of a part of a list: "you have 5 overdue invoices", where the result states that there are more.
 //!
-//! Principle: a result that says that it is a part of a list (there is another page, more items than it shows) gives
-//! neither the number nor the sum of all items. An answer to a request for them that gives the number of items shown,
-//! or the sum of one of their columns, has to say that they are a part. Where the tool was called again, the rest may
+//! Principle: a result that is only a part of a list, by a flag, a next page or a larger total, has neither the number
+//! nor the sum of all items. An answer to a request for all items that gives the number of the returned items, or the
+//! sum of one of their columns, has to state that they are a part. If the tool was called again, the other parts may
 //! have been read.
+//!
+//! In: the request, the clauses of an answer, and the lists of results. Out: one contradiction.
 
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
@@ -16,8 +18,8 @@ use crate::measure::reasoning::statements::contains_any;
 use crate::measure::records::{FieldValue, RecordField, Records};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Words by which requests ask for all.
-const ASKS: [&str; 12] = [
+/// Words by which a request asks for all items.
+const ALL_WORDS: [&str; 12] = [
     "how many",
     "how much",
     "total",
@@ -31,8 +33,8 @@ const ASKS: [&str; 12] = [
     "count",
     "add up",
 ];
-/// Words by which an answer says that it read a part, or a request that it wants one.
-const PART: [&str; 24] = [
+/// Words by which an answer or a request is about a part of the items.
+const PART_WORDS: [&str; 24] = [
     "first",
     "page",
     "pages",
@@ -58,17 +60,19 @@ const PART: [&str; 24] = [
     "only",
     "others",
 ];
-/// Words of keys of a place in a list, after "next".
-const PLACES: [&str; 9] = ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
-/// Words of keys of the number of all items, and of the most that a page has.
-const ALL: [&str; 3] = ["total", "count", "totalcount"];
-const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "count", "rows"];
-/// Most arguments of a call.
+/// Words in keys, together with "next", for the next part of a list.
+const POSITION_WORDS: [&str; 9] =
+    ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
+/// Words in keys of the number of all items.
+const TOTAL_WORDS: [&str; 3] = ["total", "count", "totalcount"];
+/// Words in keys of the maximum number of items of a page.
+const PAGE_SIZE_WORDS: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "count", "rows"];
+/// Maximum arguments of a call that are read.
 const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let asks_for_all = match exchange.is_english() {
-        true => contains_any(exchange.task_words(), &ASKS),
+        true => contains_any(exchange.task_words(), &ALL_WORDS),
         false => vocabulary::has(exchange.task, WordMeaning::HowMany),
     };
     if exchange.clauses.is_empty() || !asks_for_all {
@@ -76,22 +80,22 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
-        // Each list is compared with the fields of the root and with the records.
+        // Each list is compared with the fields of the outermost record and with all records.
         let root = parsed.records.first().map_or(0, |root| root.fields.len());
         let records = parsed.records.len();
         if !exchange.spends(1 + records / 8 + parsed.lists.len().saturating_mul(root + records) / 8) {
             return;
         }
-        let Some((field, list)) = part(source, parsed) else { continue };
+        let Some((field, list)) = part_of_list(source, parsed) else { continue };
         findings.examined = true;
-        if is_read_on(exchange, source) || says_part(exchange) {
+        if is_called_again(exchange, source) || mentions_part(exchange) {
             return;
         }
         let Some(shown) = parsed.lists.get(list).map(|list| list.len) else { continue };
         if !exchange.spends(parsed.records.iter().map(|record| record.fields.len()).sum::<usize>() / 8) {
             return;
         }
-        if let Some(sentence) = totals(source.call.at, exchange, parsed, list, shown) {
+        if let Some(sentence) = stated_total(source.call.at, exchange, parsed, list, shown) {
             let returned = format!("{}: {}, with {shown} items", field.name.join(" "), field.shown());
             findings.contradicts(&returned, source.call, sentence);
             return;
@@ -99,14 +103,14 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The field that says that a result has a part of its only list, and that list.
-fn part<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e RecordField, usize)> {
+/// The field by which a result is only a part of its only list, and the index of that list; `None` if it is not a part.
+fn part_of_list<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e RecordField, usize)> {
     let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
-    // The root, and its fields besides the list.
+    // The outermost record has the fields about the list.
     let root = parsed.records.first().filter(|root| root.list.is_none())?;
     let mut item_lists = parsed.lists.iter().enumerate().filter(|(at, list)| {
         let has_items = || parsed.records.iter().any(|r| r.list == Some(*at) && is_top(r.parent));
-        // Names or identifiers are texts of the record that has the list.
+        // A list of texts has no records; its texts are fields of the record around it.
         let has_texts = || root.fields.iter().filter(|f| f.name == list.name).count() == list.len;
         list.len > 1 && !list.is_numeric && (has_items() || has_texts())
     });
@@ -129,24 +133,25 @@ fn part<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e Recor
             FieldValue::Number(n) => *n > 1.0,
             FieldValue::Bool(_) => false,
         };
-        leads && has(&field.name, &["next", "continuation"]) && has(&field.name, &PLACES)
+        leads && has(&field.name, &["next", "continuation"]) && has(&field.name, &POSITION_WORDS)
     };
-    // A page is full if it has as many items as it may have.
+    // Whether the page has its maximum number of items.
     let is_full = || {
         let is_most = |field: &&RecordField| {
-            (has(&field.name, &MOST) || is_of_page(&field.name)) && field.number() == Some(len as f64)
+            (has(&field.name, &PAGE_SIZE_WORDS) || is_of_page(&field.name))
+                && field.number() == Some(len as f64)
         };
         let arguments = source.call.parsed.as_deref().and_then(|arguments| arguments.as_object());
         let is_limit = |(key, value): (&String, &serde_json::Value)| {
-            has(&identifier_words(key), &MOST) && value.as_u64() == Some(len as u64)
+            has(&identifier_words(key), &PAGE_SIZE_WORDS) && value.as_u64() == Some(len as u64)
         };
         envelope().any(|field| is_most(&field))
             || arguments.is_some_and(|map| map.iter().take(MAX_ARGUMENTS).any(is_limit))
     };
     let is_more = |field: &&RecordField| {
-        has(&field.name, &ALL) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
+        has(&field.name, &TOTAL_WORDS) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
     };
-    // "page": 1, "pages": 2.
+    // The number of a page and the count of pages, such as `page: 1` and `pages: 2`.
     let number = |words: &[&str]| {
         let is_named = |field: &&RecordField| {
             let name: Vec<&str> = field.name.iter().map(String::as_str).collect();
@@ -160,32 +165,32 @@ fn part<'e>(source: &ResultSource<'_>, parsed: &'e Records) -> Option<(&'e Recor
     if let Some(pages) = number(&["pages", "total pages", "page count", "last page"]).filter(is_before) {
         return Some((pages, list));
     }
-    let found = envelope().find(is_next).or_else(|| envelope().find(is_more).filter(|_| is_full()));
-    found.map(|field| (field, list))
+    let indication = envelope().find(is_next).or_else(|| envelope().find(is_more).filter(|_| is_full()));
+    indication.map(|field| (field, list))
 }
 
-/// Whether a flag of this name says that there are more items: `has_more`, `hasNextPage`, `truncated`.
+/// Whether a flag of this name states that there are more items: `has_more`, `hasNextPage`, `truncated`.
 fn is_flag_of_more(name: &[String]) -> bool {
     let words: Vec<&str> = name.iter().map(String::as_str).collect();
     matches!(words.as_slice(), ["more"] | ["truncated"] | ["is", "truncated"] | ["has", "more" | "next", ..])
 }
 
 /// Whether the tool was called again, so that the other pages may have been read.
-fn is_read_on(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
+fn is_called_again(exchange: &Exchange<'_>, source: &ResultSource<'_>) -> bool {
     exchange.sources.calls.iter().filter(|call| call.name == source.call.name).count() > 1
 }
 
-/// Whether the request or the answer is about a part.
-pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
+/// Whether the request or the answer mentions a part of the items.
+pub(super) fn mentions_part(exchange: &Exchange<'_>) -> bool {
     let says = |text: &str| !exchange.is_english() && vocabulary::has(text, WordMeaning::Part);
     says(exchange.task)
         || says(&exchange.prose)
-        || contains_any(exchange.task_words(), &PART)
-        || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART))
+        || contains_any(exchange.task_words(), &PART_WORDS)
+        || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART_WORDS))
 }
 
-/// The sentence that gives the number of the items shown, or a sum of one of their columns.
-fn totals<'a>(
+/// The sentence that gives the number of the returned items, or the sum of one of their columns.
+fn stated_total<'a>(
     at: Idx,
     exchange: &Exchange<'a>,
     parsed: &Records,
@@ -203,10 +208,10 @@ fn totals<'a>(
     let sums: Vec<f64> = by_name.into_values().collect();
     let task_numbers = numbers::all(exchange.task);
     let is_given = |value: f64| task_numbers.iter().any(|number| number.value == value);
-    // "The five invoices of the list": what the request limits, and what gives the number of all.
+    // Not if the request has the number, or the answer gives the number of all items.
     let prose_numbers = numbers::all(&exchange.prose);
     let is_all = |field: &RecordField| {
-        let is_count = field.name.iter().any(|word| ALL.contains(&word.as_str()));
+        let is_count = field.name.iter().any(|word| TOTAL_WORDS.contains(&word.as_str()));
         is_count
             && field
                 .number()
@@ -217,7 +222,7 @@ fn totals<'a>(
     if is_given(shown as f64) || envelope.any(is_all) {
         return None;
     }
-    // The number may be of another result.
+    // The number may be from another result.
     let mut others = exchange.sources.structured.iter().filter(|other| other.call.at != at);
     let others: Vec<f64> = others
         .by_ref()

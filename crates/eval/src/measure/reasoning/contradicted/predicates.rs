@@ -1,7 +1,7 @@
-//! States as predicates: what a flag or a state word asserts, and which statements it refutes.
+//! States as predicates: the assertions of flags and of words for states, and the statements that they refute.
 //!
-//! A word asserts a predicate or its opposite ("sold out" is the opposite of "available"). A state of a
-//! process also asserts others: what is delivered has been shipped, what is being processed has not.
+//! A word asserts a predicate or its opposite ("sold out" is the opposite of "available"). A state of a process also
+//! asserts other predicates: a delivered thing has been shipped, and a thing in processing has not.
 
 use std::sync::LazyLock;
 
@@ -11,10 +11,10 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::statements::{Clause, contains_words};
 use crate::measure::records::{KeyFact, KeyName};
 
-/// A predicate, and whether it holds.
+/// A predicate, and whether it is true.
 pub(super) type Assertion = (&'static str, bool);
 
-/// Words and the assertion that each makes. Fields have them as key of a flag or as value, answers as words.
+/// Predicates with whether they are true, and the words for that: keys of flags, values of fields, or words of answers.
 pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("available", true, &["available", "in stock", "stock available"]),
     ("available", false, &["unavailable", "out of stock", "sold out", "discontinued"]),
@@ -73,7 +73,7 @@ pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("encrypted", false, &["unencrypted"]),
 ];
 
-// The assertion of each word.
+// By word or phrase, its assertion.
 static ASSERTIONS: LazyLock<HashMap<&'static str, Assertion>> = LazyLock::new(|| {
     let rows = WORDS.iter().rev();
     let forms = rows
@@ -81,13 +81,13 @@ static ASSERTIONS: LazyLock<HashMap<&'static str, Assertion>> = LazyLock::new(||
     forms.collect()
 });
 
-/// Words of a key up to this length are compared whole.
-const SHORT: usize = 3;
-/// None of [`WORDS`] is longer.
-const LONGEST: usize = 16;
+/// Maximum bytes of a word in a key that is compared as a whole and not by its stem.
+const MAX_SHORT_WORD: usize = 3;
+/// Maximum bytes of a word or phrase in [`WORDS`].
+const MAX_FORM: usize = 16;
 
-/// Further assertions that follow from the first one.
-const ALSO: [(Assertion, &[Assertion]); 7] = [
+/// The assertions that follow from an assertion.
+const CONSEQUENCES: [(Assertion, &[Assertion]); 7] = [
     (("pending", true), &[("shipped", false), ("delivered", false), ("cancelled", false)]),
     (("shipped", true), &[("pending", false), ("delivered", false), ("cancelled", false)]),
     (("delivered", true), &[("pending", false), ("shipped", true), ("cancelled", false)]),
@@ -97,26 +97,26 @@ const ALSO: [(Assertion, &[Assertion]); 7] = [
     (("free", false), &[("available", false)]),
 ];
 
-/// The assertion that these words make as the value of a field or in an answer.
+/// The assertion of these words as the value of a field or in an answer; `None` if they are not a known state.
 pub(super) fn assertion(words: &str) -> Option<Assertion> {
-    (words.len() <= LONGEST).then(|| ASSERTIONS.get(words).copied()).flatten()
+    (words.len() <= MAX_FORM).then(|| ASSERTIONS.get(words).copied()).flatten()
 }
 
-/// Every assertion that the state of a thing makes.
+/// An assertion and its consequences.
 pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assertion> {
-    let consequences = ALSO
+    let consequences = CONSEQUENCES
         .iter()
         .filter(move |(premise, _)| *premise == first)
         .flat_map(|(_, consequences)| consequences.iter().copied());
     std::iter::once(first).chain(consequences)
 }
 
-/// Whether a word of a key says that the values are states.
+/// Whether a word of a key is one for a state.
 pub(super) fn has_state_key(name: &KeyName) -> bool {
     name.has_fact(KeyFact::State, |words| words.iter().any(|word| is_state_key(word)))
 }
 
-/// Whether the values of such a key are states.
+/// Whether values of a key with this word are states.
 pub(super) fn is_state_key(word: &str) -> bool {
     matches!(
         word,
@@ -157,23 +157,27 @@ const VERBS: [&str; 22] = [
     "remains",
     "got",
 ];
-/// States that are verbs themselves: "the pipeline passed".
+/// Maximum words from a verb to the words for a state.
+const MAX_TO_VERB: usize = 5;
+/// Words for states that are finite verbs: "the pipeline passed".
 const FINITE: [&str; 7] = ["passed", "failed", "succeeded", "shipped", "expired", "booked", "closed"];
 
+/// A property of a thing that a flag or a state asserts or denies.
 #[derive(Clone, PartialEq)]
 pub(super) enum Predicate {
+    /// A predicate of [`WORDS`].
     Known(&'static str),
     /// The words of a flag's key.
     Key(Vec<String>),
 }
 
 impl Predicate {
-    /// Whether its words have other meanings ("shipping is free").
+    /// Whether words of the predicate have other meanings ("shipping is free").
     pub(super) fn is_ambiguous(&self) -> bool {
         matches!(self, Predicate::Known("free" | "open" | "valid" | "passed" | "active" | "approved"))
     }
 
-    /// Whether the clause asserts this predicate or its opposite.
+    /// Whether the clause claims this predicate (`true`) or its opposite (`false`); `None` if it claims neither.
     pub(super) fn claimed(&self, clause: &Clause<'_>) -> Option<bool> {
         if clause.modal {
             return None;
@@ -182,36 +186,37 @@ impl Predicate {
         match self {
             Predicate::Known(name) => {
                 let forms = WORDS.iter().filter(|(predicate, ..)| predicate == name);
-                let mut found =
+                let mut forms =
                     forms.flat_map(|(_, positive, forms)| forms.iter().map(move |f| (*positive, *f)));
-                let (positive, form) = found.find(|(_, form)| clause.has(form))?;
+                let (positive, form) = forms.find(|(_, form)| clause.has(form))?;
                 let asserts = FINITE.contains(&form) || has_verb() && follows_verb(clause, form);
                 asserts.then_some(positive != clause.negated)
             }
             Predicate::Key(words) => {
-                let plain = words.iter().all(|word| clause_has_stem(clause, word));
+                let has_key = words.iter().all(|word| clause_has_stem(clause, word));
                 let opposite = || {
                     let key = words.concat();
                     ["un", "non-", "non", "in"].iter().any(|prefix| clause.has(&format!("{prefix}{key}")))
                 };
                 let is_opposite = opposite();
-                if plain && let Some(complement) = complement(clause, words) {
-                    return Some(says_positive(complement)? != clause.negated);
+                if has_key && let Some(complement) = complement(clause, words) {
+                    return Some(is_positive(complement)? != clause.negated);
                 }
-                let asserts = (plain || is_opposite) && (has_verb() || clause.negated);
+                let asserts = (has_key || is_opposite) && (has_verb() || clause.negated);
                 asserts.then_some(!(clause.negated ^ is_opposite))
             }
         }
     }
 
-    /// Whether a question that has its words asks for the predicate, or for its opposite.
+    /// Whether a question asks for the predicate (`true`) or for its opposite (`false`); `None` without words for
+    /// either.
     pub(super) fn asked_as(&self, asked: &str) -> Option<bool> {
         match self {
             Predicate::Known(name) => {
                 let forms = WORDS.iter().filter(|(predicate, ..)| predicate == name);
-                let mut found =
+                let mut forms =
                     forms.filter(|(.., forms)| forms.iter().any(|form| contains_words(asked, form)));
-                found.next().map(|(_, positive, _)| *positive)
+                forms.next().map(|(_, positive, _)| *positive)
             }
             Predicate::Key(_) => self.is_in(asked).then_some(true),
         }
@@ -231,7 +236,7 @@ impl Predicate {
         }
     }
 
-    /// Whether a word is one of this predicate.
+    /// Whether a word is one for this predicate or its opposite.
     pub(super) fn has_word(&self, word: &str) -> bool {
         match self {
             Predicate::Known(name) => {
@@ -264,7 +269,7 @@ impl Predicate {
     }
 }
 
-/// The predicate of a clause whose subject is the thing that a flag is named for: " off " of "auto-renewal is off".
+/// The words after the verb of a clause whose subject has the words of a flag's key: " off " in "auto-renewal is off".
 fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
     let mut at = 0;
     let verb = clause.words.split_inclusive(' ').find_map(|word| {
@@ -278,10 +283,10 @@ fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
     is_subject.then(|| clause.words.get(end - 1..)).flatten()
 }
 
-/// Whether a complement affirms something or negates it; nothing if it does neither.
-fn says_positive(complement: &str) -> Option<bool> {
+/// Whether a complement is positive (`true`) or negative (`false`); `None` if it is neither or both.
+fn is_positive(complement: &str) -> Option<bool> {
     const PLAIN: [(bool, &[&str]); 2] = [(false, &["excluded"]), (true, &["included"])];
-    // Before other words they are prepositions: "on the street".
+    // Only at the end, since "on" and "off" are prepositions before other words: "on the street".
     match complement.split_whitespace().next_back() {
         Some("on") => return Some(true),
         Some("off") => return Some(false),
@@ -289,12 +294,12 @@ fn says_positive(complement: &str) -> Option<bool> {
     }
     let known_forms = || WORDS.iter().map(|(_, positive, forms)| (*positive, *forms));
     let forms = || PLAIN.into_iter().chain(known_forms());
-    let says = |wanted: bool| {
+    let has_form = |wanted: bool| {
         let mut wanted_forms =
             forms().filter(|(positive, _)| *positive == wanted).flat_map(|(_, forms)| forms.iter());
         wanted_forms.any(|form| contains_words(complement, form))
     };
-    match (says(true), says(false)) {
+    match (has_form(true), has_form(false)) {
         (true, false) => Some(true),
         (false, true) => Some(false),
         _ => None,
@@ -305,11 +310,11 @@ pub(super) fn is_verb(word: &str) -> bool {
     VERBS.contains(&word)
 }
 
-/// Whether the words are at most a few words after a verb.
+/// Whether the words are in a clause at most [`MAX_TO_VERB`] words after a verb.
 pub(super) fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
     let Some(at) = clause.words.find(&format!(" {form} ")) else { return false };
     let before = clause.words.get(..at).unwrap_or_default();
-    before.split(' ').rev().take(5).any(|word| VERBS.contains(&word))
+    before.split(' ').rev().take(MAX_TO_VERB).any(|word| VERBS.contains(&word))
 }
 
 fn stem(word: &str) -> &str {
@@ -321,8 +326,8 @@ fn stem(word: &str) -> &str {
 }
 
 fn clause_has_stem(clause: &Clause<'_>, word: &str) -> bool {
-    // The beginning of a short word is that of many others.
-    match word.len() <= SHORT {
+    // The stem of a short word is the beginning of many other words.
+    match word.len() <= MAX_SHORT_WORD {
         true => clause.has(word),
         false => clause.words.contains(&format!(" {}", stem(word))),
     }
@@ -335,6 +340,6 @@ mod tests {
     #[test]
     fn longest_word_is_looked_up() {
         let longest = WORDS.iter().flat_map(|(.., forms)| forms.iter()).map(|form| form.len()).max();
-        assert_eq!(longest, Some(LONGEST));
+        assert_eq!(longest, Some(MAX_FORM));
     }
 }

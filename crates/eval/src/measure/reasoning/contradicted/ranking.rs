@@ -1,9 +1,9 @@
-//! Rankings by another field than the one asked for: "which three have the best completion rate?", and the answer names
-//! those with the most downloads.
+//! Rankings by another field than the requested one: "which three have the best completion rate?", and the answer names
+//! the ones with the most downloads.
 //!
-//! Principle: a request for the best or the most of a named field is answered by the rows that have the best values
-//! of it. An answer that names as many rows as asked for, and others than these, ranks by something else. The
-//! request limits the rows by no value, and each row has the field.
+//! Principle: a request for the best or the most of a named field is answered by the rows with the best values of this
+//! field. An answer that names the requested number of rows, and others than these, is a contradiction. It is compared
+//! only if the request does not limit the rows by a value, and each row has the field.
 //!
 //! In: a request with a superlative, the only list with that field, and the sentence of the answer that names rows
 //! of it. Out: one contradiction.
@@ -18,7 +18,7 @@ use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 
-/// Superlatives, and whether they ask for the largest values; none: it depends on the field.
+/// Superlatives, with whether they ask for the largest values; `None` if that depends on the field.
 const SUPERLATIVES: [(&str, Option<bool>); 12] = [
     ("highest", Some(true)),
     ("most", Some(true)),
@@ -33,12 +33,12 @@ const SUPERLATIVES: [(&str, Option<bool>); 12] = [
     ("best", None),
     ("worst", None),
 ];
-// Finds any superlative, also inside of other words.
+// Finds any superlative, also inside other words.
 checked_static!(
     FORMS: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(SUPERLATIVES.map(|(form, _)| form))
 );
-/// Words of fields of which a larger value is the better one.
-const GOOD: [&str; 16] = [
+/// Words in keys of fields whose larger values are better.
+const LARGER_IS_BETTER: [&str; 16] = [
     "completion",
     "rating",
     "score",
@@ -56,35 +56,35 @@ const GOOD: [&str; 16] = [
     "coverage",
     "profit",
 ];
-/// Fields whose numbers may count from the top.
-const ORDERS: [&str; 7] = ["rank", "ranking", "priority", "place", "position", "severity", "tier"];
-/// Words behind a superlative that may name its field.
-const WITHIN: usize = 4;
-/// Most words of a sentence that only names rows.
-const SHORT: usize = 8;
-/// Most rows of a list.
+/// Last words in keys of fields in which 1 may be the highest.
+const RANK_WORDS: [&str; 7] = ["rank", "ranking", "priority", "place", "position", "severity", "tier"];
+/// Number of words after a superlative that may name its field.
+const MAX_FIELD_WORDS: usize = 4;
+/// Maximum words of a clause that only names rows.
+const MAX_SHORT_WORDS: usize = 8;
+/// Maximum rows of a list.
 const MAX_ROWS: usize = 100;
-/// Longest request.
+/// Maximum bytes of a request.
 const MAX_REQUEST: usize = 300;
-/// Words of requests and sentences that limit which rows are meant.
-const LIMITS: WordClasses = classes!(Condition Exception Bound Restriction Contrast Comparison Neighbour);
+/// Classes of words by which a request or a clause is about some of the rows only.
+const LIMITATION: WordClasses = classes!(Condition Exception Bound Restriction Contrast Comparison Neighbour);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if exchange.task.len() > MAX_REQUEST || exchange.task.matches('?').count() != 1 {
         return;
     }
-    // Most requests have none, and then their words are not read.
+    // The words of most requests, which have no superlative, need not be read.
     if !FORMS.is_match(exchange.task) {
         return;
     }
     let asked = exchange.task_words();
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(asked, form));
     let (Some((form, direction)), None) = (superlatives.next(), superlatives.next()) else { return };
-    if limits_time(exchange.task) || Language::English.classes(exchange.task).has_any(LIMITS) {
+    if limits_time(exchange.task) || Language::English.classes(exchange.task).has_any(LIMITATION) {
         return;
     }
-    let Some((_, rest)) = asked.split_once(&format!(" {form} ")) else { return };
-    let named_words: Vec<&str> = rest.split_whitespace().take(WITHIN).collect();
+    let Some((_, after)) = asked.split_once(&format!(" {form} ")) else { return };
+    let named_words: Vec<&str> = after.split_whitespace().take(MAX_FIELD_WORDS).collect();
     let mut candidates = exchange.sources.structured.iter().flat_map(|source| {
         let parsed = source.parsed.0.iter();
         parsed.flat_map(|parsed| (0..parsed.lists.len()).map(move |list| (parsed, list))).filter_map(
@@ -101,25 +101,25 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         .collect();
     let [(source, field, rows)] = candidates.as_slice() else { return };
     let Some(is_highest) = direction.or_else(|| {
-        let is_good = field.name.iter().any(|word| GOOD.contains(&word.as_str()));
+        let is_good = field.name.iter().any(|word| LARGER_IS_BETTER.contains(&word.as_str()));
         is_good.then_some(*form == "best")
     }) else {
         return;
     };
-    // The first rank is the highest one or the lowest number.
-    if field.name.last().is_some_and(|word| ORDERS.contains(&word.as_str())) {
+    // "The highest rank" may be the lowest number.
+    if field.name.last().is_some_and(|word| RANK_WORDS.contains(&word.as_str())) {
         return;
     }
     let values: Option<Vec<f64>> = rows.iter().map(|row| cell(row, field)).collect();
     let Some(values) = values.filter(|_| !is_limited(exchange, rows)) else { return };
-    let Some((sentence, chosen)) = exchange
+    let Some((clause, chosen)) = exchange
         .clauses
         .iter()
-        .find_map(|clause| Some((clause, chosen(exchange, clause, rows, (form, is_highest))?)))
+        .find_map(|clause| Some((clause, chosen_rows(exchange, clause, rows, (form, is_highest))?)))
     else {
         return;
     };
-    let count = count_asked(exchange).unwrap_or(chosen.len());
+    let count = requested_count(exchange).unwrap_or(chosen.len());
     let mut sorted = values.clone();
     sorted.sort_by(f64::total_cmp);
     if is_highest {
@@ -137,7 +137,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             "better ones by {}: {value} for one that it names, and {last} or better for {count}",
             field.name.join(" ")
         );
-        findings.contradicts(&returned, source.call, sentence.sentence);
+        findings.contradicts(&returned, source.call, clause.sentence);
     }
 }
 
@@ -145,9 +145,9 @@ fn cell(row: &Record, column: &RecordField) -> Option<f64> {
     row.fields.iter().find(|field| field.name == column.name)?.number()
 }
 
-/// The only column of numbers all of whose words stand behind the superlative.
+/// The only numeric column whose name has all its words after the superlative.
 fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordField> {
-    let is_said = |word: &String| {
+    let is_named = |word: &String| {
         let is_same_word = |asked_word: &&str| {
             *asked_word == word
                 || asked_word.strip_suffix('s') == Some(word)
@@ -155,15 +155,16 @@ fn column<'r>(rows: &[&'r Record], named_words: &[&str]) -> Option<&'r RecordFie
         };
         word.len() > 2 && named_words.iter().any(is_same_word)
     };
-    let mut found =
-        rows.first()?.fields.iter().filter(|f| f.number().is_some() && f.name.iter().all(is_said));
-    found.next().filter(|_| found.next().is_none())
+    let mut columns =
+        rows.first()?.fields.iter().filter(|f| f.number().is_some() && f.name.iter().all(is_named));
+    columns.next().filter(|_| columns.next().is_none())
 }
 
-/// Whether the request names a value that some of the rows have.
+/// Whether the request names a value of the rows, or a number other than the requested count. True beyond the work
+/// budget.
 fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
     let asked = exchange.task_words();
-    let counts = count_asked(exchange);
+    let counts = requested_count(exchange);
     let has_number = |n: &Number| !n.in_identifier && counts != Some(n.value as usize);
     let mut values = rows.iter().flat_map(|row| &row.fields).filter_map(RecordField::text);
     let is_named = |text: &str| {
@@ -175,7 +176,7 @@ fn is_limited(exchange: &Exchange<'_>, rows: &[&Record]) -> bool {
 }
 
 /// The number of rows that the request asks for.
-fn count_asked(exchange: &Exchange<'_>) -> Option<usize> {
+fn requested_count(exchange: &Exchange<'_>) -> Option<usize> {
     let places = Language::English.places(exchange.task, exchange.memo);
     let mut named =
         places.iter().filter(|place| place.classes.has(WordClass::Number)).map(|p| usize::from(p.value));
@@ -184,27 +185,27 @@ fn count_asked(exchange: &Exchange<'_>) -> Option<usize> {
     named.next().or_else(|| figures.next())
 }
 
-/// The rows that a clause names as the answer: by their names, or by their numbers behind a word for them.
-fn chosen(
+/// The indices of the rows that a clause names as the answer, by their names or by whole numbers that identify rows.
+fn chosen_rows(
     exchange: &Exchange<'_>,
     clause: &Clause<'_>,
     rows: &[&Record],
     (form, is_highest): (&str, bool),
 ) -> Option<Vec<usize>> {
     let steps = rows.len() + clause.sentence.len() / 8;
-    if clause.negated || clause.classes.has_any(LIMITS) || !exchange.spends(steps) {
+    if clause.negated || clause.classes.has_any(LIMITATION) || !exchange.spends(steps) {
         return None;
     }
-    // A part of the sentence behind ";" is about other rows.
+    // Only the part of the sentence with the superlative is about these rows.
     let has_superlative = |part: &&str| {
         let words = words_of(part);
         SUPERLATIVES.iter().any(|(form, _)| contains_words(&words, form))
     };
     let part = clause.sentence.split(';').find(has_superlative).unwrap_or(clause.sentence);
     let words = words_of(part);
-    // A superlative of this direction names the best rows; without a superlative, a short first clause does.
+    // The clause has to have a superlative of the requested direction, or be a short first clause without one.
     let mut superlatives = SUPERLATIVES.iter().filter(|(form, _)| contains_words(&words, form));
-    let is_short = clause.first && words.split_whitespace().count() <= SHORT;
+    let is_short = clause.first && words.split_whitespace().count() <= MAX_SHORT_WORDS;
     let is_answer = match (superlatives.next(), superlatives.next()) {
         (Some((superlative, direction)), None) => {
             *superlative == form || direction.is_some_and(|highest| highest == is_highest)
@@ -226,7 +227,7 @@ fn chosen(
     if stated.is_empty() || stated.iter().filter(is_whole).count() != stated.len() {
         return None;
     }
-    // Whole numbers that are different in all rows identify them.
+    // A column of different whole numbers identifies the rows.
     let first = rows.first()?;
     let mut columns = first.fields.iter().filter_map(|column| {
         let values: Option<Vec<f64>> = rows.iter().map(|row| cell(row, column)).collect();

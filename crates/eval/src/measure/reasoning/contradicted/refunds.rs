@@ -34,7 +34,7 @@ const NOT_STATED: WordClasses = classes!(Negation Condition Exception Bound Shar
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     // Most results have none of these keys.
     let has_key = |source: &ResultSource<'_>| source.may_have_key(may_be_of_refund);
-    if exchange.spends(exchange.sources.fields()) && exchange.sources.structured.iter().any(has_key) {
+    if exchange.spends(exchange.sources.field_count()) && exchange.sources.structured.iter().any(has_key) {
         check_amount(exchange, findings);
         if findings.entries.is_empty() {
             check_count(exchange, findings);

@@ -1,8 +1,10 @@
-//! Which row a clause is about that names none.
+//! The row that a clause without a named row is about.
 //!
-//! Principle: list items and labelled lines under a heading or a sentence that names one row are about that row, and so
-//! is what follows the label of an item that names one. A sentence that names several rows, or compares
-//! them, is about no single one.
+//! Principle: list items and labelled lines below a heading or a sentence that names one row are about that row, and
+//! so are the clauses after the label of an item that names one. A sentence that names several rows, or compares them,
+//! is not about a single row.
+//!
+//! In: the lines of an answer, and the rows that its clauses name. Out: by clause, the row that it inherits.
 
 use super::exchange::Exchange;
 use super::predicates::assertion;
@@ -14,12 +16,12 @@ use crate::measure::reasoning::dates_and_times::times;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::records::RecordField;
 
-/// Longest label of a line.
+/// Maximum bytes of the label of a line.
 const MAX_LABEL: usize = 40;
-/// Shorter words of other rows are not compared.
+/// Minimum bytes of a word of another row that is compared.
 const MIN_WORD: usize = 4;
 
-/// Words of clauses that give a limit of a value, or how much more it is.
+/// Classes of words in clauses with a limit or a difference.
 const BOUNDS: WordClasses = classes!(Bound Increment);
 
 /// The rows of a table that a clause names.
@@ -46,18 +48,18 @@ pub(super) fn measures(clause: &Clause<'_>) -> bool {
 struct AnswerLine {
     start: usize,
     indent: usize,
-    /// An item of a list, or a label with its value.
+    /// Whether the line is an item of a list, or a label with a value.
     is_item: bool,
 }
 
 /// A line and the row that it names.
 type LineOfRow = (AnswerLine, usize);
 
-/// By clause, the row of the line or list that it belongs to, if it names none itself.
-pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<usize>> {
+/// By clause, the row of the line or list to which a clause without a named row belongs.
+pub(super) fn inherited_rows(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<usize>> {
     let clauses = &exchange.clauses;
     let mut out = vec![None; clauses.len()];
-    // The rows of the sentence above the list, and of the item above.
+    // The row of the sentence above the list, and of the item above, each with its line.
     let (mut heading_row, mut item): (Option<LineOfRow>, Option<LineOfRow>) = (None, None);
     let mut from = 0;
     while let Some(first) = clauses.get(from) {
@@ -68,7 +70,7 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
         let compared =
             clauses.iter().take(to).skip(from).any(|clause| compares(clause) || has_exception(clause));
         match (only_row(rows), rows.iter().all(|named| *named == Named::None)) {
-            // A label, and what is said of it.
+            // An item that names a row; if it begins with the name as a label, the other clauses are about the row.
             (Some(row), _) if line.is_item && !compared => {
                 let is_label = rows.first() == Some(&Named::One(row));
                 let rest = out.get_mut(from + 1..to).unwrap_or_default();
@@ -93,7 +95,7 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
     out
 }
 
-/// The only row that is named.
+/// The only row that the clauses name; `None` if they name several.
 fn only_row(named: &[Named]) -> Option<usize> {
     let mut rows = named.iter().filter(|named| **named != Named::None);
     let first = rows.next()?;
@@ -103,7 +105,7 @@ fn only_row(named: &[Named]) -> Option<usize> {
     }
 }
 
-/// The line of the answer that contains a part of it.
+/// The line in which a part of the answer begins.
 fn line_of(answer: &str, part: &str) -> Option<AnswerLine> {
     let at = part.as_ptr().addr().checked_sub(answer.as_ptr().addr())?;
     let start = answer.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
@@ -119,13 +121,13 @@ fn line_of(answer: &str, part: &str) -> Option<AnswerLine> {
     Some(AnswerLine { start, indent: line.len() - text.len(), is_item })
 }
 
-/// Whether a cell is a value of its row rather than a name of it: a number, a date, a code or a state.
+/// Whether a cell has a value of its row and not a name: a number, a date, a code or a state.
 pub(super) fn is_value(cell: &RecordField) -> bool {
     cell.text().is_none_or(|text| text.contains(|c: char| c.is_ascii_digit())) || is_state(cell)
 }
 
-/// Whether the sentence of a clause has a word of another row that the row does not have: it may be about that one.
-pub(super) fn mentions(
+/// Whether the sentence of a clause may be about another row: it has a word of that row that this row does not have.
+pub(super) fn may_be_about_other(
     clause: &Clause<'_>,
     other: &[&RecordField],
     row: &[&RecordField],

@@ -16,7 +16,7 @@ use crate::measure::records::{FieldValue, RecordField};
 const MIN_TEXT: usize = 3;
 /// Minimum bytes of a text that consists mostly of digits, such as the number of a parcel.
 const MIN_CODE: usize = 8;
-/// Most words of a text that is a value.
+/// Maximum words of a text that is a value.
 const MAX_WORDS: usize = 4;
 /// Whole numbers up to this one are common, and are compared only if the text has the name of their column.
 const SMALL: f64 = 20.0;

@@ -1,10 +1,12 @@
-//! Bounds of a series: "the freezer stayed below -70 °C", where one of the readings is above it.
+//! Wrong bounds of a series: "the freezer stayed below -70 °C", where one of the readings is above it.
 //!
-//! Principle: a bound that is said to hold of a whole series is refuted by one value. The series is the only list of
-//! a result whose rows have one measured number each, or the number that the sentence names; most of its values keep
-//! the bound, or all are near it and some keep it, so that both are in one unit; and the sentence has no other
-//! number, which could select a part. "No" to a question whether a bound was ever broken says that all values keep
-//! it.
+//! Principle: one value refutes a bound that is stated for a whole series. The series is the only list of a result
+//! whose rows have one measured number each, or whose measured number the sentence names. Most values have to be
+//! within the bound, or all have to be near it and some within it, so that both have the same unit. The sentence must
+//! have no other number, which could select a part of the series. "No" to a question whether a bound was ever exceeded
+//! states that all values are within it.
+//!
+//! In: the request, an answer, and the lists of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::ResultSource;
@@ -17,20 +19,20 @@ regex!(
     BOUND,
     r"(?i)\b(?:(?:stay|stayed|stays|remained|remains|kept|keeps|always|throughout) (?:[a-z]+ ){0,2}?(?P<side>below|under|above|over)|never (?P<never>exceeded|exceeds|rose above|went above|went over|fell below|dropped below|went below)) (?P<n>[-\u2212]?\d[\d.,]*)"
 );
-// A question whether any value breaks a bound.
+// A question whether any value exceeds a bound.
 regex!(
     EVER,
     r"(?i)\b(?:ever|at any (?:time|point|moment)|any (?:reading|value|measurement)s?)\b(?: [a-z]+){0,4}? (?:(?P<above>above|over|exceed|exceeded|exceeding|warmer than|hotter than|higher than|greater than|more than|louder than|faster than)|below|under|colder than|cooler than|lower than|less than|fewer than|slower than) (?P<n>[-\x{2212}]?\d[\d.,]*)"
 );
-/// Words by which a statement is not about all values.
-const LIMITS: WordClasses =
+/// Classes of words by which a statement is not about all values.
+const LIMITATION: WordClasses =
     classes!(Condition Exception Restriction Modal Probability Approximation Contrast);
-/// How far values are from a bound of the same unit, as a share of it.
+/// Maximum distance of values from a bound with the same unit, as a share of the bound.
 const NEAR: f64 = 0.5;
-/// Fewest rows of a series.
+/// Minimum rows of a series.
 const MIN_ROWS: usize = 3;
-/// Last words of names of numbers that are no measurements.
-const NO_VALUES: [&str; 14] = [
+/// Last words in keys of numbers that are not measurements.
+const NOT_MEASURED: [&str; 14] = [
     "id",
     "n",
     "index",
@@ -47,17 +49,17 @@ const NO_VALUES: [&str; 14] = [
     "time",
 ];
 
-/// A bound that is said to hold of all values, whether it is an upper one, and the sentence.
-type Stated<'a> = (f64, bool, &'a str);
+/// A bound that is stated for all values, whether it is an upper bound, and the sentence.
+type StatedBound<'a> = (f64, bool, &'a str);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let stated = exchange.has_digits.then(|| stated(exchange)).flatten();
-    let Some((bound, is_upper, sentence)) = stated.or_else(|| denied(exchange)) else { return };
-    // "Except", "only", "about": it is no statement about all.
-    if Language::English.places(sentence, exchange.memo).all().has_any(LIMITS) {
+    let stated = exchange.has_digits.then(|| stated_bound(exchange)).flatten();
+    let Some((bound, is_upper, sentence)) = stated.or_else(|| denied_bound(exchange)) else { return };
+    // With words such as "except", "only" or "about", the statement is not about all values.
+    if Language::English.places(sentence, exchange.memo).all().has_any(LIMITATION) {
         return;
     }
-    let keeps = |value: f64| if is_upper { value <= bound } else { value >= bound };
+    let is_within = |value: f64| if is_upper { value <= bound } else { value >= bound };
     let words = sentence.to_lowercase();
     let mut series = exchange.sources.structured.iter().flat_map(|source| series_of(source, &words));
     let (Some((source, values)), None) = (series.next(), series.next()) else { return };
@@ -66,45 +68,46 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
     findings.examined = true;
     let numbers = || values.iter().filter_map(|field| field.number());
-    let breaking = values.iter().filter(|field| field.number().is_some_and(|value| !keeps(value)));
-    let breaking: Vec<&&RecordField> = breaking.collect();
+    let exceeding = values.iter().filter(|field| field.number().is_some_and(|value| !is_within(value)));
+    let exceeding: Vec<&&RecordField> = exceeding.collect();
     let are_near = || {
         let is_near = |value: f64| (value - bound).abs() <= NEAR * bound.abs();
-        breaking.len() < values.len() && numbers().all(is_near)
+        exceeding.len() < values.len() && numbers().all(is_near)
     };
-    if let Some(field) = breaking.first().filter(|_| breaking.len() * 2 < values.len() || are_near()) {
+    if let Some(field) = exceeding.first().filter(|_| exceeding.len() * 2 < values.len() || are_near()) {
         let returned = format!("{} {} among the values", field.name.join(" "), field.shown());
         findings.contradicts(&returned, source.call, sentence);
     }
 }
 
-fn stated<'a>(exchange: &Exchange<'a>) -> Option<Stated<'a>> {
-    let found = BOUND.captures(&exchange.prose)?;
-    let sentence = exchange.sentence_at(found.get(0)?.start());
-    let bound = value(found.name("n")?.as_str())?;
+/// The bound that the answer states for all values; `None` if the sentence has another number.
+fn stated_bound<'a>(exchange: &Exchange<'a>) -> Option<StatedBound<'a>> {
+    let statement = BOUND.captures(&exchange.prose)?;
+    let sentence = exchange.sentence_at(statement.get(0)?.start());
+    let bound = value(statement.name("n")?.as_str())?;
     let is_other = |n: &numbers::Number| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9;
     if numbers::all(sentence).iter().any(is_other) {
         return None;
     }
     // "Never fell below" and "stayed above" are the same bound.
     let below = |text: &str| text.to_lowercase().contains("below") || text.eq_ignore_ascii_case("under");
-    let is_upper = match (found.name("side"), found.name("never")) {
+    let is_upper = match (statement.name("side"), statement.name("never")) {
         (Some(side), _) => below(side.as_str()),
         (None, never) => !below(never?.as_str()),
     };
     Some((bound, is_upper, sentence))
 }
 
-/// The bound of a question that the answer says no to.
-fn denied<'a>(exchange: &Exchange<'a>) -> Option<Stated<'a>> {
+/// The bound of a question that the answer denies.
+fn denied_bound<'a>(exchange: &Exchange<'a>) -> Option<StatedBound<'a>> {
     let (is_affirmative, sentence) = exchange.yes_or_no().filter(|(is_affirmative, _)| !is_affirmative)?;
-    let found = EVER.captures(exchange.task)?;
-    let bound = value(found.name("n")?.as_str())?;
+    let question = EVER.captures(exchange.task)?;
+    let bound = value(question.name("n")?.as_str())?;
     let others = numbers::all(exchange.task);
     let is_other = |n: &numbers::Number| !n.in_identifier && (n.value - bound.abs()).abs() > 1e-9;
     (!is_affirmative && !others.iter().any(is_other)).then_some((
         bound,
-        found.name("above").is_some(),
+        question.name("above").is_some(),
         sentence,
     ))
 }
@@ -115,7 +118,7 @@ fn value(text: &str) -> Option<f64> {
     Some(if text.starts_with(['-', '\u{2212}']) { -number } else { number })
 }
 
-/// The series of a result: of each list the only measured number of its rows, or the one that is named.
+/// The series of a result: for each list, the only measured number of its rows, or the one that the words name.
 fn series_of<'s>(
     source: &'s ResultSource<'s>,
     words: &str,
@@ -131,10 +134,11 @@ fn series_of<'s>(
     (0..parsed.lists.len()).filter_map(list_values).collect()
 }
 
-/// The only measured number of a row; of several, the only one that is named.
+/// The only measured number of a row; of several, the only one that the words name.
 fn measured<'r>(row: &'r Record, words: &str) -> Option<&'r RecordField> {
     let is_value = |field: &&RecordField| {
-        field.number().is_some() && !field.name.last().is_some_and(|word| NO_VALUES.contains(&word.as_str()))
+        field.number().is_some()
+            && !field.name.last().is_some_and(|word| NOT_MEASURED.contains(&word.as_str()))
     };
     let is_named =
         |field: &&&RecordField| field.name.iter().any(|word| word.len() > 2 && words.contains(word.as_str()));

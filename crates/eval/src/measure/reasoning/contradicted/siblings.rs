@@ -1,5 +1,4 @@
-//! Values of a sibling object or column: the answer says "the primary contact is Ben", and Ben is in the object
-//! `secondary`.
+//! Values of a sibling object or column: "the primary contact is Ben", where Ben is in the object `secondary`.
 //!
 //! Principle: sibling objects, under different keys of one object, have the same fields, and so do columns whose names
 //! differ only in a year (`yield_2024`, `yield_2025`). An answer contradicts the result if it names the key of one
@@ -19,30 +18,36 @@ use crate::measure::reasoning::statements::{contains_words, words_of};
 use crate::measure::records::{FieldValue, KeyFact, KeyName, Record, RecordField};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Shortest key and value by which objects are told apart, and shortest number.
+/// Minimum bytes of the key of a compared object.
 const MIN_KEY: usize = 4;
+/// Minimum bytes of a compared text.
 const MIN_TEXT: usize = 3;
+/// The smallest compared number: smaller numbers are common.
 const MIN_NUMBER: f64 = 21.0;
-/// Maximum numbers of sibling objects, of sentences of an answer, and of fields that are compared.
+/// Maximum sibling objects of an object that are compared.
 const MAX_SIBLINGS: usize = 6;
+/// Maximum sentences of an answer that are compared.
 const MAX_SENTENCES: usize = 40;
-const MAX_FIELDS: usize = 400;
+/// Maximum objects of a result that are compared.
+const MAX_OBJECTS: usize = 400;
 /// Maximum bytes between a key and the value that is linked to it.
 const MAX_GAP: usize = 80;
-/// Words of sentences that relate several things.
-const RELATES: WordClasses = classes!(Comparison Exception Alternative Condition Neighbour);
+/// Classes of words in sentences about several things.
+const RELATION: WordClasses = classes!(Comparison Exception Alternative Condition Neighbour);
 
-/// A sentence of the answer, as written and by its words.
+/// A sentence of the answer, with its words in lower case.
 struct AnswerSentence<'a> {
     text: &'a str,
     words: String,
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    if exchange.clauses.iter().all(|clause| clause.negated) || !exchange.spends(exchange.sources.fields()) {
+    if exchange.clauses.iter().all(|clause| clause.negated)
+        || !exchange.spends(exchange.sources.field_count())
+    {
         return;
     }
-    // Most results have neither, and then no sentence is read.
+    // Without siblings, as in most results, no sentence is read.
     let sources = exchange.sources.structured.iter().filter(|source| has_siblings(source));
     let sources: Vec<&ResultSource<'_>> = sources.collect();
     if sources.is_empty() || !exchange.spends(exchange.answer.len() / 8) {
@@ -58,7 +63,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         }
     }
     let relates =
-        |text: &str| exchange.language.is_none_or(|language| language.classes(text).has_any(RELATES));
+        |text: &str| exchange.language.is_none_or(|language| language.classes(text).has_any(RELATION));
     sentences.retain(|sentence| !relates(sentence.text));
     if sentences.is_empty() {
         return;
@@ -75,7 +80,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a result has two objects under keys, or a column of a year.
+/// Whether a result has two objects with keys, or a column for a year.
 fn has_siblings(source: &ResultSource<'_>) -> bool {
     source.records().filter(|(_, record)| is_object(record)).nth(1).is_some() || source.may_have_key(has_year)
 }
@@ -88,7 +93,8 @@ fn is_object(record: &Record) -> bool {
     record.list.is_none() && record.key.iter().map(String::len).sum::<usize>() >= MIN_KEY
 }
 
-/// A value that the answer links to the key of one object, and that only a sibling object has.
+/// The description of the expected value and the sentence, if the answer links a value to the key of one object that
+/// only a sibling object has.
 fn sibling_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
@@ -97,7 +103,7 @@ fn sibling_value<'a>(
 ) -> Option<(String, &'a str)> {
     let parsed = source.parsed.0.as_ref()?;
     let objects = parsed.records.iter().filter(|record| is_object(record));
-    let objects: Vec<&Record> = objects.take(MAX_FIELDS).collect();
+    let objects: Vec<&Record> = objects.take(MAX_OBJECTS).collect();
     let is_said = |object: &&&Record| object.key.iter().all(|word| answer_words.contains(word.as_str()));
     for object in objects.iter().filter(is_said) {
         let siblings: Vec<&&Record> = objects
@@ -106,12 +112,12 @@ fn sibling_value<'a>(
             .take(MAX_SIBLINGS)
             .collect();
         let key = object.key.join(" ");
-        // Of an old and a new one, an action may have changed which is which.
-        let follows =
+        // Keys such as "old" and "new" are not compared, since an action may have changed them.
+        let is_succession =
             |name: &KeyName| name.iter().any(|word| vocabulary::has_meaning(word, WordMeaning::Succession));
         if siblings.is_empty()
-            || follows(&object.key)
-            || siblings.iter().any(|sibling| follows(&sibling.key))
+            || is_succession(&object.key)
+            || siblings.iter().any(|sibling| is_succession(&sibling.key))
             || changes_after(exchange, source)
             || !exchange.spends(objects.len() + exchange.answer.len() / 16 * (1 + siblings.len()))
         {
@@ -124,11 +130,11 @@ fn sibling_value<'a>(
             .iter()
             .filter(|candidate| contains_words(&candidate.words, &key) && !is_other_key(candidate))
         {
-            for field in object.fields.iter().filter(|field| is_telling(field)) {
+            for field in object.fields.iter().filter(|field| is_distinctive(field)) {
                 let others = siblings
                     .iter()
                     .filter_map(|sibling| sibling.fields.iter().find(|f| f.name == field.name));
-                let mut others = others.filter(|f| is_telling(f) && f.value != field.value);
+                let mut others = others.filter(|f| is_distinctive(f) && f.value != field.value);
                 findings.examined = true;
                 let is_given = |given_field: &RecordField| {
                     contains_words(&words_of(exchange.answer), &text_of(given_field))
@@ -147,8 +153,8 @@ fn sibling_value<'a>(
     None
 }
 
-/// Whether a value distinguishes objects: a name, a code or a number that is no small one.
-fn is_telling(field: &RecordField) -> bool {
+/// Whether a value distinguishes objects: a text or a number that is not short or small.
+fn is_distinctive(field: &RecordField) -> bool {
     match &field.value {
         FieldValue::Text(text) => text.len() >= MIN_TEXT && text.contains(char::is_alphanumeric),
         FieldValue::Number(n) => n.abs() >= MIN_NUMBER,
@@ -160,12 +166,12 @@ fn text_of(field: &RecordField) -> String {
     words_of(field.shown()).trim().to_owned()
 }
 
-/// Whether a value directly follows a key and a verb or a colon: "the primary contact of the team is Ben".
+/// Whether a sentence links a value to a key by a verb or a colon: "the primary contact of the team is Ben".
 fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
     let lower = sentence.to_lowercase().replace(['*', '_', '`'], "");
-    let mut places = lower.match_indices(key).filter_map(|(at, _)| lower.get(at + key.len()..));
-    places.any(|behind| {
-        let Some((between, after)) = behind.split_once(value) else { return false };
+    let mut texts_after = lower.match_indices(key).filter_map(|(at, _)| lower.get(at + key.len()..));
+    texts_after.any(|text| {
+        let Some((between, after)) = text.split_once(value) else { return false };
         let is_whole = !after.starts_with(char::is_alphanumeric) && !between.ends_with(char::is_alphanumeric);
         let between = between.trim();
         let copulas = vocabulary::find(between, &[WordMeaning::Copula]);
@@ -175,27 +181,28 @@ fn is_linked(sentence: &str, key: &str, value: &str) -> bool {
     })
 }
 
-/// Whether no other field of the results and nothing that the user said has the value.
+/// Whether no other field of the results and no message of the user has the value. False beyond the work budget.
 fn is_only(exchange: &Exchange<'_>, field: &RecordField) -> bool {
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
     let equal_fields = || fields().filter(|other| other.value == field.value);
     let value = text_of(field);
-    exchange.spends(exchange.sources.fields())
+    exchange.spends(exchange.sources.field_count())
         && exchange.spends_search()
         && equal_fields().count() == 1
         && !exchange.sources.from_user.iter().any(|text| contains_words(&words_of(text), &value))
 }
 
-/// The year of a key with its other words.
+/// The only year in a key, with the other words of the key; `None` without other words.
 fn year_in(name: &[String]) -> Option<(u32, Vec<&String>)> {
     let year = |word: &String| word.parse().ok().filter(|year: &u32| (1900..2100).contains(year));
     let mut years = name.iter().filter_map(year);
     let (first, None) = (years.next()?, years.next()) else { return None };
-    let rest: Vec<&String> = name.iter().filter(|word| year(word).is_none()).collect();
-    (!rest.is_empty()).then_some((first, rest))
+    let other_words: Vec<&String> = name.iter().filter(|word| year(word).is_none()).collect();
+    (!other_words.is_empty()).then_some((first, other_words))
 }
 
-/// A value that the answer gives for one year, and that is in the column of another year.
+/// The description of the expected value and the sentence, if the answer gives a value for one year that is in the
+/// column of another year.
 fn other_year_value<'a>(
     exchange: &Exchange<'_>,
     source: &ResultSource<'_>,
@@ -222,7 +229,7 @@ fn other_year_value<'a>(
         else {
             continue;
         };
-        // The names of each row are looked for in the sentence.
+        // The names of each row are searched for in the sentence.
         exchange.spends(parsed.records.len() * (1 + sentence.words.len() / 32)).then_some(())?;
         let rows = parsed.records.iter().filter(|record| !record.fields.is_empty());
         let mut named = rows.filter(|row| names_of(row).any(|name| contains_words(&sentence.words, &name)));
@@ -235,7 +242,7 @@ fn other_year_value<'a>(
                 };
                 row.fields.iter().find(is_it)
             };
-            let Some(right) = cell(*column_year).filter(|field| is_telling(field)) else { continue };
+            let Some(right) = cell(*column_year).filter(|field| is_distinctive(field)) else { continue };
             let others = columns.iter().filter(|(y, words)| y != column_year && words == rest);
             findings.examined = true;
             let statement = RowStatement::new(&sentence.words);
@@ -246,7 +253,9 @@ fn other_year_value<'a>(
                 is_unique
                     && !exchange.sources.from_user.iter().any(|text| RowStatement::from_text(text).gives(f))
             };
-            if let Some(wrong) = wrong.find(|f| is_telling(f) && is_new(f)).filter(|_| !answer.gives(right)) {
+            if let Some(wrong) =
+                wrong.find(|f| is_distinctive(f) && is_new(f)).filter(|_| !answer.gives(right))
+            {
                 let returned = format!("{}: {}", right.name.join(" "), right.shown());
                 let other = format!("{}: {}", wrong.name.join(" "), wrong.shown());
                 return Some((format!("{returned}, and {other}"), sentence.text));

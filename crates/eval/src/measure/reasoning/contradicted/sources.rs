@@ -1,4 +1,7 @@
-//! The results that the model had seen before it answered.
+//! The results that the model had read before it answered.
+//!
+//! In: the calls of an agent, and the model span of its answer. Out: the structured results and all texts before the
+//! answer.
 
 use std::cell::OnceCell;
 use std::hash::BuildHasher;
@@ -20,11 +23,11 @@ use crate::measure::{Memo, agent_index};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
-/// Most results, the latest ones, that an answer is compared with.
+/// Maximum results that an answer is compared with, the latest ones.
 const MAX_RESULTS: usize = 64;
-/// Most arguments of a call whose names are compared with a field's.
+/// Maximum arguments of a call whose names are compared with a field's.
 const MAX_KEYS: usize = 40;
-/// Shorter values do not identify a record.
+/// Minimum bytes of a value that identifies a record.
 const MIN_NAME: usize = 3;
 
 /// A structured result.
@@ -33,8 +36,8 @@ pub(super) struct ResultSource<'a> {
     pub parsed: Rc<Structure>,
     /// The calls before the answer.
     earlier_calls: Rc<[&'a Call]>,
-    /// By record: a later call was made with a value of it, so that its state may have changed. Few answers state
-    /// anything for which this matters.
+    /// By record, whether a later call passed a value of the record, so that its state may have changed. Computed when
+    /// it is needed, which is seldom.
     stale: OnceCell<Vec<bool>>,
 }
 
@@ -49,13 +52,13 @@ impl ResultSource<'_> {
         self.parsed.0.as_ref().is_some_and(|parsed| parsed.may_have_key(predicate))
     }
 
-    /// Whether the state of a record is known not to have changed.
+    /// Whether no later call may have changed a record.
     pub(super) fn is_current(&self, record: usize) -> bool {
         !self.stale.get_or_init(|| self.find_stale()).get(record).copied().unwrap_or_default()
     }
 
-    /// Whether a later call was given a value under the name of this field: it may have set it.
-    pub(super) fn is_set_later(&self, field: &RecordField) -> bool {
+    /// Whether a later call has an argument with the name of this field, and thus may have set it.
+    pub(super) fn may_be_set_later(&self, field: &RecordField) -> bool {
         let later = self.earlier_calls.iter().filter(|call| call.start > self.call.start);
         let mut arguments = later.filter_map(|call| call.parsed.as_deref()?.as_object());
         arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| *identifier_words(key) == **field.name))
@@ -71,37 +74,37 @@ impl ResultSource<'_> {
         let is_passed = |name: String| arguments.iter().any(|text| contains(text, &name));
         let mut stale: Vec<bool> = Vec::with_capacity(records.records.len());
         for record in &records.records {
-            // A record comes after the one that contains it.
-            let parent_stale = record.parent.and_then(|parent| stale.get(parent)).copied();
-            stale.push(parent_stale.unwrap_or_default() || names_of(record).any(is_passed));
+            // A record is after the record that contains it.
+            let is_parent_stale = record.parent.and_then(|parent| stale.get(parent)).copied();
+            stale.push(is_parent_stale.unwrap_or_default() || names_of(record).any(is_passed));
         }
         stale
     }
 }
 
-/// The results before an answer.
+/// The results and other texts before an answer.
 pub(super) struct ResultSources<'a> {
-    /// In order of time.
+    /// The structured results, in order of time.
     pub structured: Vec<ResultSource<'a>>,
     /// Results that are prose, in lower case.
     pub prose: Vec<String>,
-    /// The calls that returned them.
+    /// The successful calls before the answer.
     pub calls: Rc<[&'a Call]>,
-    /// Everything that the model had seen: results, prompt and arguments.
+    /// All texts that the model had read: results, prompt and arguments.
     pub seen: Vec<&'a Text>,
     /// See [`ResultSources::unstructured`].
     unstructured: OnceCell<Vec<&'a Text>>,
-    /// See [`ResultSources::fields`].
-    fields: OnceCell<usize>,
-    /// Messages of the user.
+    /// See [`ResultSources::field_count`].
+    field_count: OnceCell<usize>,
+    /// The messages of the user.
     pub from_user: Vec<&'a Text>,
-    /// Arguments of the calls.
+    /// The arguments of the calls.
     pub passed: Vec<&'a Text>,
 }
 
 impl<'a> ResultSources<'a> {
-    /// The results of the `calls` of agent `i`, and of agents beneath it, before the span `at`; `None` if no
-    /// call succeeded.
+    /// The results of `calls`, those of agent `i` and of agents beneath it, before the span `at`; `None` if no call
+    /// succeeded, or beyond the work budget.
     pub(super) fn before(
         trace: &'a AgentTrace,
         memo: &Memo,
@@ -127,7 +130,7 @@ impl<'a> ResultSources<'a> {
             prose: Vec::new(),
             calls: earlier_calls.clone(),
             unstructured: OnceCell::new(),
-            fields: OnceCell::new(),
+            field_count: OnceCell::new(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
             from_user: from_user.chain(task).collect(),
             passed: earlier_calls.iter().filter_map(|call| call.arguments.as_ref()).collect(),
@@ -147,7 +150,7 @@ impl<'a> ResultSources<'a> {
         let records: usize =
             sources.structured.iter().filter_map(|s| Some(s.parsed.0.as_ref()?.records.len())).sum();
         let passed: usize = sources.passed.iter().map(|text| text.len()).sum();
-        // The names of each record are looked for in the arguments of each later call.
+        // The names of each record are searched for in the arguments of each later call.
         memo.budget
             .spend(records * (1 + earlier_calls.len() / 4 + passed / (4 * BYTES_PER_STEP)))
             .then_some(())?;
@@ -155,23 +158,23 @@ impl<'a> ResultSources<'a> {
     }
 
     /// The number of fields of all records.
-    pub(super) fn fields(&self) -> usize {
-        *self.fields.get_or_init(|| self.records().map(|(_, _, record)| record.fields.len()).sum())
+    pub(super) fn field_count(&self) -> usize {
+        *self.field_count.get_or_init(|| self.records().map(|(_, _, record)| record.fields.len()).sum())
     }
 
-    /// All records, with their source and their index in it.
+    /// All records, each with its source and its index in the source.
     pub(super) fn records(&self) -> impl Iterator<Item = (&ResultSource<'a>, usize, &Record)> {
         self.structured
             .iter()
             .flat_map(|source| source.records().map(move |(at, record)| (source, at, record)))
     }
 
-    /// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A
-    /// prompt may show a result with other white space.
+    /// The texts that the model had read without the structured results: messages, instructions, arguments, prose. A
+    /// result that a prompt repeats with other white space is left out as well.
     pub(super) fn unstructured(&self) -> &[&'a Text] {
         self.unstructured.get_or_init(|| {
             let results = self.structured.iter().filter_map(|source| source.call.result.as_ref());
-            // By a hash of the text without white space: the lengths of the results that have it.
+            // By a hash of the text without white space, the lengths of the results with that hash.
             let mut result_lengths: HashMap<u64, Vec<usize>> = HashMap::default();
             let (hasher, mut plain) = (result_lengths.hasher().clone(), Vec::new());
             let mut hash = |text: &str| {
@@ -189,31 +192,31 @@ impl<'a> ResultSources<'a> {
         })
     }
 
-    /// Whether any text that the model had seen contains this one, ignoring case.
-    pub(super) fn have_seen(&self, wanted: &str) -> bool {
+    /// Whether any text that the model had read contains this text, ignoring case.
+    pub(super) fn any_contains(&self, wanted: &str) -> bool {
         let wanted = wanted.to_ascii_lowercase();
         self.seen.iter().any(|text| contains_ignoring_case(text, &wanted))
     }
 }
 
-/// Texts up to this length are searched byte by byte, which costs less than to prepare a search.
-const SHORT_TEXT: usize = 256;
+/// Maximum bytes of a text that is searched byte by byte, which costs less than the preparation of a search.
+const MAX_SHORT_TEXT: usize = 256;
 
 fn contains(text: &str, wanted: &str) -> bool {
     let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
     match wanted.first() {
-        Some(first) if text.len() <= SHORT_TEXT => {
+        Some(first) if text.len() <= MAX_SHORT_TEXT => {
             let mut starts = memchr::memchr_iter(*first, text);
-            starts.any(|at| text.get(at..).is_some_and(|rest| rest.starts_with(wanted)))
+            starts.any(|at| text.get(at..).is_some_and(|end| end.starts_with(wanted)))
         }
         _ => memchr::memmem::find(text, wanted).is_some(),
     }
 }
 
-/// The values of a record that can identify it: texts that are no states, and long numbers, in lower case.
+/// The values of a record that may identify it, in lower case: texts that are not states, and long numbers.
 pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
     record.fields.iter().filter_map(|field| match &field.value {
-        // As the words of an answer, without signs around it: "#W-4411".
+        // Signs at the ends are removed, as in the words of an answer: "#W-4411".
         FieldValue::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => {
             Some(text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned()).filter(|n| n.len() >= MIN_NAME)
         }

@@ -1,11 +1,11 @@
-//! Flags and states: `available: false` against "is in stock", `status: shipped` against "has not shipped".
+//! Contradicted flags and states: `available: false` and "is in stock", `status: shipped` and "has not shipped".
 //!
-//! Principle: a flag or a state is reported as the result has it: the opposite leads the user to act on what is not
-//! so. A possibility, a condition and the state of another thing assert nothing about it.
+//! Principle: a flag or a state is reported as it is in the result. A flag is named by its key; a state is a value
+//! with a known meaning. A clause asserts a predicate if it has the words of the predicate and a verb, and is neither
+//! a condition nor a possibility. "Yes" and "no" at the beginning assert or deny the predicate in the question. One
+//! row refutes a statement about all rows ([`super::universal_claims`]).
 //!
-//! A flag is named by its key; a state is a field's value with a known meaning. An answer's clause asserts a
-//! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
-//! the beginning assert what the question asks. One row refutes a statement about all ([`super::universal_claims`]).
+//! In: the clauses of an answer, and the flags and states of results. Out: contradictions.
 
 use super::clause_subject;
 use super::exchange::{Exchange, ExchangeFindings};
@@ -19,7 +19,7 @@ use crate::measure::records::{FieldValue, Record, RecordField};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 
-/// Most predicates of the results of one run.
+/// Maximum predicates of the results of one run that are compared.
 const MAX_PREDICATES: usize = 64;
 /// Keys of flags that describe the response and not the thing.
 const ENVELOPE: [&str; 16] = [
@@ -40,17 +40,17 @@ const ENVELOPE: [&str; 16] = [
     "done",
     "result",
 ];
-/// Shortest word of a name by which a thing is called.
+/// Minimum bytes of a word of a name by which a thing may be named.
 const MIN_WORD: usize = 4;
 
-/// A predicate that a result asserts of a record.
+/// A predicate that a result asserts or denies of a record.
 struct StateFact<'a> {
     predicate: Predicate,
     holds: bool,
     source: &'a ResultSource<'a>,
     record: &'a Record,
     field: &'a RecordField,
-    /// The record's index in the source.
+    /// The index of the record in the source.
     at: usize,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let claims: Vec<(bool, bool, &str)> = exchange
             .clauses
             .iter()
-            // An amount, not a state: "there are not enough seats available".
+            // "There are not enough seats available" is about an amount and not about a state.
             .filter(|clause| !clause.has("enough") && !universal_claims::has_exception(clause))
             .filter_map(|clause| {
                 let claimed = predicate.claimed(clause)?;
@@ -133,16 +133,18 @@ fn refuted<'f, 'a>(
     if named_facts.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.task_words()) {
         return None;
     }
-    // An answer that says both is about several things or times: "It is closed now. It is open again on Monday."
+    // An answer with both claims is about several things or times: "It is closed now. It is open again on Monday."
     if named_facts.is_empty() && is_mixed {
         return None;
     }
     let is_general = || facts.iter().all(|fact| fact.holds != claimed);
-    // A thing may be called by a part of its name.
-    let is_called = |fact: &&&StateFact<'_>| fact.holds == claimed && is_called(exchange, fact, &words);
+    // A part of a name may name a thing.
+    let is_named_in_part =
+        |fact: &&&StateFact<'_>| fact.holds == claimed && is_named_in_part(exchange, fact, &words);
     let supported = match named_facts.is_empty() {
         false => {
-            named_facts.iter().any(|fact| fact.holds == claimed) || facts.iter().any(|fact| is_called(&fact))
+            named_facts.iter().any(|fact| fact.holds == claimed)
+                || facts.iter().any(|fact| is_named_in_part(&fact))
         }
         true => !is_general(),
     };
@@ -154,7 +156,7 @@ fn refuted<'f, 'a>(
             .iter()
             .any(|text| !text.contains('?') && text.len() < 400 && is_stated(text) && claimed)
         || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name))
-        || is_value(exchange, predicate, claimed);
+        || is_in_field(exchange, predicate, claimed);
     if supported || mentioned {
         return None;
     }
@@ -165,12 +167,12 @@ fn refuted<'f, 'a>(
         .iter()
         .copied()
         .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at))
-        .filter(|fact| !fact.source.is_set_later(fact.field));
+        .filter(|fact| !fact.source.may_be_set_later(fact.field));
     found.filter(|fact| !names_other(&words, fact))
 }
 
-/// Whether the words have a word of one of the record's names that no other record of its source has.
-fn is_called(exchange: &Exchange<'_>, fact: &StateFact<'_>, words: &str) -> bool {
+/// Whether the words have a word of one of the record's names that no other record of the source has.
+fn is_named_in_part(exchange: &Exchange<'_>, fact: &StateFact<'_>, words: &str) -> bool {
     let records = fact.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
     let others = || records.clone().filter(|record| !std::ptr::eq(*record, fact.record));
     let has = |record: &Record, word: &str| names_of(record).any(|name| contains_words(&name, word));
@@ -182,15 +184,15 @@ fn is_called(exchange: &Exchange<'_>, fact: &StateFact<'_>, words: &str) -> bool
     })
 }
 
-/// Whether a field of any key has the claim as its value: `customs: pending` next to `status: in_transit`.
-fn is_value(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) -> bool {
+/// Whether any field has the claim as its value: `customs: pending` next to `status: in_transit`.
+fn is_in_field(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) -> bool {
     let Predicate::Known(name) = predicate else { return false };
     let mut texts =
         exchange.sources.records().flat_map(|(.., record)| &record.fields).filter_map(RecordField::text);
     texts.any(|text| assertion(&text.replace(['_', '-'], " ")) == Some((name, claimed)))
 }
 
-/// Whether the sentence names a thing by an identifier that the result does not have.
+/// Whether the sentence names things only by identifiers that neither the result nor the arguments have.
 fn names_other(words: &str, fact: &StateFact<'_>) -> bool {
     let result = fact.source.call.result.as_deref().unwrap_or_default();
     let arguments = fact.source.call.arguments.as_deref().unwrap_or_default();
@@ -203,7 +205,7 @@ fn names_other(words: &str, fact: &StateFact<'_>) -> bool {
     named.clone().next().is_some() && !named.any(has)
 }
 
-/// The assertions of a record by its flags and states.
+/// The predicates that a record asserts or denies by its flags and states.
 fn facts_of<'a>(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> Vec<StateFact<'a>> {
     let mut out = Vec::new();
     let mut add = |predicate: Predicate, holds: bool, field: &'a RecordField| {
@@ -226,7 +228,7 @@ fn facts_of<'a>(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> 
             }
             FieldValue::Text(text) if has_state_key(&field.name) => {
                 let words = text.replace(['_', '-'], " ");
-                // A conclusion may be a noun.
+                // The state may be a noun.
                 let asserted = assertion(match words.as_str() {
                     "failure" => "failed",
                     "success" => "passed",
@@ -235,8 +237,8 @@ fn facts_of<'a>(source: &'a ResultSource<'a>, at: usize, record: &'a Record) -> 
                 asserted.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
                     add(Predicate::Known(predicate), holds, field);
                 });
-                // A thing that waits for a decision is not decided. An order may be confirmed while it waits to be
-                // sent.
+                // A pending thing is not approved. A pending booking is not confirmed either, but an order may be
+                // confirmed while it is pending.
                 if words == "pending" || words.starts_with("pending ") {
                     add(Predicate::Known("approved"), false, field);
                     if is_booking_tool(&source.call.name) {
@@ -262,11 +264,11 @@ fn flag_words(field: &RecordField) -> Vec<String> {
     field.name.iter().filter(|word| !verb(word)).cloned().collect()
 }
 
-/// The assertion of "yes" or "no" if the request asks for this predicate: whether the predicate is true, whether of all
-/// things, and the sentence.
+/// The claim of a "yes" or "no" if the request asks for this predicate: whether the predicate is claimed to be true,
+/// whether of all things, and the sentence.
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (is_affirmative, sentence) = exchange.yes_or_no()?;
-    // "No" states that not all have it.
+    // "No" denies the predicate only of some things.
     let is_universal = is_affirmative && universal_claims::asks_of_all(exchange.task_words());
     Some((predicate.asked_as(exchange.task_words())? == is_affirmative, is_universal, sentence))
 }

@@ -1,32 +1,34 @@
-//! Counts of a subset of rows: the answer says "6 open tickets, 3 of them breached", and 2 of the open tickets are
-//! breached.
+//! Wrong counts of a subset: "6 open tickets, 3 of them breached", where 2 of the open tickets are breached.
 //!
-//! Principle: "of them" refers to the rows that the clause before counts. The second count is wrong if it is the number
-//! of all rows with its value, and the rows that the first clause counts include another number of rows with this
-//! value. In the same way, a statement that gives a number of things and their total is wrong if the answer's table of
-//! these things, below the statement, adds up to another total.
+//! Principle: "of them" refers to the rows that the clause before counts. The second count is wrong if it is the
+//! number of all rows with its value, and the rows of the first clause include another number of rows with that value.
+//! A statement with a number of things and their total is wrong if the answer's table of these things adds up to
+//! another total.
+//!
+//! In: the clauses and tables of an answer, and the lists of results. Out: one contradiction.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
 use super::exchange::{Exchange, ExchangeFindings};
-use super::partial_totals::says_part;
+use super::partial_totals::mentions_part;
 use crate::measure::defects::Defect;
 use crate::measure::numbers::{self, Number};
 use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
 use crate::measure::records::{Record, RecordField};
 
-/// Most rows and columns of a list, and rows of a table of the answer.
+/// Maximum rows of a list, and of a table of the answer.
 const MAX_ROWS: usize = 400;
+/// Maximum columns of a list that are compared.
 const MAX_COLUMNS: usize = 12;
 /// Phrases that refer to the rows counted before.
 const PARTITIVES: [&str; 5] = ["of them", "of these", "of those", "of which", "of whom"];
 // The beginning of each of these phrases.
 static OF: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(" of "));
-/// Letters at the beginning that words of one kind share: "breached" and "breaching".
-const STEM: usize = 5;
-/// Letters that the name of a column and a word share: "failures" and "failed".
+/// Bytes at the beginning that forms of one word share: "breached" and "breaching".
+const VALUE_STEM: usize = 5;
+/// Bytes at the beginning that the name of a column and a word share: "failures" and "failed".
 const COLUMN_STEM: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -36,7 +38,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The count of a clause, if it has only one.
+/// The only count of a clause; `None` if there are several.
 fn count(clause: &Clause<'_>) -> Option<usize> {
     let is_count = |word: &str| match word.parse::<usize>() {
         Ok(n) => Some(n),
@@ -46,6 +48,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
     counts.next().filter(|_| counts.next().is_none())
 }
 
+/// Adds a finding for a clause with "of them" after a clause with a count.
 fn check_clause_pairs(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_of_them = |clause: &Clause<'_>| {
         OF.find(clause.words.as_bytes()).is_some() && contains_any(&clause.words, &PARTITIVES)
@@ -65,7 +68,7 @@ fn check_clause_pairs(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) 
                     return;
                 }
                 let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
-                let Some((kind, among)) = counted(whole, part, all, part_count, &rows) else { continue };
+                let Some((kind, among)) = subset_count(whole, part, all, part_count, &rows) else { continue };
                 findings.examined = true;
                 if among != part_count {
                     let returned =
@@ -78,9 +81,9 @@ fn check_clause_pairs(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) 
     }
 }
 
-/// The kind that the second clause counts, of which all rows have `part_count`, and the number of it among the `all`
-/// rows of the first clause.
-fn counted(
+/// The value that the second clause counts, which `part_count` of all rows have, and the number of rows with this value
+/// among the `whole_count` rows of the first clause.
+fn subset_count(
     whole: &Clause<'_>,
     part: &Clause<'_>,
     whole_count: usize,
@@ -106,16 +109,17 @@ fn counted(
     };
     let is_whole = |value: &str| value.len() > 2 && contains_words(&whole.words, value);
     let is_part = |value: &str| {
-        let is_it =
-            |word: &str| word == value || value.get(..STEM).is_some_and(|stem| word.starts_with(stem));
-        value.len() > 2 && !value.contains(' ') && part.words.split(' ').any(is_it)
+        let is_form =
+            |word: &str| word == value || value.get(..VALUE_STEM).is_some_and(|stem| word.starts_with(stem));
+        value.len() > 2 && !value.contains(' ') && part.words.split(' ').any(is_form)
     };
     let (_, wholes) = named(&is_whole, whole_count)?;
     let (kind, parts) = named(&is_part, part_count)?;
     Some((kind, wholes.iter().zip(&parts).filter(|(whole, part)| **whole && **part).count()))
 }
 
-/// "14 failed attempts for 6 names", above a table of 6 names whose numbers add up to another total.
+/// Adds a finding for a statement such as "14 failed attempts for 6 names" with a table of 6 names whose numbers add
+/// up to another total.
 fn check_table_total(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let lines: Vec<&str> = exchange
         .prose
@@ -130,7 +134,7 @@ fn check_table_total(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     if !is_rule
         || !(2..=MAX_ROWS).contains(&rows.len())
         || !exchange.spends(rows.len() * 4)
-        || says_part(exchange)
+        || mentions_part(exchange)
     {
         return;
     }
@@ -151,7 +155,7 @@ fn check_table_total(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let Some(column) = column else { continue };
         let sum: f64 = column.iter().sum();
         let Some(stem) = stem_of(name) else { continue };
-        // Columns of one kind may add up together.
+        // Several columns with the same stem may add up together.
         if names.iter().filter(|other| stem_of(other).as_ref() == Some(&stem)).count() > 1 {
             continue;
         }

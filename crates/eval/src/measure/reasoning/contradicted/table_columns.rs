@@ -1,9 +1,8 @@
 //! Tables of an answer with a calculated column that is wrong in one row: price, pieces, and price for one piece.
 //!
-//! Principle: a column that is the product, the quotient, the sum or the difference of two others in all rows but
-//! one is calculated from them. The row that differs is wrong, unless a result or a text has its value, or another
-//! number of the row or of the results explains the difference: a discount, a fee. Rounding of the digits that are
-//! shown is allowed.
+//! Principle: a column that is the product, the quotient, the sum or the difference of two others in all rows but one
+//! is calculated from them. The row that differs is wrong, unless a text has its value, or another number of the row
+//! or of a text explains the difference, as a discount or a fee. Rounding of the shown digits is allowed.
 //!
 //! In: the tables of an answer, as lines of cells between `|`. Out: one contradiction for the first wrong cell.
 
@@ -14,13 +13,15 @@ use crate::measure::excerpt::lowercase;
 use crate::measure::numbers::{self, Number};
 use crate::measure::vocabulary::{self, WordMeaning};
 
-/// Fewest rows in which the calculation holds, and most rows and columns that are read.
-const MIN_RIGHT: usize = 2;
+/// Minimum rows in which the calculation is correct.
+const MIN_CORRECT: usize = 2;
+/// Maximum rows of a table that are read.
 const MAX_ROWS: usize = 60;
+/// Maximum columns of a table that are read.
 const MAX_COLUMNS: usize = 8;
-/// How many times larger than its rounding a calculated value is.
-const PRECISE: f64 = 20.0;
-/// Most numbers that may explain a difference.
+/// Minimum ratio of a calculated value to its rounding, so that a match is not accidental.
+const MIN_PRECISION: f64 = 20.0;
+/// Maximum numbers that may explain a difference.
 const MAX_KNOWN: usize = 400;
 const PERCENT: f64 = 100.0;
 
@@ -35,7 +36,7 @@ enum Calculation {
     Difference,
 }
 
-const ALL: [Calculation; 4] =
+const CALCULATIONS: [Calculation; 4] =
     [Calculation::Product, Calculation::Quotient, Calculation::Sum, Calculation::Difference];
 
 impl Calculation {
@@ -48,12 +49,12 @@ impl Calculation {
         }
     }
 
-    /// Whether the order of the columns says nothing.
+    /// Whether the order of the operands is irrelevant.
     fn is_commutative(self) -> bool {
         matches!(self, Calculation::Product | Calculation::Sum)
     }
 
-    /// How far the result may be off where the operands are rounded.
+    /// The maximum error of the result due to the rounding of the operands.
     fn rounding(self, a: &Number, b: &Number) -> f64 {
         let slack = |n: &Number| if n.fractional { n.tolerance } else { 0.0 };
         let (slack_a, slack_b) = (slack(a), slack(b));
@@ -84,10 +85,10 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 rows.push((cells.by_ref().map(number).collect(), line));
             }
         }
-        if rows.len() <= MIN_RIGHT || !exchange.spends(rows.len() * MAX_COLUMNS * MAX_COLUMNS) {
+        if rows.len() <= MIN_CORRECT || !exchange.spends(rows.len() * MAX_COLUMNS * MAX_COLUMNS) {
             continue;
         }
-        if let Some((line, stated, computed)) = wrong(exchange, &rows, findings) {
+        if let Some((line, stated, computed)) = wrong_cell(exchange, &rows, findings) {
             let rationale = format!(
                 "a column that is calculated from the others was expected; they give {}, and the answer has {stated}",
                 (computed * 1e4).round() / 1e4
@@ -98,19 +99,19 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The number of a cell that has nothing but it and a unit.
+/// The number of a cell that has only a number and a unit.
 fn number(cell: &str) -> Option<Number> {
-    let found = numbers::all(cell);
-    let [n] = found.as_slice() else { return None };
-    let rest = [cell.get(..n.start)?, cell.get(n.end..)?].concat();
-    let is_unit = rest.chars().filter(|c| c.is_alphanumeric()).count() <= 4
-        || currency::code_for_word(&lowercase(rest.trim())).is_some();
-    let is_negative = rest.contains(['-', '−', '–', '+', '/', ':', '<', '>', '~']);
-    (!n.in_identifier && is_unit && !is_negative).then_some(*n)
+    let cell_numbers = numbers::all(cell);
+    let [n] = cell_numbers.as_slice() else { return None };
+    let other_text = [cell.get(..n.start)?, cell.get(n.end..)?].concat();
+    let is_unit = other_text.chars().filter(|c| c.is_alphanumeric()).count() <= 4
+        || currency::code_for_word(&lowercase(other_text.trim())).is_some();
+    let has_sign = other_text.contains(['-', '−', '–', '+', '/', ':', '<', '>', '~']);
+    (!n.in_identifier && is_unit && !has_sign).then_some(*n)
 }
 
-/// The line of the row that differs, its value, and the one that the others give.
-fn wrong<'a>(
+/// The line of the row that differs, with the stated and the computed value.
+fn wrong_cell<'a>(
     exchange: &Exchange<'_>,
     rows: &[NumberRow<'a>],
     findings: &mut ExchangeFindings,
@@ -122,15 +123,16 @@ fn wrong<'a>(
     for (at_c, c) in columns.iter().enumerate() {
         for (at_a, a) in columns.iter().enumerate().filter(|(at, _)| *at != at_c) {
             for (at_b, b) in columns.iter().enumerate().filter(|(at, _)| *at != at_c && *at != at_a) {
-                for calculation in
-                    ALL.into_iter().filter(|calculation| at_a < at_b || !calculation.is_commutative())
+                for calculation in CALCULATIONS
+                    .into_iter()
+                    .filter(|calculation| at_a < at_b || !calculation.is_commutative())
                 {
                     exchange.spends(rows.len()).then_some(())?;
                     let Some(at) = only_wrong(calculation, a, b, c) else { continue };
                     findings.examined = true;
                     let (line, stated) = (rows.get(at)?.1, c.get(at)?);
                     let computed = calculation.apply(a.get(at)?.value, b.get(at)?.value);
-                    // The last row may have the total of the others.
+                    // The last row may be the total of the others.
                     let sum: f64 = c.iter().map(|n| n.value).sum::<f64>() - stated.value;
                     let is_total =
                         at + 1 == rows.len() && (sum - stated.value).abs() <= stated.tolerance * 2.0;
@@ -144,19 +146,20 @@ fn wrong<'a>(
     None
 }
 
-/// The only row in which the calculation does not hold, if it does in several others.
+/// The only row in which the calculation is wrong, if it is correct in at least [`MIN_CORRECT`] others.
 fn only_wrong(calculation: Calculation, a: &[Number], b: &[Number], c: &[Number]) -> Option<usize> {
     let mut wrong = None;
-    let mut right: Vec<(f64, f64)> = Vec::new();
+    let mut correct: Vec<(f64, f64)> = Vec::new();
     for (at, ((a, b), c)) in a.iter().zip(b).zip(c).enumerate() {
         let computed = calculation.apply(a.value, b.value);
         let slack = c.tolerance * 1.01 + calculation.rounding(a, b);
-        // 0 and 1 prove nothing.
-        let is_telling =
-            !matches!(a.value, 0.0 | 1.0) && !matches!(b.value, 0.0 | 1.0) && c.value >= PRECISE * slack;
+        // Calculations with 0 and 1 may be correct by chance.
+        let is_significant = !matches!(a.value, 0.0 | 1.0)
+            && !matches!(b.value, 0.0 | 1.0)
+            && c.value >= MIN_PRECISION * slack;
         if computed.is_finite() && (computed - c.value).abs() <= slack {
-            if is_telling && !right.contains(&(a.value, b.value)) {
-                right.push((a.value, b.value));
+            if is_significant && !correct.contains(&(a.value, b.value)) {
+                correct.push((a.value, b.value));
             }
         } else if wrong.is_some() || !computed.is_finite() || (computed - c.value).abs() <= 2.0 * slack {
             return None;
@@ -164,10 +167,11 @@ fn only_wrong(calculation: Calculation, a: &[Number], b: &[Number], c: &[Number]
             wrong = Some(at);
         }
     }
-    wrong.filter(|_| right.len() >= MIN_RIGHT)
+    wrong.filter(|_| correct.len() >= MIN_CORRECT)
 }
 
-/// Whether a text has the value, or a number of the row or of the results explains how it differs.
+/// Whether a text has the value, or a number of the row or of a text explains the difference. True beyond the work
+/// budget.
 fn is_explained(exchange: &Exchange<'_>, line: &str, stated: &Number, computed: f64) -> bool {
     if !exchange.spends_numbers() {
         return true;

@@ -1,11 +1,10 @@
-//! Test runs: "all tests pass" where the last run reports failures.
+//! Wrong claims about tests: "all tests pass" where the last run reports failures.
 //!
-//! Principle: the last run of the tests decides what may be said of them: a success that it does not show was not
-//! seen. Whether the tests are the right ones is not said.
+//! Principle: a claim that tests pass needs a last run of the tests without failures. The last run is the last result
+//! that counts passed and failed tests or checks. An answer that mentions a failure claims no success, unless it
+//! claims that as many tests pass as the last run had, and the tool was not called again after that run.
 //!
-//! The last result that counts passed and failed tests or checks decides. An answer that mentions a failure does not
-//! claim that there is none, unless it says that as many tests pass as the last run had, of which some failed: what
-//! was fixed since then was not run again.
+//! In: the clauses of an answer, and the results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use crate::measure::excerpt::around;
@@ -13,8 +12,8 @@ use crate::measure::numbers;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::Clause;
 
-/// Most bytes at the end of a result that are read: a summary is its last line.
-const TAIL: usize = 4_000;
+/// Maximum bytes at the end of a result that are read, since a summary is at the end.
+const MAX_TAIL: usize = 4_000;
 
 regex!(
     REPORT,
@@ -24,22 +23,22 @@ regex!(
     CLAIM,
     r" (?:all|every|\d+) (?:\d+ |of |the |our |unit |existing |other )*(?:tests?|checks?|specs?|suites?)(?: suites?)? (?:now |are |is |still |all |have |has )*(?:pass|passes|passed|passing|succeed|succeeds|succeeded|green) | (?:the )?(?:tests?|test suite|checks|suite) (?:now |are |is |all )*(?:pass|passes|passing|green|succeed|succeeds) | (?:no|0|zero) (?:tests? )?(?:failures|failed|failing) | none failed "
 );
-// A statement that they pass, in a sentence about tests.
+// A statement that everything passes, which is about tests only in a sentence about tests.
 regex!(
     EVERYTHING,
     r" (?:everything|they all|all of them) (?:now |still |are |is )*(?:pass|passes|passed|passing|green) "
 );
 regex!(TESTS, r"(?i)tests?\b|\bspecs?\b|\bpassed\b|\bsuites?\b");
-regex!(ADMITS, r"(?i)\bfail(?:s|ed|ing|ure|ures)?\b|\bbroken\b|\bexcept\b");
-// Words for failures of tests; the same words describe code that handles errors.
+regex!(FAILURE, r"(?i)\bfail(?:s|ed|ing|ure|ures)?\b|\bbroken\b|\bexcept\b");
+// Words for errors, which are failures of tests only in a sentence about tests: they also describe code.
 regex!(ERRORS, r"(?i)\berrors?\b");
 
-/// The clause that says that tests pass.
+/// The first clause that claims that tests pass.
 pub(super) fn claim<'c, 'a>(clauses: &'c [Clause<'a>]) -> Option<&'c Clause<'a>> {
-    let says = |clause: &Clause<'_>| {
+    let is_claim = |clause: &Clause<'_>| {
         CLAIM.is_match(&clause.words) || EVERYTHING.is_match(&clause.words) && TESTS.is_match(clause.sentence)
     };
-    clauses.iter().find(|clause| !clause.modal && says(clause))
+    clauses.iter().find(|clause| !clause.modal && is_claim(clause))
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
@@ -47,7 +46,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let results =
         exchange.sources.calls.iter().rev().filter_map(|call| Some((*call, call.result.as_deref()?)));
     for (call, result) in results {
-        let tail = crate::measure::defects::clip_end(result, TAIL);
+        let tail = crate::measure::defects::clip_end(result, MAX_TAIL);
         if !exchange.spends(tail.len() / 16) {
             return;
         }
@@ -64,18 +63,18 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         }
         findings.examined = true;
         let failed = counts.iter().find(|(passed, n)| !passed && *n > 0);
-        let others = exchange.prose.replace(claim.sentence, "");
-        let run: u64 = counts.iter().map(|(_, n)| n).sum();
-        // Whether the claim is of all tests of that run, after which nothing of its kind was called.
-        let is_of_run = || {
+        let other_prose = exchange.prose.replace(claim.sentence, "");
+        let test_count: u64 = counts.iter().map(|(_, n)| n).sum();
+        // Whether the claim is about all tests of that run, after which the tool was not called again.
+        let is_about_run = || {
             let mut later_calls = exchange.sources.calls.iter().filter(|other| other.start > call.start);
-            // Not "11 of the 12 tests".
-            let is_all = matches!(numbers::all(&claim.words).as_slice(), [n] if n.value == run as f64);
+            // Only one number is allowed: not "11 of the 12 tests".
+            let is_all = matches!(numbers::all(&claim.words).as_slice(), [n] if n.value == test_count as f64);
             is_all && !later_calls.any(|other| other.name == call.name)
         };
-        if let Some((_, n)) = failed.filter(|_| !admits(&others) || is_of_run()) {
-            let place = REPORT.find(tail).map_or(0, |found| found.start());
-            let returned = format!("{n} failed, \"{}\"", around(tail, place, place, 60).trim());
+        if let Some((_, n)) = failed.filter(|_| !mentions_failure(&other_prose) || is_about_run()) {
+            let position = REPORT.find(tail).map_or(0, |found| found.start());
+            let returned = format!("{n} failed, \"{}\"", around(tail, position, position, 60).trim());
             findings.contradicts(&returned, call, claim.sentence);
         }
         return;
@@ -83,8 +82,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 }
 
 /// Whether a text mentions a failure.
-fn admits(text: &str) -> bool {
+fn mentions_failure(text: &str) -> bool {
     let is_test_error = |sentence: &str| ERRORS.is_match(sentence) && TESTS.is_match(sentence);
-    ADMITS.is_match(text)
+    FAILURE.is_match(text)
         || sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end)).any(is_test_error)
 }

@@ -151,7 +151,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_in_utc =
         || ["UTC", "GMT", "Zulu"].iter().any(|zone| prose.contains(zone) || exchange.task.contains(zone));
     let plain = if stated.is_empty() && !is_in_utc() { times_without_zone(prose) } else { Vec::new() };
-    if stated.is_empty() && plain.is_empty() || !exchange.spends(exchange.sources.fields()) {
+    if stated.is_empty() && plain.is_empty() || !exchange.spends(exchange.sources.field_count()) {
         return;
     }
     let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);

@@ -1,10 +1,11 @@
-//! Times of day that nothing gives: "it leaves at 17:30", where the only time of the result is 17:15.
+//! Times of day that no text has: "it leaves at 17:30", where the only time of the result is 17:15.
 //!
-//! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from
-//! a duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its
-//! half of the day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15. In
-//! other languages than English the sentence has to name a row with a time, and no number of minutes or hours leads
-//! from a known time to it.
+//! Principle: a time of day is copied. A time that no text has is a contradiction, unless it may follow from a
+//! duration, a delay or another zone, or its clause counts minutes or sets a limit. A time before 13:00 without "am"
+//! or "pm" may be in both halves of the day. In other languages than English, the clause also has to name a row with a
+//! time, and no number of minutes or hours in a text may lead from a known time to the stated one.
+//!
+//! In: the clauses of an answer with one time, and all texts. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::sources::names_of;
@@ -19,19 +20,19 @@ regex!(
     IN_WORDS,
     r"(?i)\b(?:noon|midday|midnight|half past|quarter (?:past|to)|(?:ten|twenty) (?:past|to))\b"
 );
-// A duration, from which times follow.
+// A duration, from which a time may follow.
 regex!(DURATION, r"(?i)\d\s?(?:min|mins|minut\w+|h|hrs?|hours?|stunden?|std|heures?|ore|horas?)\b|\bPT\d");
-// A time of day as it is written in other languages: "17h25", "17.25 Uhr".
-regex!(WRITTEN, r"(?i)\b(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b");
-// A time that is needed for each of something: "5:30 per km", "4:50/mile", "6:05 min each".
+// A time of day in forms of other languages: "17h25", "17.25 Uhr".
+regex!(LOCAL_CLOCK, r"(?i)\b(?P<h>\d{1,2}) ?(?:h|[.:](?P<m2>\d{2}) ?(?:uhr|h\b)) ?(?P<m>\d{2})?\b");
+// A duration per unit: "5:30 per km", "4:50/mile", "6:05 min each".
 regex!(PACE, r"(?i)\d:\d{2}(?: ?min(?:utes)?)? ?(?:/ ?[a-z]|per\b|each\b)");
-/// Words of clauses that give no time of a row itself, and of those that give a limit or a difference.
+/// Classes of words in clauses with a limit, a difference, or the time of something else than a row.
 const RELATIVE: WordClasses = classes!(
     Sequence Bound Approximation Alternative Exception Increment Comparison Condition Probability Advice
 );
-/// Most known times that are compared with the numbers of texts, and numbers.
+/// Maximum known times, and maximum numbers of texts, that are combined with each other.
 const MAX_KNOWN: usize = 64;
-/// Fewest digits of a word that names a row.
+/// Minimum digits of a word that names a row.
 const MIN_DIGITS: usize = 3;
 
 /// Whether a key is that of a duration.
@@ -57,7 +58,7 @@ fn is_duration(word: &str) -> bool {
 fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
     let mut out = clocks(text);
     if !is_english && out.is_empty() {
-        out = WRITTEN
+        out = LOCAL_CLOCK
             .captures_iter(text)
             .filter_map(|found| {
                 let minute = found.name("m2").or_else(|| found.name("m"))?;
@@ -74,16 +75,16 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         return;
     }
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
-    let is_free = |clause: &Clause<'_>| match is_english {
+    let is_absolute = |clause: &Clause<'_>| match is_english {
         true => !is_relative(clause.sentence) && !PACE.is_match(clause.sentence),
         false => !clause.classes.has_any(RELATIVE),
     };
     let stated = stated.filter_map(|clause| match clocks_in(&clause.words, is_english).as_slice() {
-        [time] if is_free(clause) => Some((clause, *time)),
+        [time] if is_absolute(clause) => Some((clause, *time)),
         _ => None,
     });
     let stated: Vec<_> = stated.collect();
-    if stated.is_empty() || !exchange.spends(exchange.sources.fields()) || !exchange.spends_numbers() {
+    if stated.is_empty() || !exchange.spends(exchange.sources.field_count()) || !exchange.spends_numbers() {
         return;
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
@@ -104,7 +105,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     {
         return;
     }
-    // Intervals leave gaps, from which a time can be chosen.
+    // Rows with several times are intervals, and the answer may choose a time in the gaps between them.
     let has_gaps = exchange.sources.records().any(|(.., record)| {
         let timed = record.fields.iter().filter(|field| !times(field.shown()).is_empty());
         record.list.is_some() && timed.count() > 1
@@ -134,9 +135,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let is_of_row = |clause: &Clause<'_>, time: Clock| match is_english {
         true => !has_gaps || names_row(clause),
         false => {
-            exchange.spends(exchange.sources.fields())
+            exchange.spends(exchange.sources.field_count())
                 && names_timed_row(exchange, clause)
-                && !is_counted(exchange, time)
+                && !may_follow(exchange, time)
         }
     };
     let unknown = stated.into_iter().find(|(clause, time)| !is_known(*time) && is_of_row(clause, *time));
@@ -147,7 +148,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a clause names a record that has a time, by a name or by the digits of one.
+/// Whether a clause names a record with a time, by a name or by a code in a name.
 fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
     let is_timed = |field: &RecordField| !times(field.shown()).is_empty();
     let has_code = |name: &str| {
@@ -160,8 +161,9 @@ fn names_timed_row(exchange: &Exchange<'_>, clause: &Clause<'_>) -> bool {
     names.any(|name| has_code(&name) || name.contains(char::is_alphabetic) && clause.has(&name))
 }
 
-/// Whether a number of any text leads, as minutes or hours, from a known time to this one.
-fn is_counted(exchange: &Exchange<'_>, stated: Clock) -> bool {
+/// Whether a number of any text is the difference in minutes or hours between a known time and this one. True beyond
+/// the work budget.
+fn may_follow(exchange: &Exchange<'_>, stated: Clock) -> bool {
     let texts = || exchange.sources.seen.iter().map(|text| &***text);
     let known_times: Vec<u32> = texts()
         .flat_map(|text| clocks_in(text, exchange.is_english()))

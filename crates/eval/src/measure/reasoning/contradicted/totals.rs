@@ -1,13 +1,14 @@
-//! Totals: the answer lists parts and a total, and the parts do not add up to it.
+//! Wrong totals: the answer lists parts and a total, and the parts do not add up to the total.
 //!
-//! Principle: the parts that an answer lists add up to the total that it gives for them, unless it names what makes
-//! the difference. That parts are missing or wrong is not said.
+//! Principle: the parts that an answer lists add up to the total that it gives for them, unless a known number
+//! explains the difference. Whether parts are missing or wrong is not examined.
 //!
-//! The parts are the last numbers of the lines before the total, or behind a line that announces them with it ("came
-//! to a total of 89.40:"), or in a table the numbers of its column. A total that a result gives is right, and so is
-//! one that differs by an amount or a percentage that the answer or a result mentions. Parts that are a whole column
-//! of a result are all of them: none of them explains a difference, and no result that only repeats what it was
-//! given.
+//! The parts are the last numbers of the lines before the total, or of the lines after one that announces the total
+//! ("came to a total of 89.40:"), or the numbers of the total's column in a table. A total that a result has is
+//! correct, and so is one that differs by an amount or a percentage in the answer or in a result. If the parts are a
+//! whole column of a result, neither a part nor a result that only repeats an argument explains a difference.
+//!
+//! In: the lines and sentences of an answer, and all texts. Out: one contradiction.
 
 use std::ops::Range;
 
@@ -26,36 +27,37 @@ regex!(
     TOTAL,
     r"(?i)^[\s|*_#-]*(?:(?:the|your|grand|overall|in|which|that|this|a|final|estimated)\s+){0,3}(?:total|sum|makes|altogether)\b"
 );
-// Words before a total within a sentence.
+// Words before a total in a sentence.
 regex!(
     TOGETHER,
     r"(?i)\b(?:together|altogether|in total|in all|totall?ing|total(?: of| is| comes to)?|adds? up to|sum of)\b"
 );
-/// Most bytes between these words and the total.
+/// Maximum bytes between these words and the total.
 const MAX_BETWEEN: usize = 20;
-/// Most numbers that may explain a difference.
+/// Maximum numbers that may explain a difference.
 const MAX_ADJUSTMENTS: usize = 200;
-/// Most parts of a total.
+/// Maximum parts of a total.
 const MAX_PARTS: usize = 50;
-/// Least whole number that is an amount below a label for the total of something.
+/// The smallest whole number that is an amount, if the total is only named in the label of a line.
 const MIN_WHOLE: f64 = 20.0;
-/// Longest label of a total, and most bytes behind a total that announces its parts.
+/// Maximum bytes of the label of a total.
 const MAX_LABEL: usize = 32;
-const MAX_BEHIND: usize = 32;
-/// Differences of two readings of one number are smaller.
-const EXACT: f64 = 1e-6;
-/// Words by which a part may be left out of a total.
-const LEFT_OUT: WordClasses = classes!(Negation Exception Restriction Condition);
-/// Words by which a line announces other things than the parts of its total.
-const OTHERS: WordClasses = classes!(Comparison Exception Alternative Neighbour Condition);
-/// Most columns of a table with a total below it.
+/// Maximum bytes after a total in a line that announces its parts.
+const MAX_AFTER: usize = 32;
+/// Tolerance for rounding errors of floating-point numbers.
+const ROUNDING_ERROR: f64 = 1e-6;
+/// Classes of words by which a total may omit a part.
+const OMISSION: WordClasses = classes!(Negation Exception Restriction Condition);
+/// Classes of words by which a line does not announce the parts of its total.
+const NOT_PARTS: WordClasses = classes!(Comparison Exception Alternative Neighbour Condition);
+/// Maximum columns of a table, and of a list, that are compared.
 const MAX_COLUMNS: usize = 12;
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let mut lines: Vec<&str> = Vec::new();
     let prose = exchange.grouped();
     for line in prose.lines().filter(|line| !line.trim().is_empty()) {
-        // The line above the rule of a table has the names of columns.
+        // The line above the rule of a table has the names of the columns.
         if is_rule(line) {
             lines.pop();
             continue;
@@ -63,15 +65,15 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         if TOTAL.is_match(line) || is_labelled_total(line) {
             if let Some(total) = numbers::all(line).first() {
                 let mut columns = columns_of(line, total, &lines);
-                // "Rooms: 2, nights: 3, guests in total: 4" are no parts of one amount.
+                // Small whole numbers may be counts: "Rooms: 2, nights: 3, guests in total: 4".
                 let is_amount = |n: &Number| n.fractional || n.value.abs() >= MIN_WHOLE;
                 let are_amounts = |parts: &Vec<Number>| parts.iter().chain([total]).all(is_amount);
-                // "Mug, 12.00 × 2": the last number is no amount.
-                let are_plain = lines.iter().all(|part| part.contains('=') || is_alone(part));
+                // In a line with several numbers, the last one may not be the amount: "Mug, 12.00 × 2".
+                let are_plain = lines.iter().all(|part| part.contains('=') || has_one_number(part));
                 columns.retain(|parts| TOTAL.is_match(line) || are_plain && are_amounts(parts));
                 findings.examined |= !columns.is_empty();
-                let is_right = columns.iter().any(|parts| adds_up(exchange, parts, total));
-                if let Some(parts) = columns.last().filter(|_| !is_right) {
+                let is_correct = columns.iter().any(|parts| adds_up(exchange, parts, total));
+                if let Some(parts) = columns.last().filter(|_| !is_correct) {
                     findings.entries.push((wrong_total(parts, total, line), None));
                 }
                 if !columns.is_empty() {
@@ -81,7 +83,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             lines.clear();
         } else if is_part(line) {
             lines.push(line);
-        } else if !is_table_head(line) {
+        } else if !is_table_row(line) {
             lines.clear();
         }
     }
@@ -90,12 +92,13 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a line is the rule below the head of a table.
+/// Whether a line is the rule below the header of a table.
 fn is_rule(line: &str) -> bool {
-    is_table_head(line) && line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '))
+    is_table_row(line) && line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '))
 }
 
-/// Whether the label of a line ends with a word for a total: "Weighted total: 6,777 words", "Gesamtpreis: 40 €".
+/// Whether the last word of a line's label is a word for a total, or a compound with one: "Weighted total: 6,777
+/// words", "Gesamtpreis: 40 €".
 fn is_labelled_total(line: &str) -> bool {
     let begin = clip(line, MAX_LABEL + '：'.len_utf8());
     let label = begin.split_once([':', '：']).map(|(label, _)| label);
@@ -107,7 +110,8 @@ fn is_labelled_total(line: &str) -> bool {
         .any(|(_, at)| at.start == start || at.end == label.len())
 }
 
-/// "Your trip came to a total of 449.05:", above lines with one amount each.
+/// Adds a finding for a wrong total that announces its parts: "Your trip came to a total of 449.05:", above lines with
+/// one amount each.
 fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = exchange.grouped();
     let mut lines = prose.lines().filter(|line| !line.trim().is_empty()).peekable();
@@ -119,7 +123,7 @@ fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let mut parts: Vec<Number> = Vec::new();
         let mut is_plain = true;
         while let Some(part) = lines.next_if(|line| is_part(line)) {
-            let part_amount = amount(part).filter(|n| is_alone(part) && is_money(part, n));
+            let part_amount = amount(part).filter(|n| has_one_number(part) && is_money(part, n));
             is_plain &= part_amount.is_some() && parts.len() < MAX_PARTS && !TOTAL.is_match(part);
             parts.extend(part_amount.map(|n| Number { value: signed(part, &n), ..n }));
         }
@@ -134,42 +138,43 @@ fn check_announced(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// Whether a line has one number that may be an amount. Beside a number of things, it may be the amount for one of
+/// Whether a line has only one number that may be an amount. With a number of things, the amount may be for one of
 /// them.
-fn is_alone(line: &str) -> bool {
+fn has_one_number(line: &str) -> bool {
     numbers::all(line).iter().filter(|n| !n.in_identifier && !is_in_date(line, n)).count() == 1
 }
 
-/// The total of a line that announces its parts, and whether it says nothing behind it, as "mainly for:", by which they
-/// may be some of them.
+/// The total of a line that announces its parts, and whether no words are after it. Words such as "mainly for:" may
+/// mean that only some of the parts are listed.
 fn announced(exchange: &Exchange<'_>, line: &str) -> Option<(Number, bool)> {
     let text = line.trim_end().trim_end_matches('*').strip_suffix([':', '：'])?;
-    if is_part(line) || exchange.language?.classes(text).has_any(OTHERS) {
+    if is_part(line) || exchange.language?.classes(text).has_any(NOT_PARTS) {
         return None;
     }
     let word = vocabulary::find(text, &[WordMeaning::Total]).last().map(|(_, at)| at.end)?;
     let total = numbers::all(text).into_iter().find(|n| n.start >= word && !n.in_identifier)?;
-    let (between, behind) = (text.get(word..total.start)?, text.get(total.end..)?);
-    let is_end = behind.len() <= MAX_BEHIND && !behind.contains(['.', '?', '!', '。']);
-    let is_all = vocabulary::has_only(behind, &[]);
+    let (between, after) = (text.get(word..total.start)?, text.get(total.end..)?);
+    let is_end = after.len() <= MAX_AFTER && !after.contains(['.', '?', '!', '。']);
+    let is_all = vocabulary::has_only(after, &[]);
     (between.len() <= MAX_BETWEEN && is_end && is_money(text, &total)).then_some((total, is_all))
 }
 
-/// Whether a number is an amount of money, or has decimals as one.
+/// Whether a number has decimals, or a currency next to it.
 fn is_money(text: &str, n: &Number) -> bool {
     n.fractional || currency::is_beside(text, n.start..n.end)
 }
 
-/// A total within a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". All are amounts with
-/// decimals: other numbers may count the parts.
+/// Adds a finding for a wrong total in a sentence: "flights are 412.50 and the hotel 380.00, together 792.50". Only
+/// amounts with decimals are compared, since other numbers may count the parts.
 pub(super) fn check_sentences(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    check_listed(exchange, findings);
+    check_total_before_parts(exchange, findings);
     if findings.entries.is_empty() {
-        check_behind(exchange, findings);
+        check_total_after_parts(exchange, findings);
     }
 }
 
-fn check_behind(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+/// Adds a finding for a wrong total after its parts in a sentence.
+fn check_total_after_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     let is_english = exchange.is_english();
     let words = |text: &str| -> Vec<Range<usize>> {
@@ -195,7 +200,7 @@ fn check_behind(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             }
             let end = word.end;
             let Some((parts, total)) = parts_of(sentence, &numbers, word) else { continue };
-            // Words of other languages may say that it is a total with something else.
+            // In other languages, other words between may mean a total with something else.
             let between = sentence.get(end..total.start).unwrap_or_default();
             let is_plain =
                 || parts.len() > 2 && vocabulary::has_only(between, &[WordMeaning::Of, WordMeaning::Copula]);
@@ -211,9 +216,9 @@ fn check_behind(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// An amount above the parts that its sentence lists behind a colon: "the budget is 1,893.30: hall 1,240.00, cake
-/// 385.50, flowers 97.80". They are all values of one field of the results.
-fn check_listed(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
+/// Adds a finding for a wrong total before a colon and its parts: "the budget is 1,893.30: hall 1,240.00, cake 385.50,
+/// flowers 97.80". The parts must be all values of one field of the results.
+fn check_total_before_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let prose = &*exchange.grouped();
     if !prose.contains(": ") || !exchange.spends(1 + prose.len() / 32) {
         return;
@@ -246,7 +251,7 @@ fn check_listed(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 
 /// Whether the parts are all values of one field of the results.
 fn are_of_one_field(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
-    if !exchange.spends(exchange.sources.fields() * 2) {
+    if !exchange.spends(exchange.sources.field_count() * 2) {
         return false;
     }
     let fields = || exchange.sources.records().flat_map(|(.., record)| &record.fields);
@@ -266,8 +271,8 @@ fn sorted(mut numbers: Vec<f64>) -> Vec<f64> {
     numbers
 }
 
-/// The amounts before the words for a total, and the one behind them, if it can be their sum. The numbers are none of
-/// dates and codes.
+/// The amounts before a word for a total, and the amount after it, if that may be their sum. `numbers` has no parts of
+/// dates and identifiers.
 fn parts_of<'n>(
     sentence: &str,
     numbers: &'n [Number],
@@ -275,11 +280,11 @@ fn parts_of<'n>(
 ) -> Option<(&'n [Number], &'n Number)> {
     let is_amount = |n: &Number| n.fractional;
     let at = numbers.iter().position(|n| n.start >= word.end)?;
-    let (parts, rest) = numbers.split_at(at);
-    let total = rest.first().filter(|total| is_amount(total) && parts.len() > 1)?;
+    let (parts, later) = numbers.split_at(at);
+    let total = later.first().filter(|total| is_amount(total) && parts.len() > 1)?;
     let is_near = sentence.get(word.end..total.start).is_some_and(|text| text.len() <= MAX_BETWEEN);
-    // A share, a part that is a sum of others, and a total of another unit are no parts and no total.
-    let unit = |n: &Number| unit_behind(sentence, n);
+    // Percentages, numbers with different units, and subtotals among the parts are not compared.
+    let unit = |n: &Number| unit_after(sentence, n);
     let is_other =
         |part: &Number| !unit(part).is_empty() && !unit(total).is_empty() && unit(part) != unit(total);
     let is_mixed = parts.iter().chain([total]).any(|n| unit(n) == "%") || parts.iter().any(is_other);
@@ -289,29 +294,29 @@ fn parts_of<'n>(
         sum += part.value;
         nth > 1 && (part.value - before).abs() < 0.011
     });
-    // A total of other things is smaller than one of them; the words of other languages are less certain.
-    let is_less = parts.iter().any(|part| part.value > total.value);
-    let is_mixed = is_mixed || is_less;
+    // A total that is smaller than a part is about other things.
+    let is_smaller = parts.iter().any(|part| part.value > total.value);
+    let is_mixed = is_mixed || is_smaller;
     let is_sum =
         is_near && !is_mixed && !is_subtotal && parts.iter().all(is_amount) && !is_multiple(parts, total);
     is_sum.then_some((parts, total))
 }
 
-/// The unit directly after a number.
-fn unit_behind<'s>(sentence: &'s str, n: &Number) -> &'s str {
-    let behind = sentence.get(n.end..).unwrap_or_default().trim_start();
-    let end = behind
+/// The unit directly after a number; empty if there is none.
+fn unit_after<'s>(sentence: &'s str, n: &Number) -> &'s str {
+    let after = sentence.get(n.end..).unwrap_or_default().trim_start();
+    let end = after
         .find(|c: char| c.is_whitespace() || matches!(c, ',' | '.' | ';' | ')' | ':'))
-        .unwrap_or(behind.len());
-    let unit = behind.get(..end).unwrap_or_default();
-    // A dash or a sign of emphasis is none.
+        .unwrap_or(after.len());
+    let unit = after.get(..end).unwrap_or_default();
+    // A dash or an emphasis mark is not a unit.
     let is_sign = !unit.contains(|c: char| c.is_alphanumeric() || "€$£¥%°".contains(c));
     let is_word =
         is_sign || unit.len() > 3 || matches!(unit, "and" | "the" | "for" | "in" | "on" | "is" | "to");
     if is_word { "" } else { unit }
 }
 
-/// Whether a total is that of several times: of nights, months or people.
+/// Whether a total is a multiple of the sum, such as for several nights, months or people.
 fn is_multiple(parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let times = if sum.abs() < 0.01 { 1.0 } else { total.value / sum };
@@ -328,15 +333,15 @@ fn wrong_total(parts: &[Number], total: &Number, passage: &str) -> Finding {
     Defect::ContradictsResult.finding(rationale, passage.trim())
 }
 
-/// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may
-/// be the total of any column; one of percentages has no total but a percentage.
+/// The possible parts of a total: the last numbers of the lines, or the numbers of its column in a table. A total
+/// below a table may be that of any column; a total in percent only that of a column of percentages.
 fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     let lines = || lines.iter().take(MAX_PARTS + 1);
     let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });
     let column = |at: usize| lines().filter_map(|line| part(line.split('|').nth(at)?)).collect::<Vec<_>>();
-    let columns = if !lines().all(|line| is_table_head(line)) {
+    let columns = if !lines().all(|line| is_table_row(line)) {
         vec![lines().filter_map(|line| part(line)).collect()]
-    } else if is_table_head(line) {
+    } else if is_table_row(line) {
         vec![column(line.get(..total.start).unwrap_or_default().matches('|').count())]
     } else {
         let is_share = |text: Option<&str>| text.is_some_and(|text| text.contains('%'));
@@ -348,24 +353,25 @@ fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     columns.into_iter().filter(|parts| (2..=MAX_PARTS).contains(&parts.len())).collect()
 }
 
+/// Whether a line is an item of a list or a row of a table.
 fn is_part(line: &str) -> bool {
     line.trim_start().starts_with(['-', '*', '•', '|'])
         || line.trim_start().starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn is_table_head(line: &str) -> bool {
+fn is_table_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
 
-/// The last number of a line that is no identifier. None if it is followed by more than a unit, since it is
-/// then no amount of this part.
+/// The last number of a line outside identifiers. `None` if more than a unit is after it, since it is then not the
+/// amount of the line.
 fn amount(line: &str) -> Option<Number> {
     let last = numbers::all(line).into_iter().rfind(|n| !n.in_identifier)?;
     let after = line.get(last.end..)?;
     (after.chars().filter(|c| c.is_alphabetic()).count() <= 4).then_some(last)
 }
 
-/// The amount with its sign: a discount is taken off. A sign before a space is a dash.
+/// The amount with its sign, since a discount is subtracted. A minus sign before a space is a dash.
 fn signed(line: &str, amount: &Number) -> f64 {
     let before = line.get(..amount.start).unwrap_or_default().trim_end_matches(['€', '$', '£', '¥']);
     let is_minus =
@@ -373,7 +379,7 @@ fn signed(line: &str, amount: &Number) -> f64 {
     if is_minus { -amount.value } else { amount.value }
 }
 
-/// A total beyond the work budget counts as right.
+/// Whether parts add up to a total, or known numbers explain the difference. True beyond the work budget.
 fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let tolerance =
@@ -381,20 +387,19 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     let is_near = |value: f64| {
         (value - total.value).abs() <= if parts.iter().any(|p| p.fractional) { 0.011 } else { tolerance }
     };
-    if is_near(sum) || multiplies(parts, &is_near) {
+    if is_near(sum) || has_product(parts, &is_near) {
         return true;
     }
-    if !exchange.spends_numbers() || !exchange.spends(exchange.sources.fields()) {
+    if !exchange.spends_numbers() || !exchange.spends(exchange.sources.field_count()) {
         return true;
     }
-    // "Without the taxi": a part may be left out.
-    let says = |text: &str| {
-        exchange.language.is_none_or(|language| language.places(text, exchange.memo).all().has_any(LEFT_OUT))
+    // The total may omit a part: "without the taxi".
+    let has_omission = |text: &str| {
+        exchange.language.is_none_or(|language| language.places(text, exchange.memo).all().has_any(OMISSION))
     };
-    let leaves_out = || says(exchange.task) || says(&exchange.prose);
-    let is_whole = is_column(exchange, parts) && !leaves_out();
-    // Amounts of several units or counts of other things are no parts of it.
-    // The digits of dates and codes explain nothing.
+    let may_omit = || has_omission(exchange.task) || has_omission(&exchange.prose);
+    let is_whole = is_column(exchange, parts) && !may_omit();
+    // The digits of dates and identifiers explain no difference.
     let is_amount = |text: &str, n: &Number| !n.in_identifier && !is_in_date(text, n);
     let amounts =
         |text: &str| numbers::all(text).into_iter().filter(|n| is_amount(text, n)).collect::<Vec<_>>();
@@ -407,14 +412,15 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     if known_values.iter().chain(&aggregates).any(|value| is_near(*value)) {
         return true;
     }
-    // An amount that is subtracted from a whole column or added to it is no sum or mean of another column.
+    // A sum or mean of another column does not explain a difference to a whole column.
     known_values.extend(aggregates.into_iter().filter(|_| !is_whole));
     let answer_values = amounts(exchange.answer).into_iter().map(|n| n.value);
-    let is_part = |value: f64| is_whole && parts.iter().any(|part| (part.value - value).abs() < EXACT);
+    let is_part =
+        |value: f64| is_whole && parts.iter().any(|part| (part.value - value).abs() < ROUNDING_ERROR);
     let others =
         answer_values.chain(known_values).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value && !is_part(*v));
     let others: Vec<f64> = others.collect();
-    // An amount that was left out explains the difference to the cent.
+    // An omitted amount has to explain the difference exactly.
     let is_exact =
         |value: f64| is_near(value) && (value - total.value).abs() < 0.006_f64.max(total.tolerance * 1.01);
     let is_explained = |adjustment: f64| {
@@ -427,8 +433,9 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     others.into_iter().any(is_explained)
 }
 
-/// Whether the total is the product of two parts, with the others on top: a price and a number of nights.
-fn multiplies(parts: &[Number], is_near: &impl Fn(f64) -> bool) -> bool {
+/// Whether two parts are a price and a number, such as of nights, so that the total has their product instead of their
+/// sum.
+fn has_product(parts: &[Number], is_near: &impl Fn(f64) -> bool) -> bool {
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     parts.iter().enumerate().any(|(nth, a)| {
         let mut others = parts.iter().skip(nth + 1);
@@ -448,13 +455,15 @@ fn is_column(exchange: &Exchange<'_>, parts: &[Number]) -> bool {
             names.filter(|field| field.number().is_some()).any(|header| {
                 let cell = |row: &&Record| row.fields.iter().find(|f| f.name == header.name)?.number();
                 let column = sorted(rows.iter().filter_map(cell).collect());
-                column.len() == wanted.len() && column.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < EXACT)
+                column.len() == wanted.len()
+                    && column.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < ROUNDING_ERROR)
             })
         })
     })
 }
 
-/// The texts of the user and of results, without results of calls whose arguments have the total: these repeat it.
+/// The texts of the user and of results, without results of calls whose arguments have the total, since they may
+/// repeat it.
 fn stated_texts<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
     let sources = &exchange.sources;
     let is_passed = |text: &Text| sources.passed.iter().any(|passed| ***passed == **text);
@@ -465,7 +474,7 @@ fn stated_texts<'a>(exchange: &Exchange<'a>, total: &Number) -> Vec<&'a Text> {
     others.chain(results.filter_map(|call| call.result.as_ref())).collect()
 }
 
-/// Whether a number is a part of a date or of a time in figures: "2025-09-03", "9:30".
+/// Whether a number is part of a numeric date or time: "2025-09-03", "9:30".
 pub(super) fn is_in_date(text: &str, number: &Number) -> bool {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);

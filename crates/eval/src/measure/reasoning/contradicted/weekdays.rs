@@ -1,13 +1,12 @@
 //! Weekdays next to dates: "Thursday, 3 December 2025", which is a Wednesday.
 //!
-//! Principle: a date and the weekday next to it are one day of the calendar, or one of the two is wrong. Which one is
-//! wrong is not said.
+//! Principle: a date and the weekday next to it are one day of the calendar, or one of the two is wrong.
 //!
-//! In: the dates of an answer that have a weekday before or after them, in the languages that rules read. Out: a
-//! contradiction if the calendar gives another one. A date without its year is of the year in which a text that the
-//! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time.
-//! Of figures that can be read in two orders both days are possible. A weekday that such a text gives the date itself
-//! is the text's.
+//! In: the dates of an answer with a weekday before or after them, in the supported languages. Out: a contradiction if
+//! the calendar gives another weekday. A date without a year may be in any year in which a text that the model read
+//! has the date; if all these years are past, it may be in any year of the texts and of the run, or the year after. A
+//! numeric date that can be read in two orders may be either day. A date that a text has with the same weekday is not
+//! compared.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -21,20 +20,20 @@ use crate::measure::reasoning::dates::{self, day_number};
 use crate::measure::reasoning::local_dates::{Ymd, month_of, numeric_readings};
 use crate::recognise::Text;
 
-/// Most dates of one answer, and of one text that the model had seen.
+/// Maximum dates of one answer, and of one text that the model read.
 const MAX_DATES: usize = 64;
-/// Bytes of an abbreviation, which ends with a dot.
-const SHORT: usize = 5;
-/// Longer texts are no messages and no short results.
+/// Maximum bytes of an abbreviation, after which a dot does not end a sentence.
+const MAX_ABBREVIATION: usize = 5;
+/// Maximum bytes of a text whose dates are read.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// The names of the days from Monday on in what a finding says.
+/// The names of the weekdays in rationales, from Monday.
 const NAMES: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 /// Words between a weekday and a date, and within a date.
 const ARTICLES: [&str; 13] =
     ["the", "on", "of", "den", "dem", "der", "am", "le", "el", "il", "de", "del", "di"];
-/// The signs of weekdays in Japanese and in Chinese.
-const SIGNS: [[char; 2]; 7] =
+/// The characters for the weekdays in Japanese and in Chinese, from Monday.
+const CJK_WEEKDAYS: [[char; 2]; 7] =
     [['月', '一'], ['火', '二'], ['水', '三'], ['木', '四'], ['金', '五'], ['土', '六'], ['日', '天']];
 
 regex!(SLASHED, r"(?:^|[\s(])(\d{1,2}/\d{1,2}/\d{4}|\d{4}/\d{1,2}/\d{1,2})(?:$|[\s).,;:!?（])");
@@ -48,39 +47,39 @@ struct DatedWeekday {
     year: Option<i64>,
     month: usize,
     day: usize,
-    /// The month and day if the figures are read in the other order.
-    other: Option<(usize, usize)>,
-    /// From Monday on.
+    /// The month and day of a numeric date that is read in the other order.
+    other_reading: Option<(usize, usize)>,
+    /// The weekday, from 0 for Monday.
     weekday: usize,
-    /// Bytes in the answer.
+    /// The byte position in the answer.
     start: usize,
     end: usize,
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let prose = &*with_figures(&exchange.prose, exchange.answer);
-    let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
-    for dated in found {
+    let prose = &*with_slashed_dates(&exchange.prose, exchange.answer);
+    let dates = dates_with_weekday(prose).into_iter().chain(cjk_dates_with_weekday(prose)).take(MAX_DATES);
+    for dated in dates {
         let years = match dated.year {
             Some(year) => vec![year],
-            None => years_of(exchange, &dated),
+            None => possible_years(exchange, &dated),
         };
         if years.is_empty() {
             continue;
         }
         findings.examined = true;
-        let days = [Some((dated.month, dated.day)), dated.other];
-        let is_right = |year: &i64| {
+        let days = [Some((dated.month, dated.day)), dated.other_reading];
+        let is_correct = |year: &i64| {
             days.into_iter().flatten().any(|(month, day)| weekday(*year, month, day) == dated.weekday)
         };
-        let written = prose.get(dated.start..dated.end).unwrap_or_default();
-        if years.iter().any(is_right) || exchange.sources.have_seen(written) {
+        let shown = prose.get(dated.start..dated.end).unwrap_or_default();
+        if years.iter().any(is_correct) || exchange.sources.any_contains(shown) {
             continue;
         }
-        let right = years.first().map(|year| weekday(*year, dated.month, dated.day)).unwrap_or_default();
-        let name = NAMES.get(right).copied().unwrap_or_default();
+        let expected = years.first().map(|year| weekday(*year, dated.month, dated.day)).unwrap_or_default();
+        let name = NAMES.get(expected).copied().unwrap_or_default();
         let rationale = format!(
-            "the weekday of the calendar was expected; the answer says \"{written}\", and that day is a {name}"
+            "the weekday of the calendar was expected; the answer says \"{shown}\", and that day is a {name}"
         );
         let quote = exchange.sentence_at(dated.start);
         findings.entries.push((Defect::ContradictsResult.finding(rationale, quote), None));
@@ -88,13 +87,13 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// From Monday on.
+/// The weekday of a date, from 0 for Monday.
 fn weekday(year: i64, month: usize, day: usize) -> usize {
     usize::try_from((day_number(year, month, day) + 1).rem_euclid(7)).unwrap_or_default()
 }
 
-/// A prose, in which "03/12/2025" is masked as a path, with such dates of its answer.
-fn with_figures<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
+/// The prose of an answer with dates such as "03/12/2025", which are masked in prose as paths.
+fn with_slashed_dates<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
     if prose.len() != answer.len() || memchr::memchr(b'/', answer.as_bytes()).is_none() {
         return Cow::Borrowed(prose);
     }
@@ -107,8 +106,9 @@ fn with_figures<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
     out
 }
 
-/// The years of a date without one: those in which texts have it, or else all of the texts and the ones after.
-fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
+/// The possible years of a date without a year: those in which texts have the date; if all of these are past, also all
+/// years of the texts and of the run, and the years after them.
+fn possible_years(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
     if !exchange.spends_numbers() {
         return Vec::new();
     }
@@ -118,7 +118,7 @@ fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
     let same_day = known_dates().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
     let mut years: Vec<i64> = same_day.map(|(year, ..)| *year).collect();
     let known_years = || known_dates().map(|(year, ..)| *year);
-    // A date of a past year may come again: "your last check-up was on 5 December 2024".
+    // The same date of a later year may be meant: "your last check-up was on 5 December 2024".
     let latest = exchange.year.or_else(|| known_years().max());
     if years.iter().copied().max() < latest {
         years.extend(known_years().chain(exchange.year).flat_map(|year| [year, year + 1]));
@@ -128,7 +128,7 @@ fn years_of(exchange: &Exchange<'_>, dated: &DatedWeekday) -> Vec<i64> {
     years
 }
 
-/// The dates of a text: year, month, day.
+/// The year, month and day of each date of a text, as they are cached.
 struct TextDates(Vec<(i64, usize, usize)>);
 
 impl TextDates {
@@ -140,6 +140,7 @@ impl TextDates {
     }
 }
 
+/// A word of an answer with its byte positions.
 struct AnswerWord<'t> {
     text: &'t str,
     start: usize,
@@ -154,7 +155,7 @@ fn words(text: &str) -> Vec<AnswerWord<'_>> {
     words.map(|part| AnswerWord { text: part, start: offset(part), end: offset(part) + part.len() }).collect()
 }
 
-/// The weekday of a name, from Monday on.
+/// The weekday of a name, from 0 for Monday.
 fn weekday_of(word: &str) -> Option<usize> {
     names::weekday_of(&lowercase(word))?.checked_sub(1)
 }
@@ -169,17 +170,18 @@ fn year(word: &str) -> Option<i64> {
     word.parse().ok().filter(|year| word.len() == 4 && (1900..2100).contains(year))
 }
 
-/// The dates of spaced languages with a weekday next to them.
-fn with_weekday(text: &str) -> Vec<DatedWeekday> {
+/// The dates with a weekday next to them, in languages with spaces.
+fn dates_with_weekday(text: &str) -> Vec<DatedWeekday> {
     let words = words(text);
-    // Every date has a number, which is recognised faster than a name.
-    let is_date = |word: &AnswerWord<'_>| day_of_month(word.text).is_some() || !figures(word.text).is_empty();
+    // A quick test excludes texts without a number that a date could have.
+    let is_date =
+        |word: &AnswerWord<'_>| day_of_month(word.text).is_some() || !numeric_dates(word.text).is_empty();
     if !words.iter().any(is_date) {
         return Vec::new();
     }
     let word = |at: usize| words.get(at).map(|word| word.text);
     let is_article = |at: usize| word(at).is_some_and(|word| ARTICLES.contains(&&*lowercase(word)));
-    // The next place in this direction that is no article.
+    // The index of the next word in this direction, where one article is skipped.
     let before = |at: usize| {
         let at = at.checked_sub(1)?;
         if is_article(at) { at.checked_sub(1) } else { Some(at) }
@@ -187,7 +189,7 @@ fn with_weekday(text: &str) -> Vec<DatedWeekday> {
     let after = |at: usize| if is_article(at + 1) { at + 2 } else { at + 1 };
     let mut out = Vec::new();
     for (at, this) in words.iter().enumerate() {
-        let mut other = None;
+        let mut other_reading = None;
         let (first, last, year, month, day) = if let Some(month) = month_of(this.text) {
             let day_before = before(at).and_then(|day| Some((day, day_of_month(word(day)?)?)));
             let (first, day_at, day) = match day_before {
@@ -202,8 +204,8 @@ fn with_weekday(text: &str) -> Vec<DatedWeekday> {
                 Some(year) => (first, year_at, Some(year), month, day),
                 None => (first, day_at, None, month, day),
             }
-        } else if let [date, rest @ ..] = figures(this.text).as_slice() {
-            other = rest.first().map(|(_, month, day)| (*month, *day));
+        } else if let [date, rest @ ..] = numeric_dates(this.text).as_slice() {
+            other_reading = rest.first().map(|(_, month, day)| (*month, *day));
             (at, at, Some(date.0), date.1, date.2)
         } else {
             continue;
@@ -211,66 +213,66 @@ fn with_weekday(text: &str) -> Vec<DatedWeekday> {
         let weekday_before = before(first).and_then(|at| Some((at, weekday_of(word(at)?)?)));
         let between =
             |from: usize, to: usize| -> Option<&str> { text.get(words.get(from)?.end..words.get(to)?.start) };
-        // After a date it is in brackets: "3 December (Wednesday)".
+        // A weekday after the date must be in brackets: "3 December (Wednesday)".
         let in_brackets = || between(last, last + 1).is_some_and(|between| between.contains('('));
-        let found = match weekday_before {
-            Some((at, weekday)) if !crosses(word(at), between(at, first)) => Some((at, last, weekday)),
+        let dated = match weekday_before {
+            Some((at, weekday)) if !are_separated(word(at), between(at, first)) => Some((at, last, weekday)),
             _ => word(last + 1)
                 .and_then(weekday_of)
                 .filter(|_| in_brackets())
                 .map(|weekday| (first, last + 1, weekday)),
         };
-        let ends = found.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
+        let ends = dated.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
         if let Some((start, end, weekday)) = ends {
-            out.push(DatedWeekday { year, month, day, other, weekday, start, end });
+            out.push(DatedWeekday { year, month, day, other_reading, weekday, start, end });
         }
     }
     out
 }
 
-/// Whether a sentence or a line ends between a weekday and a date, or a list goes on.
-fn crosses(weekday: Option<&str>, between: Option<&str>) -> bool {
-    let is_short = weekday.is_some_and(|weekday| weekday.len() <= SHORT);
+/// Whether a weekday and a date are separated by the end of a sentence or a line, or by a sign such as a dash.
+fn are_separated(weekday: Option<&str>, between: Option<&str>) -> bool {
+    let is_abbreviation = weekday.is_some_and(|weekday| weekday.len() <= MAX_ABBREVIATION);
     between.is_none_or(|between| {
         between.contains(['\n', ';', '!', '?', '|', '–', '-', '/', '(', ')'])
-            || between.contains('.') && !is_short
+            || between.contains('.') && !is_abbreviation
     })
 }
 
-/// The readings of a date in figures.
-fn figures(word: &str) -> Vec<Ymd> {
+/// The readings of a numeric date.
+fn numeric_dates(word: &str) -> Vec<Ymd> {
     if !word.starts_with(|c: char| c.is_ascii_digit()) {
         return Vec::new();
     }
-    match iso(word) {
+    match iso_date(word) {
         Some(date) => vec![date],
         None => numeric_readings(word),
     }
 }
 
-fn iso(word: &str) -> Option<Ymd> {
+fn iso_date(word: &str) -> Option<Ymd> {
     let mut parts = word.splitn(3, '-');
     let (year, month, day) = (self::year(parts.next()?)?, parts.next()?, parts.next()?);
     let (month, day) = (month.parse().ok()?, day.parse().ok()?);
     ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some((year, month, day))
 }
 
-/// The dates of Japanese and Chinese with a weekday after them.
-fn in_signs(text: &str) -> impl Iterator<Item = DatedWeekday> {
+/// The dates in Japanese and Chinese with a weekday after them.
+fn cjk_dates_with_weekday(text: &str) -> impl Iterator<Item = DatedWeekday> {
     CJK.captures_iter(text).filter_map(|found| {
         let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();
         let sign = found.name("ja").or_else(|| found.name("zh"))?.as_str().chars().next()?;
         let language = usize::from(found.name("ja").is_none());
-        // Chinese has two signs for Sunday.
+        // Chinese has two characters for Sunday.
         let is_of =
             |signs: &[char; 2]| signs.get(language) == Some(&sign) || sign == '日' && signs.contains(&sign);
-        let weekday = SIGNS.iter().position(is_of)?;
+        let weekday = CJK_WEEKDAYS.iter().position(is_of)?;
         let whole = found.get(0)?;
         Some(DatedWeekday {
             year: number("y").and_then(|year| i64::try_from(year).ok()),
             month: number("m").filter(|month| (1..=12).contains(month))?,
             day: number("d")?,
-            other: None,
+            other_reading: None,
             weekday,
             start: whole.start(),
             end: whole.end(),
@@ -284,7 +286,7 @@ mod tests {
 
     fn days(text: &str) -> Vec<(Option<i64>, usize, usize, usize)> {
         let to_tuple = |d: DatedWeekday| (d.year, d.month, d.day, d.weekday);
-        with_weekday(text).into_iter().chain(in_signs(text)).map(to_tuple).collect()
+        dates_with_weekday(text).into_iter().chain(cjk_dates_with_weekday(text)).map(to_tuple).collect()
     }
 
     #[test]
