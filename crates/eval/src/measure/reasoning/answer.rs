@@ -77,7 +77,7 @@ pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     if !may_match() && !memchr::memchr_iter(b'.', bytes).any(is_inner_dot) {
         return Cow::Borrowed(text);
     }
-    MASKED.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
+    MASKED.replace_all(text, |masked: &regex::Captures<'_>| " ".repeat(masked.get(0).map_or(0, |m| m.len())))
 }
 
 /// The byte ranges of the sentences of `text`. Each ends with ".", "!" or "?" before whitespace, or with a line break.

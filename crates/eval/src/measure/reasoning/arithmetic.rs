@@ -169,10 +169,11 @@ pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     let is_coarse = tolerance > value * COARSE;
     pool.iter().enumerate().any(|(i, a)| {
         pool.iter().skip(i).any(|b| {
-            let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
+            let hit = |third: f64| within(pool, third - tolerance, third + tolerance);
             // A number with a fraction does not match exactly by chance.
-            let exact = |rest: f64| value.fract() != 0.0 && within(pool, rest - SUM_ERROR, rest + SUM_ERROR);
-            let hits = |rest: f64| if is_coarse { exact(rest) } else { hit(rest) };
+            let exact =
+                |third: f64| value.fract() != 0.0 && within(pool, third - SUM_ERROR, third + SUM_ERROR);
+            let hits = |third: f64| if is_coarse { exact(third) } else { hit(third) };
             hit(value - a - b) || hits(a + b - value) || hits(value + a - b) || hits(value - a + b)
         })
     })

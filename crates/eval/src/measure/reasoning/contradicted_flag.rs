@@ -54,7 +54,7 @@ const FILLERS: [&str; 16] = [
 ];
 /// Words in the name of a flag that negate its property.
 const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
-/// Words before a property that exclude it, besides negations.
+/// Words before a property that exclude it. Negations are recognised separately.
 const EXCLUSIONS: [&str; 10] =
     ["non", "avoid", "except", "excluding", "skip", "omit", "drop", "remove", "out", "no"];
 const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
@@ -356,10 +356,10 @@ mod tests {
                 .map(|(at, f)| (at == trace.agents[0].llms[0], f))
                 .collect::<Vec<_>>()
         };
-        let found = run(&[r#"{"city":"Lyon","filters":{"pet_friendly":false}}"#]);
+        let findings = run(&[r#"{"city":"Lyon","filters":{"pet_friendly":false}}"#]);
         assert!(
-            matches!(&found[..], [(true, f)] if f.rationale.contains("pet_friendly = true")),
-            "{found:?}"
+            matches!(&findings[..], [(true, f)] if f.rationale.contains("pet_friendly = true")),
+            "{findings:?}"
         );
         assert!(run(&[r#"{"pet_friendly":true}"#]).is_empty());
         assert!(run(&[r#"{"pet_friendly":false}"#, r#"{"pet_friendly":true}"#]).is_empty());

@@ -1,4 +1,4 @@
-//! Arguments that contradict what the user wrote: "3 nights" and a call with `nights: 2`.
+//! Arguments that contradict numbers of the user: "3 nights" and a call with `nights: 2`.
 //!
 //! Principle: a number that the user gives for a thing is passed unchanged, or the call does something else than the
 //! user requested. A number that follows from known numbers, or that a text before the call has, is not a finding.
@@ -229,8 +229,8 @@ fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[String]) -> Vec<(f64, &'t T
         before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && names_noun(&c.to_string()))
     };
     let all = memo.for_text(text, |text| Numbers(numbers::all(text)));
-    let found = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
-    found.map(|n| (n.value, text, *n)).collect()
+    let counting = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
+    counting.map(|n| (n.value, text, *n)).collect()
 }
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(task: &str, arguments: &[&str]) -> usize {
+    fn finding_count(task: &str, arguments: &[&str]) -> usize {
         let script = Script::new(task).tools(&["book"]);
         let script =
             arguments.iter().fold(script, |s, a| s.calls("", &[("book", a)]).returns("{\"ok\":true}"));
@@ -257,7 +257,7 @@ mod tests {
             ("Send 250 euros to Lena", r#"{"amount":"205","currency":"EUR"}"#),
             ("Order 12 boxes", r#"{"boxes":21}"#),
         ] {
-            assert_eq!(found(task, &[arguments]), 1, "{task} {arguments}");
+            assert_eq!(finding_count(task, &[arguments]), 1, "{task} {arguments}");
         }
     }
 
@@ -272,8 +272,8 @@ mod tests {
             ("Two adults and 3 children", r#"{"adults":4}"#),
             ("Find 3 hotels", r#"{"limit":10}"#),
         ] {
-            assert_eq!(found(task, &[arguments]), 0, "{task} {arguments}");
+            assert_eq!(finding_count(task, &[arguments]), 0, "{task} {arguments}");
         }
-        assert_eq!(found("Book 3 nights", &[r#"{"nights":2}"#, r#"{"nights":3}"#]), 0, "corrected");
+        assert_eq!(finding_count("Book 3 nights", &[r#"{"nights":2}"#, r#"{"nights":3}"#]), 0, "corrected");
     }
 }

@@ -52,9 +52,9 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
 
 /// The months and days of a text with the name of the month in English, with a year or without one.
 pub(super) fn without_year(text: &str) -> impl Iterator<Item = (usize, usize)> {
-    WITHOUT_YEAR.captures_iter(text).filter_map(|found| {
-        let month = found.name("m1").or_else(|| found.name("m2"))?.as_str().to_ascii_lowercase();
-        let day = found.name("d1").or_else(|| found.name("d2"))?.as_str().parse().ok()?;
+    WITHOUT_YEAR.captures_iter(text).filter_map(|captures| {
+        let month = captures.name("m1").or_else(|| captures.name("m2"))?.as_str().to_ascii_lowercase();
+        let day = captures.name("d1").or_else(|| captures.name("d2"))?.as_str().parse().ok()?;
         Some((names::month_of(&month)?, day))
     })
 }

@@ -120,15 +120,15 @@ impl Clock {
 pub(super) type Located<T> = (T, Range<usize>);
 
 fn located_days(text: &str) -> impl Iterator<Item = Located<Day>> {
-    DAY.captures_iter(text).filter_map(|found| {
+    DAY.captures_iter(text).filter_map(|captures| {
         let group =
-            |names: [&str; 3]| names.iter().find_map(|name| found.name(name)).map(|group| group.as_str());
+            |names: [&str; 3]| names.iter().find_map(|name| captures.name(name)).map(|group| group.as_str());
         let month = group(["m", "m1", "m2"])?;
         let named = || MONTHS.iter().position(|name| *name == month).map(|at| at + 1);
         let month = month.parse().ok().or_else(named).filter(|month| (1..=12).contains(month))?;
         let day = group(["d", "d1", "d2"])?.parse().ok().filter(|day| (1..=31).contains(day))?;
         let year = group(["y", "y1", "y"]).and_then(|year| year.parse().ok());
-        Some((Day { year, month, day }, found.get(0)?.range()))
+        Some((Day { year, month, day }, captures.get(0)?.range()))
     })
 }
 
@@ -144,15 +144,15 @@ pub(super) fn days_of_request(text: &str, today: impl FnOnce() -> Option<Day>) -
     let mut named = NAMED_DAY.captures_iter(text).peekable();
     if named.peek().is_some() {
         let today = today();
-        for found in named {
-            let day = match found.name("today") {
+        for captures in named {
+            let day = match captures.name("today") {
                 Some(_) => today,
                 None => today.and_then(Day::next),
             };
-            if found.name("owns").is_some() {
+            if captures.name("owns").is_some() {
                 return None;
             }
-            out.extend(day.zip(found.get(0).map(|whole| whole.range())));
+            out.extend(day.zip(captures.get(0).map(|whole| whole.range())));
         }
     }
     let mut unique_days: Vec<Located<Day>> = Vec::new();
@@ -171,11 +171,11 @@ pub(super) fn may_name_moment(text: &str) -> bool {
 
 /// The times of day that a text names, as they are written.
 pub(super) fn located_clocks(text: &str) -> Vec<Located<Clock>> {
-    let read_clock = |found: regex::Captures<'_>| {
-        let first = found.name("h").or_else(|| found.name("h2"))?;
+    let read_clock = |captures: regex::Captures<'_>| {
+        let first = captures.name("h").or_else(|| captures.name("h2"))?;
         let hour: u32 = first.as_str().parse().ok()?;
-        let minute: u32 = found.name("m").map_or(Some(0), |minute| minute.as_str().parse().ok())?;
-        let half = found.name("ap").or_else(|| found.name("ap2")).map(|half| half.as_str());
+        let minute: u32 = captures.name("m").map_or(Some(0), |minute| minute.as_str().parse().ok())?;
+        let half = captures.name("ap").or_else(|| captures.name("ap2")).map(|half| half.as_str());
         let hour = match half {
             Some("p" | "P") => hour % 12 + 12,
             Some(_) => hour % 12,
@@ -183,7 +183,7 @@ pub(super) fn located_clocks(text: &str) -> Vec<Located<Clock>> {
         };
         let clock = Clock { time: hour * 60 + minute, has_half: half.is_some() };
         (hour < 24 && minute < 60)
-            .then(|| (clock, first.start()..found.get(0).map_or(0, |whole| whole.end())))
+            .then(|| (clock, first.start()..captures.get(0).map_or(0, |whole| whole.end())))
     };
     TIME.captures_iter(text).filter_map(read_clock).collect()
 }
@@ -200,9 +200,9 @@ pub(super) fn times(text: &str) -> Vec<u32> {
 
 /// The days of the week that a text names, from 0 for Monday.
 pub(super) fn weekdays(text: &str) -> Vec<Located<usize>> {
-    let read_weekday = |found: regex::Captures<'_>| {
-        let name = found.get(1)?.as_str().to_ascii_lowercase();
-        Some((WEEKDAYS.iter().position(|weekday| *weekday == name)?, found.get(0)?.range()))
+    let read_weekday = |captures: regex::Captures<'_>| {
+        let name = captures.get(1)?.as_str().to_ascii_lowercase();
+        Some((WEEKDAYS.iter().position(|weekday| *weekday == name)?, captures.get(0)?.range()))
     };
     let mut out: Vec<Located<usize>> = Vec::new();
     for (day, at) in WEEKDAY.captures_iter(text).filter_map(read_weekday) {
@@ -230,8 +230,8 @@ pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
             is_today.then_some(Day { year: Some(date.year), month: date.month, day: date.day_of_month })
         })
     };
-    let found = distinct(texts.flat_map(today_in_text));
-    match found.as_slice() {
+    let dates_of_today = distinct(texts.flat_map(today_in_text));
+    match dates_of_today.as_slice() {
         [day] => Some(*day),
         _ => None,
     }
@@ -241,9 +241,9 @@ pub(super) fn today<'t>(texts: impl Iterator<Item = &'t str>) -> Option<Day> {
 pub(super) fn without_lengths(text: &str) -> (String, Vec<i64>) {
     let mut lengths = Vec::new();
     let mut out = text.to_owned();
-    for found in LENGTH.captures_iter(text) {
-        let group = |names: [&str; 2]| names.iter().find_map(|name| found.name(name)).map(|g| g.as_str());
-        let (Some(n), Some(unit), Some(whole)) = (group(["n", "n2"]), group(["u", "u2"]), found.get(0))
+    for captures in LENGTH.captures_iter(text) {
+        let group = |names: [&str; 2]| names.iter().find_map(|name| captures.name(name)).map(|g| g.as_str());
+        let (Some(n), Some(unit), Some(whole)) = (group(["n", "n2"]), group(["u", "u2"]), captures.get(0))
         else {
             continue;
         };

@@ -135,10 +135,10 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(script: Script) -> usize {
+    fn finding_count(script: Script) -> usize {
         let (trace, memo) = (script.build(), Memo::new());
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
-        found.into_iter().filter(|(_, finding)| !finding.is_note()).count()
+        let findings = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        findings.into_iter().filter(|(_, finding)| !finding.is_note()).count()
     }
 
     fn call(tool: &str, arguments: &str) -> Script {
@@ -158,14 +158,14 @@ mod tests {
             ("query", r#"{"auth":"<insert token>","q":"open orders"}"#),
             ("http_get", r#"{"key":"你的密钥"}"#),
         ] {
-            assert_eq!(found(call(tool, arguments)), 1, "{arguments}");
+            assert_eq!(finding_count(call(tool, arguments)), 1, "{arguments}");
         }
     }
 
     #[test]
     fn failure_of_the_call_is_the_finding() {
         let failed = Script::new("Look it up.").calls("", &[("http_get", r#"{"key":"YOUR_API_KEY"}"#)]);
-        assert_eq!(found(failed.returns("Error: invalid key").answers("It failed.")), 0);
+        assert_eq!(finding_count(failed.returns("Error: invalid key").answers("It failed.")), 0);
     }
 
     #[test]
@@ -176,11 +176,11 @@ mod tests {
             ("search", r#"{"query":"your name meaning"}"#),
             ("list_folder", r#"{"path":"/home/ana/path"}"#),
         ] {
-            assert_eq!(found(call(tool, arguments)), 0, "{arguments}");
+            assert_eq!(finding_count(call(tool, arguments)), 0, "{arguments}");
         }
         let script = Script::new("Call it with the key YOUR_API_KEY, the sandbox accepts that.")
             .calls("", &[("http_get", r#"{"key":"YOUR_API_KEY"}"#)])
             .returns("ok");
-        assert_eq!(found(script.answers("Done.")), 0);
+        assert_eq!(finding_count(script.answers("Done.")), 0);
     }
 }

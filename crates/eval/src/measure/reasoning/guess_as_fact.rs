@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(script: Script) -> usize {
+    fn finding_count(script: Script) -> usize {
         find(&script.build(), &Memo::new()).len()
     }
 
@@ -154,10 +154,17 @@ mod tests {
         let run =
             |guess: &str| Script::new(QUESTION).calls("", &[("search", "{}")]).returns("no page").says(guess);
         for guess in ["It was probably 4310, as in other years.", "I think that there were 4310 of them."] {
-            assert_eq!(found(run(guess).answers("The museum had 4310 visitors in March.")), 1, "{guess}");
+            assert_eq!(
+                finding_count(run(guess).answers("The museum had 4310 visitors in March.")),
+                1,
+                "{guess}"
+            );
         }
-        assert_eq!(found(run("It was probably 4310.").answers("I think that it had 4310 visitors.")), 0);
-        assert_eq!(found(run("It was probably 4310.").answers("The museum had 5125 visitors.")), 0);
+        assert_eq!(
+            finding_count(run("It was probably 4310.").answers("I think that it had 4310 visitors.")),
+            0
+        );
+        assert_eq!(finding_count(run("It was probably 4310.").answers("The museum had 5125 visitors.")), 0);
     }
 
     #[test]
@@ -167,6 +174,6 @@ mod tests {
             .calls("", &[("search", "{}")])
             .returns("March: 4310")
             .answers("The museum had 4310 visitors in March.");
-        assert_eq!(found(run), 0);
+        assert_eq!(finding_count(run), 0);
     }
 }

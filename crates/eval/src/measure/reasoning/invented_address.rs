@@ -48,10 +48,10 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let may_have_contact = memchr::memchr2(b'@', b'+', answer.as_bytes()).is_some();
     let is_address = |text: &str| !text.starts_with('+') && text.contains('@');
-    let phones = PHONE.find_iter(answer).filter(|found| is_phone(answer, found.range()));
+    let phones = PHONE.find_iter(answer).filter(|number| is_phone(answer, number.range()));
     let contacts = ADDRESS.find_iter(answer).chain(phones).take(MAX_CONTACTS);
     let contacts: Vec<&str> =
-        if may_have_contact { contacts.map(|found| found.as_str()).collect() } else { Vec::new() };
+        if may_have_contact { contacts.map(|contact| contact.as_str()).collect() } else { Vec::new() };
     if contacts.is_empty() || writes_code(answer) {
         return None;
     }

@@ -146,7 +146,7 @@ mod tests {
     use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
-    fn found(task: &str, lookup: &str, tool: &str, arguments: &str) -> usize {
+    fn finding_count(task: &str, lookup: &str, tool: &str, arguments: &str) -> usize {
         let script = Script::new(task).system("You help guests.");
         let script = script.calls("", &[("get_profile", "{}")]).returns(lookup);
         let script = script.calls("", &[(tool, arguments)]).returns(r#"{"ok":true}"#);
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn contact_that_nobody_gave_is_found() {
         let task = "Book a cab to the airport at 7.";
-        assert_eq!(found(task, "{}", "book_cab", r#"{"time":"07:00","phone":"+44 7700 900123"}"#), 1);
-        assert_eq!(found(task, "{}", "book_cab", r#"{"contact":{"mobile":"07700900123"}}"#), 1);
+        assert_eq!(finding_count(task, "{}", "book_cab", r#"{"time":"07:00","phone":"+44 7700 900123"}"#), 1);
+        assert_eq!(finding_count(task, "{}", "book_cab", r#"{"contact":{"mobile":"07700900123"}}"#), 1);
         let named = r#"{"name":"Mary Brown","phone":"+44 7700 900555"}"#;
-        assert_eq!(found("Book a cab, call +44 7700 900555.", "{}", "book_cab", named), 1);
+        assert_eq!(finding_count("Book a cab, call +44 7700 900555.", "{}", "book_cab", named), 1);
     }
 
     #[test]
@@ -172,11 +172,11 @@ mod tests {
             ("Book a cab for ana ruiz, (600) 123456.", "{}"),
             ("Book a test cab.", "{}"),
         ] {
-            assert_eq!(found(task, lookup, "book_cab", arguments), 0, "{task}");
+            assert_eq!(finding_count(task, lookup, "book_cab", arguments), 0, "{task}");
         }
         let look = r#"{"phone":"+34 600 123 456"}"#;
-        assert_eq!(found("Who is it?", "{}", "find_customer", look), 0, "a lookup");
-        assert_eq!(found("Book a cab.", "{}", "book_cab", r#"{"phone":"112"}"#), 0, "short");
-        assert_eq!(found("Book a cab.", "{}", "book_cab", r#"{"phone":"","name":"Airport Cab"}"#), 0);
+        assert_eq!(finding_count("Who is it?", "{}", "find_customer", look), 0, "a lookup");
+        assert_eq!(finding_count("Book a cab.", "{}", "book_cab", r#"{"phone":"112"}"#), 0, "short");
+        assert_eq!(finding_count("Book a cab.", "{}", "book_cab", r#"{"phone":"","name":"Airport Cab"}"#), 0);
     }
 }

@@ -367,7 +367,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(script: Script) -> Vec<(Idx, Severity)> {
+    fn findings_of(script: Script) -> Vec<(Idx, Severity)> {
         let trace = script.build();
         let invented = Invented::cached(&trace, &Memo::new());
         invented.findings().map(|(at, finding)| (at, finding.severity)).collect()
@@ -385,8 +385,8 @@ mod tests {
             "以下数据是虚构的：三月4310人，四月5125人。",
         ] {
             let run = || Script::new(QUESTION).tools(&["search"]);
-            let found = found(run().says(text).answers("March had 4310 visitors, April 5125."));
-            assert!(matches!(&found[..], [(_, Severity::High)]), "{text}: {found:?}");
+            let actual = findings_of(run().says(text).answers("March had 4310 visitors, April 5125."));
+            assert!(matches!(&actual[..], [(_, Severity::High)]), "{text}: {actual:?}");
         }
     }
 
@@ -395,18 +395,18 @@ mod tests {
         let text = "I used simulated figures: March 4310 visitors, April 5125 visitors.";
         let search_script =
             Script::new(QUESTION).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
-        assert!(found(search_script.says(text).answers("4310 and 5125.")).is_empty());
+        assert!(findings_of(search_script.says(text).answers("4310 and 5125.")).is_empty());
         let asked =
             Script::new("Simulate the visitors of a museum: how many come in March?").tools(&["search"]);
-        assert!(found(asked.says(text).answers("4310.")).is_empty());
+        assert!(findings_of(asked.says(text).answers("4310.")).is_empty());
         let assumed = "Let's assume a term of 30 years at 4.25 percent.";
         let loan = Script::new("What is the monthly rate of a loan of 100,000?").tools(&["calculator"]);
         let disclosed_script =
             loan.says(assumed).answers("I assumed 30 years at 4.25 percent: 491.94 a month.");
-        assert!(found(disclosed_script).is_empty());
+        assert!(findings_of(disclosed_script).is_empty());
         let plain = Script::new(QUESTION).tools(&["search"]);
         let statement = "No simulated data were used. March: 4310, April: 5125.";
-        assert!(found(plain.says(statement).answers("4310 and 5125.")).is_empty());
+        assert!(findings_of(plain.says(statement).answers("4310 and 5125.")).is_empty());
     }
 
     #[test]
@@ -432,6 +432,6 @@ mod tests {
         let run = Script::new(QUESTION).tools(&["search"]).answers(
             "I could not find the figures. Here are simulated values: March 4310 visitors, April 5125 visitors.",
         );
-        assert!(matches!(&found(run)[..], [(_, Severity::Medium)]));
+        assert!(matches!(&findings_of(run)[..], [(_, Severity::Medium)]));
     }
 }

@@ -172,7 +172,7 @@ mod tests {
         Script::new("Fix area() and hand over a patch.").tools(&["read_file"])
     }
 
-    fn found(script: Script) -> Vec<(usize, Idx, Finding)> {
+    fn findings(script: Script) -> Vec<(usize, Idx, Finding)> {
         find(&script.build(), &Memo::new())
     }
 
@@ -182,7 +182,7 @@ mod tests {
         for shown in [FILE, escaped.as_str()] {
             let run =
                 fix().calls("", &[("read_file", r#"{"path":"area.py"}"#)]).returns(shown).answers(PATCH);
-            assert!(found(run).is_empty(), "{shown}");
+            assert!(findings(run).is_empty(), "{shown}");
         }
     }
 
@@ -191,8 +191,8 @@ mod tests {
         let run =
             fix().calls("", &[("read_file", r#"{"path":"area.py"}"#)]).raises("no such file").answers(PATCH);
         let trace = run.build();
-        let found = find(&trace, &Memo::new());
-        let [(0, at, finding)] = &found[..] else { panic!("one finding: {found:?}") };
+        let actual = find(&trace, &Memo::new());
+        let [(0, at, finding)] = &actual[..] else { panic!("one finding: {actual:?}") };
         assert_eq!(
             (Some(*at), finding.quote.as_str()),
             (trace.agents[0].answer_at, "def area(width, height):")
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn tool_diffs_own_files_and_short_patches_are_not_findings() {
         let diff = fix().calls("", &[("git_diff", "{}")]).returns(PATCH).answers(PATCH);
-        assert!(found(diff).is_empty());
+        assert!(findings(diff).is_empty());
         let write_arguments = serde_json::json!({ "path": "area.py", "text": FILE }).to_string();
         let written = fix().calls("", &[("write_file", &write_arguments)]).returns("ok").answers(PATCH);
-        assert!(found(written).is_empty());
+        assert!(findings(written).is_empty());
         let few = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-result = width + height\n+result = 0\n";
-        assert!(found(fix().answers(few)).is_empty());
+        assert!(findings(fix().answers(few)).is_empty());
         let hidden = fix().answers(PATCH).build_without_content();
         assert!(find(&hidden, &Memo::new()).is_empty());
     }

@@ -190,19 +190,19 @@ fn only_row<'c, 'r, 'v>(
 where
     'c: 'v,
 {
-    let mut found: Option<(&Call, &Record, &str)> = None;
+    let mut named_row: Option<(&Call, &Record, &str)> = None;
     for (call, values) in calls {
         for value in values.iter().filter(&is_wanted) {
             let has = |row: &&&Record| row.fields.iter().any(|field| field.shown() == value);
             let mut matching = rows.iter().filter(has);
             let (Some(row), None) = (matching.next(), matching.next()) else { continue };
-            match found {
+            match named_row {
                 Some((_, other, _)) if !std::ptr::eq(other, *row) => return Err(()),
-                _ => found = Some((*call, *row, value)),
+                _ => named_row = Some((*call, *row, value)),
             }
         }
     }
-    Ok(found)
+    Ok(named_row)
 }
 
 /// The field of a better row whose value the request names, and the field of the chosen row with the same name. A
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(run(japanese, rooms, &[r#"{"room":"R-1"}"#], "予約しました。"), 1);
         let numbers = r#"[{"zone":"Z-3","room":"2.14"},{"zone":"Z-8","room":"2.41"}]"#;
         assert_eq!(run("Heat room 2.14 please.", numbers, &[r#"{"zone":"Z-8","degrees":19}"#], "Done."), 1);
-        // The other one has what the chosen one lacks.
+        // The other row has a value that the chosen row does not have.
         let mails = r#"[{"mail":"ana@lex.example","firm":"Lex"},{"mail":"ana@us.example","unit":"Finance"}]"#;
         assert_eq!(run("Send it to Ana in finance.", mails, &[r#"{"to":["ana@lex.example"]}"#], "Sent."), 1);
     }

@@ -49,12 +49,12 @@ pub(super) struct PhraseFact {
 
 /// The links of an answer with a path, except those that the answer suggests to try.
 pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
-    let fact = |found: regex::Match<'_>| {
-        let url = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
-        let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let fact = |link: regex::Match<'_>| {
+        let url = link.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
+        let bare = url.split_once("://").map_or(url, |(_, address)| address);
         let bare = bare.strip_prefix("www.").unwrap_or(bare);
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
-        let before = clip_end(answer.get(..found.start()).unwrap_or_default(), MAX_BEFORE);
+        let before = clip_end(answer.get(..link.start()).unwrap_or_default(), MAX_BEFORE);
         // A host without a path is common knowledge. Escaped and non-ASCII paths have several spellings.
         (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(
             || PhraseFact {
@@ -64,7 +64,7 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
                 defect: Defect::UnsupportedUrl,
                 kind: "address",
                 shown: url.to_owned(),
-                quote: around(answer, found.start(), found.end(), 60).to_owned(),
+                quote: around(answer, link.start(), link.end(), 60).to_owned(),
             },
         )
     };
@@ -174,9 +174,9 @@ mod tests {
         ] {
             assert!(links(text).is_empty(), "{text}");
         }
-        let found =
+        let findings =
             links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
-        assert_eq!(found.len(), 1);
+        assert_eq!(findings.len(), 1);
     }
 
     #[test]

@@ -234,13 +234,15 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(script: Script) -> usize {
+    fn finding_count(script: Script) -> usize {
         find(&script.build(), &Memo::new()).len()
     }
 
     #[test]
     fn run_that_ends_with_a_promise_is_found() {
-        let run = |task: &str, tool: &str, text: &str| found(Script::new(task).tools(&[tool]).answers(text));
+        let run = |task: &str, tool: &str, text: &str| {
+            finding_count(Script::new(task).tools(&[tool]).answers(text))
+        };
         for (task, tool, text) in [
             ("Where is my order?", "get_order", "Sure! Let me check the status of your order."),
             ("Cancel my appointment.", "cancel_appointment", "I will cancel your appointment now."),
@@ -273,12 +275,17 @@ mod tests {
         }
         let looked =
             Script::new("Where is my order?").tools(&["get_order"]).calls("", &[("get_order", "{}")]);
-        assert_eq!(found(looked.returns("unknown").answers("I will check the order again.")), 0, "called");
+        assert_eq!(
+            finding_count(looked.returns("unknown").answers("I will check the order again.")),
+            0,
+            "called"
+        );
     }
 
     #[test]
     fn call_that_is_written_as_text_is_found() {
-        let run = |text: &str| found(Script::new("Where is W-1?").tools(&["get_order"]).answers(text));
+        let run =
+            |text: &str| finding_count(Script::new("Where is W-1?").tools(&["get_order"]).answers(text));
         for text in [
             r#"{"name":"get_order","arguments":{"id":"W-1"}}"#,
             "<tool_call>\n{\"name\": \"get_order\", \"arguments\": {\"id\": \"W-1\"}}\n</tool_call>",

@@ -1,20 +1,20 @@
-//! `reasoning_integrity` (001, table 1): compares facts and claims with the content the model had seen.
+//! `reasoning_integrity` (001, table 1): compares facts and claims with the content that the model had read.
 //!
 //! In: an LLM span's output, and all messages and results before it in the trace. Out: 1-5. Defects:
 //! facts of a final answer without support or contradicted by results, claims of work that was not
 //! done, announced calls that are not made, flags that contradict the request, amounts above a limit
 //! of the instructions, answers without the lookups of the plan, identifiers that the model composed,
-//! patches to code that was never read, data that the model says it made up, guesses stated as facts,
-//! placeholders that were executed, and unchanged repetitions of failed calls. Without recorded output:
+//! patches to code that was never read, data that the model admits to have invented, guesses stated as
+//! facts, executed placeholders, and unchanged repetitions of failed calls. Without recorded output:
 //! no content. Without a fact, claim or call to check: not applicable.
 //!
 //! | file | content |
 //! |---|---|
 //! | `review` | one walk over a trace: all findings, by model span and by agent |
 //! | `history`, `evidence` | the calls made and the content read before a point of a run; whether that supports a fact |
-//! | `answer`, `answer_span` | the final answer in an output; the model span that gave it |
+//! | `answer`, `answer_span` | the final answer in an output; the model span that wrote it |
 //! | `statements` | the clauses of an answer that assert something |
-//! | `conduct`, `conduct_rules` | what rules on one agent read; the list of them |
+//! | `conduct`, `conduct_rules` | the input of the rules on the conduct of one agent; the list of these rules |
 //! | `recovery` | whether a run recovered from a failed call |
 //! | `unsupported_facts`, `links_and_quotations` | facts, links and quotations of an answer without support |
 //! | `contradicted` | answers that contradict structured results |
@@ -22,22 +22,22 @@
 //! | `dates`, `local_dates`, `dates_and_times` | dates and times in texts |
 //! | `claims` | claims of work: "I verified" |
 //! | `claimed_actions` | claims of actions without a call: "I have cancelled" |
-//! | `undone_action`, `reported_day` | actions that are said to be done although the last call reports that they were not; actions for another day than the answer reports |
+//! | `undone_action`, `reported_day` | actions reported as done although the last call reports that they were not; actions for another day than the answer reports |
 //! | `missing_announced_call` | calls that are announced and not made |
 //! | `unmet_confirmation` | actions that the user confirmed and that were not carried out |
-//! | `omitted_action`, `omitted_item`, `omitted_list_item` | parts of a request that no call does; things that the calls of an action leave out, and things of a list |
+//! | `omitted_action`, `omitted_item`, `omitted_list_item` | actions of a request without a call; things that the calls of an action omit; things of a list in the request that the run omits |
 //! | `less_fitting_choice` | an item chosen from a list that fits the request less than another one |
 //! | `skipped_step`, `skipped_lookups` | steps before an action, and lookups before an answer, that were skipped |
-//! | `redundant_question` | questions for what the user has already stated |
+//! | `redundant_question` | questions for values that the user has already stated |
 //! | `repeated_action` | payments, messages and orders that were made twice |
 //! | `contradicted_flag`, `contradicted_number` | flags and numbers of calls that contradict the request |
 //! | `wrong_amount`, `wrong_code`, `wrong_date_time`, `wrong_identifier`, `wrong_row` | calls with another amount, code, date, identifier or row than the one requested |
-//! | `linked_identifiers` | identifiers that one record gives for one thing |
+//! | `linked_identifiers` | several identifiers of one thing, linked by a record |
 //! | `swapped_source_target` | calls with source and target swapped |
 //! | `exceeded_limit` | amounts above a limit of the instructions |
-//! | `rates` | whether an amount is for each of several things |
+//! | `rates` | whether an amount is per unit |
 //! | `executed_placeholder` | placeholders in arguments |
-//! | `invented_address`, `invented_contact`, `invented_data`, `invented_patch_context` | contact details, data and lines of code that the model made up |
+//! | `invented_address`, `invented_contact`, `invented_data`, `invented_patch_context` | contact details, data and lines of code that the model invented |
 //! | `guess_as_fact` | guesses that are later stated as facts |
 
 pub(crate) mod missing_announced_call;
@@ -98,6 +98,7 @@ use super::language::is_english;
 use super::{Context, Measurement, Unmeasured};
 use crate::recognise::Content;
 
+/// Measures one model span; `None` for other spans and wrappers.
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
     if view.kind != Kind::Llm || view.wrapper {

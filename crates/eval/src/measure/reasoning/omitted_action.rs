@@ -360,7 +360,7 @@ mod tests {
     use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
-    fn found(task: &str, tools: &[&str], calls: &[(&str, &str)], answer: &str) -> usize {
+    fn finding_count(task: &str, tools: &[&str], calls: &[(&str, &str)], answer: &str) -> usize {
         let script = calls.iter().fold(Script::new(task).tools(tools), |script, (tool, result)| {
             script.calls("", &[(*tool, "{}")]).returns(result)
         });
@@ -373,11 +373,11 @@ mod tests {
         let tools = &["cancel_order", "send_email"][..];
         let task = "Cancel W-4411 and email me a confirmation.";
         let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);
-        assert_eq!(found(task, tools, &[cancelled], "Order W-4411 is cancelled."), 1);
+        assert_eq!(finding_count(task, tools, &[cancelled], "Order W-4411 is cancelled."), 1);
         let desk = &["book_room", "notify_manager"][..];
         let booked = ("book_room", r#"{"room":"R-12","day":"Monday"}"#);
         assert_eq!(
-            found("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
+            finding_count("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
             1
         );
     }
@@ -387,8 +387,9 @@ mod tests {
         let tools = &["get_account", "change_plan", "cancel_addon"][..];
         let task = "Change my plan to Max and cancel the insurance addon.";
         let changed = ("change_plan", r#"{"plan":"Max"}"#);
-        let run =
-            |account: &str, answer: &str| found(task, tools, &[("get_account", account), changed], answer);
+        let run = |account: &str, answer: &str| {
+            finding_count(task, tools, &[("get_account", account), changed], answer)
+        };
         let account = r#"{"plan":"Mini","addons":["insurance"]}"#;
         assert_eq!(run(account, "Your plan is now Max."), 1);
         assert_eq!(run(account, "Your plan is now Max, and the insurance remains until June."), 0);
@@ -400,18 +401,21 @@ mod tests {
         let tools = &["cancel_booking", "issue_refund"][..];
         let task = "Cancel booking QX71, refund it to my card and tell me how much I get back.";
         let none = ("cancel_booking", r#"{"status":"cancelled","refund_status":"not_requested"}"#);
-        assert_eq!(found(task, tools, &[none], "Your booking QX71 has been cancelled."), 1);
+        assert_eq!(finding_count(task, tools, &[none], "Your booking QX71 has been cancelled."), 1);
         let refunded = ("cancel_booking", r#"{"status":"cancelled","refund":"in 5 days"}"#);
-        assert_eq!(found(task, tools, &[refunded], "Your booking QX71 has been cancelled."), 0);
-        assert_eq!(found(task, tools, &[none], "It is cancelled, and you get 184 EUR back."), 0);
+        assert_eq!(finding_count(task, tools, &[refunded], "Your booking QX71 has been cancelled."), 0);
+        assert_eq!(finding_count(task, tools, &[none], "It is cancelled, and you get 184 EUR back."), 0);
         let incident = &["rollback", "slack_post"][..];
         let back = ("rollback", r#"{"status":"complete"}"#);
         let both = "Roll back payments to the previous version and post a note in #incidents.";
-        assert_eq!(found(both, incident, &[back], "payments is back on 4.12.0."), 1);
+        assert_eq!(finding_count(both, incident, &[back], "payments is back on 4.12.0."), 1);
         // A booking may be paid with the card that it is given.
         let paid = "Book flight TP 442 and pay it with my company card.";
         let booked = ("book_flight", r#"{"booking":"BX-8"}"#);
-        assert_eq!(found(paid, &["book_flight", "pay_invoice"], &[booked], "TP 442 is booked (BX-8)."), 0);
+        assert_eq!(
+            finding_count(paid, &["book_flight", "pay_invoice"], &[booked], "TP 442 is booked (BX-8)."),
+            0
+        );
     }
 
     #[test]
@@ -419,14 +423,22 @@ mod tests {
         let tools = &["reserver_salle", "commander_restauration"][..];
         let booked = ("reserver_salle", r#"{"statut":"ok"}"#);
         let french = "Réservez la salle Rhône jeudi et commandez du café pour 10 personnes.";
-        assert_eq!(found(french, tools, &[booked], "La salle Rhône est réservée jeudi."), 1);
-        assert_eq!(found(french, tools, &[booked], "La salle est réservée, le café est en rupture."), 0);
+        assert_eq!(finding_count(french, tools, &[booked], "La salle Rhône est réservée jeudi."), 1);
+        assert_eq!(
+            finding_count(french, tools, &[booked], "La salle est réservée, le café est en rupture."),
+            0
+        );
         let german = "Buche den Raum am Montag und storniere meinen Termin beim Arzt.";
         let desk = &["book_room", "cancel_appointment"][..];
         let booking = ("book_room", r#"{"room":"R-1"}"#);
-        assert_eq!(found(german, desk, &[booking], "Der Raum ist für Montag gebucht."), 1);
+        assert_eq!(finding_count(german, desk, &[booking], "Der Raum ist für Montag gebucht."), 1);
         assert_eq!(
-            found("Buche den Raum, falls er frei ist, und storniere ihn.", desk, &[booking], "Gebucht."),
+            finding_count(
+                "Buche den Raum, falls er frei ist, und storniere ihn.",
+                desk,
+                &[booking],
+                "Gebucht."
+            ),
             0
         );
     }
@@ -436,9 +448,9 @@ mod tests {
         let tools = &["exchange_order", "add_tickets"][..];
         let task = "Move my order to Sunday. And please add one student ticket for my sister.";
         let moved = ("exchange_order", r#"{"slot":"Sunday","tickets":2}"#);
-        assert_eq!(found(task, tools, &[moved], "Your order has been moved to Sunday."), 1);
+        assert_eq!(finding_count(task, tools, &[moved], "Your order has been moved to Sunday."), 1);
         assert_eq!(
-            found(task, tools, &[moved], "Moved to Sunday; a student pays 11 EUR. Shall I add it?"),
+            finding_count(task, tools, &[moved], "Moved to Sunday; a student pays 11 EUR. Shall I add it?"),
             0
         );
     }
@@ -450,15 +462,18 @@ mod tests {
         let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);
         let mailed = ("send_email", "ok");
         let done = "Order W-4411 is cancelled.";
-        assert_eq!(found(task, tools, &[cancelled, mailed], done), 0);
-        assert_eq!(found(task, &["cancel_order"], &[cancelled], done), 0, "no tool for it");
-        assert_eq!(found(task, tools, &[("cancel_order", "cancelled, confirmation on its way")], done), 0);
+        assert_eq!(finding_count(task, tools, &[cancelled, mailed], done), 0);
+        assert_eq!(finding_count(task, &["cancel_order"], &[cancelled], done), 0, "no tool for it");
+        assert_eq!(
+            finding_count(task, tools, &[("cancel_order", "cancelled, confirmation on its way")], done),
+            0
+        );
         for answer in [
             "Order W-4411 is cancelled. The shop will send the confirmation itself.",
             "Order W-4411 is cancelled. I'm unable to reach your mailbox.",
             "Order W-4411 is cancelled. What is your address?",
         ] {
-            assert_eq!(found(task, tools, &[cancelled], answer), 0, "{answer}");
+            assert_eq!(finding_count(task, tools, &[cancelled], answer), 0, "{answer}");
         }
         for task in [
             "Cancel W-4411 and email me if it fails.",
@@ -466,9 +481,9 @@ mod tests {
             "Cancel W-4411 or email me the reason.",
             "Cancel W-4411. Did you email me a confirmation?",
         ] {
-            assert_eq!(found(task, tools, &[cancelled], done), 0, "{task}");
+            assert_eq!(finding_count(task, tools, &[cancelled], done), 0, "{task}");
         }
         let failed = ("cancel_order", "Error: it has been shipped");
-        assert_eq!(found(task, tools, &[failed], "W-4411 has already left."), 0);
+        assert_eq!(finding_count(task, tools, &[failed], "W-4411 has already left."), 0);
     }
 }

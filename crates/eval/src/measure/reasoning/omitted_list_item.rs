@@ -208,8 +208,8 @@ mod tests {
     fn listed_name_that_was_not_looked_up_is_found() {
         let run = |task: &str, tool: &str, cities: &[&str], answer: &str| {
             let script = cities.iter().fold(Script::new(task).tools(&[tool]), |script, city| {
-                let found = format!(r#"{{"city":"{city}","stock":4}}"#);
-                script.calls("", &[(tool, &format!(r#"{{"city":"{city}"}}"#))]).returns(&found)
+                let findings = format!(r#"{{"city":"{city}","stock":4}}"#);
+                script.calls("", &[(tool, &format!(r#"{{"city":"{city}"}}"#))]).returns(&findings)
             });
             findings_of(check, &script.answers(answer).build()).len()
         };

@@ -441,7 +441,7 @@ mod tests {
         ] {
             assert_eq!(recoveries(DOWN, unreported), [false], "{unreported}");
         }
-        // The model is at fault for what it wrote.
+        // The run is at fault for arguments that the model wrote.
         const WRONG: &str = "TypeError: move_delivery() got an unexpected keyword argument 'delivery'";
         assert_eq!(recoveries(WRONG, "I could not move it: the delivery service is unavailable."), [false]);
         let invented = Script::new("Where is my delivery?").tools(&["get_delivery"]);

@@ -458,37 +458,37 @@ mod tests {
     use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
-    fn found(task: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
+    fn rationales(task: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
         let script = Script::new(task).system("You help customers.");
         let script = calls.iter().fold(script, |script, (tool, arguments, result)| {
             script.calls("", &[(*tool, *arguments)]).returns(result)
         });
         let trace = script.answers("Done.").build();
-        let found = findings_of(check, &trace);
-        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+        let findings = findings_of(check, &trace);
+        findings.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
     #[test]
     fn effect_that_is_caused_twice_is_found() {
         let refund = ("issue_refund", r#"{"order":"W-1","amount":40}"#, r#"{"ok":true}"#);
         let mail = ("send_email", r#"{"to":"ana@x.example","text":"We are late."}"#, "sent");
-        assert_eq!(found("Refund order W-1.", &[refund, refund]).len(), 1);
-        assert_eq!(found("Tell Ana that we are late.", &[mail, mail]).len(), 1);
-        assert!(found("Refund order W-1.", &[refund]).is_empty());
-        assert!(found("Send Ana the mail twice.", &[mail, mail]).is_empty(), "meant");
+        assert_eq!(rationales("Refund order W-1.", &[refund, refund]).len(), 1);
+        assert_eq!(rationales("Tell Ana that we are late.", &[mail, mail]).len(), 1);
+        assert!(rationales("Refund order W-1.", &[refund]).is_empty());
+        assert!(rationales("Send Ana the mail twice.", &[mail, mail]).is_empty(), "meant");
         let booked = ("book_court", r#"{"day":"Monday"}"#, r#"{"ok":true}"#);
         let cancelled = ("cancel_court", r#"{"day":"Monday"}"#, r#"{"ok":true}"#);
-        assert!(found("Book the court.", &[booked, cancelled, booked]).is_empty(), "undone");
+        assert!(rationales("Book the court.", &[booked, cancelled, booked]).is_empty(), "undone");
         let booking = ("book_court", r#"{"day":"Monday"}"#, r#"{"booking":"BK-2291"}"#);
-        assert!(found("Book the court.", &[booking, booking]).is_empty(), "one booking");
+        assert!(rationales("Book the court.", &[booking, booking]).is_empty(), "one booking");
         let already_refunded = ("issue_refund", r#"{"order":"W-1"}"#, "already refunded");
-        assert!(found("Refund order W-1.", &[refund, already_refunded]).is_empty());
+        assert!(rationales("Refund order W-1.", &[refund, already_refunded]).is_empty());
         let failed = ("issue_refund", r#"{"order":"W-1","amount":40}"#, "Error: timeout");
-        assert!(found("Refund order W-1.", &[failed, refund]).is_empty());
+        assert!(rationales("Refund order W-1.", &[failed, refund]).is_empty());
         let updated = ("update_order", r#"{"order":"W-1","gift":"wrap"}"#, "ok");
-        assert!(found("Wrap W-1 as a gift.", &[updated, updated]).is_empty());
+        assert!(rationales("Wrap W-1 as a gift.", &[updated, updated]).is_empty());
         let added = ("add_label", r#"{"issue":"7"}"#, "ok");
-        assert!(found("Label it.", &[added, added]).is_empty());
+        assert!(rationales("Label it.", &[added, added]).is_empty());
     }
 
     /// The work of finding nothing in these calls.
@@ -529,8 +529,11 @@ mod tests {
         let booking = |flag: &str, value: bool| format!(r#"{{"booking":"BK-22","{flag}":{value}}}"#);
         let run = |result: &str, tool: &str, id: &str| {
             let arguments = format!(r#"{{"booking":"{id}"}}"#);
-            found("Refund BK-22.", &[("get_booking", "{}", result), (tool, &arguments, r#"{"ok":true}"#)])
-                .len()
+            rationales(
+                "Refund BK-22.",
+                &[("get_booking", "{}", result), (tool, &arguments, r#"{"ok":true}"#)],
+            )
+            .len()
         };
         assert_eq!(run(&booking("refundable", false), "refund_booking", "BK-22"), 1);
         assert_eq!(run(&booking("can_cancel", false), "cancel_booking", "BK-22"), 1);

@@ -345,9 +345,9 @@ impl<'a> Reviewer<'a> {
         let examined = claims + facts.all;
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined > 0) {
             // The quotes of these findings are in this span.
-            let place = self.trace.tree.spans.get(at).map(|span| span.id);
-            let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
-            self.review.answer_findings.insert(agent, placed.collect());
+            let span_id = self.trace.tree.spans.get(at).map(|span| span.id);
+            let answer_findings = findings.iter().cloned().map(|f| Finding { seen_in: span_id, ..f });
+            self.review.answer_findings.insert(agent, answer_findings.collect());
             self.review.examined_in_answer.insert(agent, claims + facts.beyond_request);
         }
         if examined > 0 || !findings.is_empty() {

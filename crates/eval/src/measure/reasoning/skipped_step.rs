@@ -368,39 +368,41 @@ impl<'t> Instructions<'t> {
         if sentence.len() > MAX_SENTENCE {
             return None;
         }
-        let (spaced, language) = (self.language.is_spaced(), self.language);
-        if let Some(order) = self.only_after(sentence).filter(|_| spaced) {
+        let (is_spaced, language) = (self.language.is_spaced(), self.language);
+        if let Some(order) = self.only_after(sentence).filter(|_| is_spaced) {
             return Some(order);
         }
         let mut words = self.words(sentence).iter();
         let Some(before) = words.find(|place| place.classes.has(WordClass::Before)) else {
             let order = || self.without_consent(sentence).or_else(|| self.needs_consent(sentence));
-            return spaced.then(order).flatten();
+            return is_spaced.then(order).flatten();
         };
-        let (ahead, rest) = self.split_at_word(sentence, before)?;
-        let (later, around) = if spaced {
-            let later = rest.split(ENDS).next()?;
-            (later, [ahead, rest.get(later.len()..)?])
+        let (text_before, text_after) = self.split_at_word(sentence, before)?;
+        // The clause of the action after or before the word for "before", and the other parts of the sentence.
+        let (action_clause, other_parts) = if is_spaced {
+            let clause = text_after.split(ENDS).next()?;
+            (clause, [text_before, text_after.get(clause.len()..)?])
         } else {
-            let later = ahead.rsplit(ENDS).next()?;
-            (later, [ahead.get(..ahead.len() - later.len())?, rest])
+            let clause = text_before.rsplit(ENDS).next()?;
+            (clause, [text_before.get(..text_before.len() - clause.len())?, text_after])
         };
         // "Never run a command before the user has approved it": the action is negated, and the step follows "before".
-        let (forbidden, step) = if spaced {
-            (ahead.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c)).rsplit(ENDS).next()?, rest)
+        let (forbidden, step) = if is_spaced {
+            let before = text_before.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c));
+            (before.rsplit(ENDS).next()?, text_after)
         } else {
-            (rest, later)
+            (text_after, action_clause)
         };
         if let Some(never) = self.words(forbidden).iter().find(|place| place.classes.has(WordClass::Negation))
         {
             // A verb may be before the negation: "stornieren Sie nie".
-            let (_, behind) = self.split_at_word(forbidden, never)?;
-            let has_verb = || !verbs(behind, language).is_empty();
-            let later = if language == Language::English || has_verb() { behind } else { forbidden };
+            let (_, after_negation) = self.split_at_word(forbidden, never)?;
+            let has_verb = || !verbs(after_negation, language).is_empty();
+            let action = if language == Language::English || has_verb() { after_negation } else { forbidden };
             let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
-            let is_order = !self.has_condition(later, CONDITION) && !self.has_condition(step, CONDITION);
-            let confirms = language.speaks_of_consent(step);
-            return self.build_order(sentence, steps, confirms, later).filter(|_| is_order);
+            let is_order = !self.has_condition(action, CONDITION) && !self.has_condition(step, CONDITION);
+            let needs_consent = language.speaks_of_consent(step);
+            return self.build_order(sentence, steps, needs_consent, action).filter(|_| is_order);
         }
         // "May be called" is optional, and "must be called" is not. A negation, as in "do not", is not a condition.
         let is_conditional = |part: &str| {
@@ -408,47 +410,48 @@ impl<'t> Instructions<'t> {
             let is_optional = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
             is_optional || self.has_condition(part, CONDITION)
         };
-        if around.iter().any(|part| is_conditional(part)) || is_conditional(later) {
+        if other_parts.iter().any(|part| is_conditional(part)) || is_conditional(action_clause) {
             return None;
         }
         let is_sign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
         let is_in = |part: &str, tool: &str| part.split(is_sign).any(|word| word == tool);
         let tools = self.tools.iter();
-        let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
-        let steps: Vec<&str> = tools.clone().filter(named).copied().collect();
+        let is_named = |tool: &&&'t str| other_parts.iter().any(|part| is_in(part, tool));
+        let steps: Vec<&str> = tools.clone().filter(is_named).copied().collect();
         // Without a comma the sentence names the action before the step: "before a refund you must call check_id".
-        let last =
-            tools.filter(|tool| is_in(later, tool)).filter_map(|tool| Some((later.rfind(tool)?, *tool)));
-        let (steps, later) = match last.max_by_key(|(at, _)| *at).filter(|_| steps.is_empty()) {
-            Some((at, tool)) => (vec![tool], later.get(..at)?),
-            None => (steps, later),
+        let last = tools
+            .filter(|tool| is_in(action_clause, tool))
+            .filter_map(|tool| Some((action_clause.rfind(tool)?, *tool)));
+        let (steps, action) = match last.max_by_key(|(at, _)| *at).filter(|_| steps.is_empty()) {
+            Some((at, tool)) => (vec![tool], action_clause.get(..at)?),
+            None => (steps, action_clause),
         };
-        let confirms = around.iter().any(|part| language.speaks_of_consent(part));
-        self.build_order(sentence, steps, confirms, later)
+        let needs_consent = other_parts.iter().any(|part| language.speaks_of_consent(part));
+        self.build_order(sentence, steps, needs_consent, action)
     }
 
     /// The order of a sentence such as "Refund only after the customer has agreed", with the action before the step.
     fn only_after(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
         let only = words.find(|place| place.classes.has(WordClass::Restriction))?;
-        let (free, behind) = self.split_at_word(sentence, only)?;
+        let (before_only, after_only) = self.split_at_word(sentence, only)?;
         // A verb may be between the two words: "may only be started after".
         let is_after = |place: &&ClassifiedWord| {
             place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
         };
         let is_near = |(_, step): &(&str, &str)| {
-            let between = behind.get(..behind.len() - step.len());
+            let between = after_only.get(..after_only.len() - step.len());
             between.is_some_and(|text| text.split_whitespace().count() <= 1 + MAX_GAP_WORDS)
         };
         let after =
             words.find(is_after).and_then(|after| self.split_at_word(sentence, after)).filter(is_near);
-        let step = after.map_or(behind, |(_, step)| step);
+        let step = after.map_or(after_only, |(_, step)| step);
         let clause = |part: &'t str| part.rsplit([';', ':']).next().unwrap_or(part);
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
-            && !self.has_condition(clause(free), CONSENT_CONDITION)
+            && !self.has_condition(clause(before_only), CONSENT_CONDITION)
             && self.language.speaks_of_consent(step);
-        let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
-        self.build_order(sentence, Vec::new(), true, self.last_action(clause(later)))
+        let action = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
+        self.build_order(sentence, Vec::new(), true, self.last_action(clause(action)))
     }
 
     /// The order of a sentence such as "Never cancel an order without the consent of the customer", with the action
@@ -457,15 +460,15 @@ impl<'t> Instructions<'t> {
         let mut negations =
             self.words(sentence).iter().filter(|place| place.classes.has(WordClass::Negation));
         let (never, without) = (negations.next()?, negations.next()?);
-        let (ahead, behind) = self.split_at_word(sentence, never)?;
+        let (before_negation, after_negation) = self.split_at_word(sentence, never)?;
         let (_, step) = self.split_at_word(sentence, without)?;
-        let between = behind.get(..behind.len() - step.len() - without.at.len())?;
+        let between = after_negation.get(..after_negation.len() - step.len() - without.at.len())?;
         // A verb may be before the negation: "kündige nie ohne".
-        let later = if between.trim().is_empty() { ahead } else { between };
+        let action = if between.trim().is_empty() { before_negation } else { between };
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
-            && !self.has_condition(later, CONDITION)
+            && !self.has_condition(action, CONDITION)
             && self.language.speaks_of_consent(step);
-        let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+        let order = self.build_order(sentence, Vec::new(), true, action).filter(|_| is_order)?;
         (order.names_tool || order.is_any || !order.actions.is_empty()).then_some(order)
     }
 
@@ -473,15 +476,15 @@ impl<'t> Instructions<'t> {
     fn needs_consent(&self, sentence: &'t str) -> Option<RequiredOrder> {
         let mut words = self.words(sentence).iter();
         let needs = words.find(|place| place.classes.has(WordClass::Obligation))?;
-        let (later, step) = self.split_at_word(sentence, needs)?;
+        let (action, step) = self.split_at_word(sentence, needs)?;
         let is_order = !self.has_condition(step, CONSENT_CONDITION)
-            && !self.has_condition(later, CONDITION)
+            && !self.has_condition(action, CONDITION)
             && !self.classes(sentence).has(WordClass::Negation)
             && self.language.speaks_of_consent(sentence)
-            && !self.language.speaks_of_consent(later);
-        let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
+            && !self.language.speaks_of_consent(action);
+        let order = self.build_order(sentence, Vec::new(), true, action).filter(|_| is_order)?;
         // Not a person that has to confirm something: "the customer must confirm the address".
-        (order.is_any || !order.actions.is_empty() && !self.classes(later).has(WordClass::Client))
+        (order.is_any || !order.actions.is_empty() && !self.classes(action).has(WordClass::Client))
             .then_some(order)
     }
 
@@ -489,8 +492,8 @@ impl<'t> Instructions<'t> {
     /// or else the clause.
     fn last_action(&self, clause: &'t str) -> &'t str {
         let conjunction = self.words(clause).iter().rfind(|place| place.classes.has(WordClass::Conjunction));
-        let behind = conjunction.and_then(|place| Some(self.split_at_word(clause, place)?.1));
-        behind.filter(|behind| !verbs(behind, self.language).is_empty()).unwrap_or(clause)
+        let after = conjunction.and_then(|place| Some(self.split_at_word(clause, place)?.1));
+        after.filter(|after| !verbs(after, self.language).is_empty()).unwrap_or(clause)
     }
 }
 
@@ -521,7 +524,7 @@ mod tests {
 
     const TOOLS: [&str; 5] = ["get_member", "send_code", "check_code", "cancel_contract", "update_email"];
 
-    fn found(system: &str, task: &str, calls: &[(&str, &str)]) -> usize {
+    fn finding_count(system: &str, task: &str, calls: &[(&str, &str)]) -> usize {
         let script = Script::new(task).system(system).tools(&TOOLS);
         let call = |script: Script, (tool, result): &(&str, &str)| {
             script.calls("", &[(*tool, r#"{"contract_no":"K-7"}"#)]).returns(result)
@@ -541,20 +544,20 @@ mod tests {
             "Before a cancellation you must call check_code.",
             "Vor jeder Kündigung muss check_code aufgerufen werden.",
         ] {
-            assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 1, "{system}");
+            assert_eq!(finding_count(system, "Cancel K-7.", &[cancelled]), 1, "{system}");
             let both = [("send_code", "sent"), ("check_code", "ok"), cancelled];
-            assert_eq!(found(system, "Cancel K-7.", &both), 0, "{system}");
+            assert_eq!(finding_count(system, "Cancel K-7.", &both), 0, "{system}");
         }
         let before = "Before cancelling a contract, call check_code.";
-        assert_eq!(found(before, "Cancel K-7.", &[cancelled, ("check_code", "ok")]), 1, "too late");
+        assert_eq!(finding_count(before, "Cancel K-7.", &[cancelled, ("check_code", "ok")]), 1, "too late");
     }
 
     #[test]
     fn confirmation_of_the_user_needs_a_message_of_theirs() {
         let system = "Always get the explicit confirmation of the customer before cancelling a contract.";
         let cancelled = ("cancel_contract", r#"{"ok":true}"#);
-        assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 1);
-        assert_eq!(found(system, "Cancel K-7, I confirm it.", &[cancelled]), 0);
+        assert_eq!(finding_count(system, "Cancel K-7.", &[cancelled]), 1);
+        assert_eq!(finding_count(system, "Cancel K-7, I confirm it.", &[cancelled]), 0);
         let asked = Script::new("Cancel K-7.").system(system).tools(&TOOLS).says("Shall I cancel K-7?");
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
         let trace = asked.build();
@@ -575,8 +578,8 @@ mod tests {
             "あなたは会員の担当者です。cancel_contract を呼び出す前に、必ず check_code を実行してください。",
         ] {
             let checked = ("check_code", r#"{"valid":true}"#);
-            assert_eq!(found(system, "K-7", &[cancelled]), 1, "{system}");
-            assert_eq!(found(system, "K-7", &[checked, cancelled]), 0, "{system}");
+            assert_eq!(finding_count(system, "K-7", &[cancelled]), 1, "{system}");
+            assert_eq!(finding_count(system, "K-7", &[checked, cancelled]), 0, "{system}");
         }
         for system in [
             "You help members of a gym. Cancel a contract only after the member has agreed.",
@@ -592,7 +595,7 @@ mod tests {
             "Você atende os sócios do clube. Nunca cancele antes que o cliente confirme.",
             "Assisti i soci della palestra. Annulla solo dopo la conferma del cliente.",
         ] {
-            assert_eq!(found(system, "K-7", &[cancelled]), 1, "{system}");
+            assert_eq!(finding_count(system, "K-7", &[cancelled]), 1, "{system}");
         }
     }
 
@@ -638,18 +641,18 @@ mod tests {
             "A cancellation needs no consent of the customer.",
             "Never update an email without the consent of the customer.",
         ] {
-            assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 0, "{system}");
+            assert_eq!(finding_count(system, "Cancel K-7.", &[cancelled]), 0, "{system}");
         }
         let system = "Before cancelling a contract, call check_code.";
         assert_eq!(
-            found(
+            finding_count(
                 system,
                 "Cancel K-7.",
                 &[("get_member", r#"{"member":"M-1","code_checked":true}"#), cancelled]
             ),
             0
         );
-        assert_eq!(found(system, "Cancel K-7.", &[("get_member", r#"{"member":"M-1"}"#)]), 0);
-        assert_eq!(found(system, "Cancel K-7.", &[("cancel_contract", "Error: locked")]), 0);
+        assert_eq!(finding_count(system, "Cancel K-7.", &[("get_member", r#"{"member":"M-1"}"#)]), 0);
+        assert_eq!(finding_count(system, "Cancel K-7.", &[("cancel_contract", "Error: locked")]), 0);
     }
 }

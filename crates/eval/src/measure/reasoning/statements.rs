@@ -84,12 +84,12 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     };
     let begins = any.iter().fold(0, |bits, words| bits | begin(words.as_bytes()));
     let is_at = |at: usize| {
-        let rest = text.get(at..).unwrap_or_default();
+        let text_from = text.get(at..).unwrap_or_default();
         let starts_with_words = |words: &[u8]| {
-            let is_end = || rest.get(words.len()).is_none_or(|next| *next == b' ');
-            !words.is_empty() && rest.starts_with(words) && is_end()
+            let is_end = || text_from.get(words.len()).is_none_or(|next| *next == b' ');
+            !words.is_empty() && text_from.starts_with(words) && is_end()
         };
-        begins & begin(rest) != 0 && any.iter().any(|words| starts_with_words(words.as_bytes()))
+        begins & begin(text_from) != 0 && any.iter().any(|words| starts_with_words(words.as_bytes()))
     };
     is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
 }
@@ -149,10 +149,11 @@ pub(super) fn words_of(text: &str) -> String {
 fn is_plain(text: &str) -> bool {
     let text = text.as_bytes();
     // The folds have no branches, so that the compiler can vectorise them.
-    let has_sign =
-        text.iter().fold(false, |found, byte| found | !(byte.is_ascii_alphanumeric() | (*byte == b' ')));
+    let has_sign = text
+        .iter()
+        .fold(false, |has_sign, byte| has_sign | !(byte.is_ascii_alphanumeric() | (*byte == b' ')));
     let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
-    let has_gap = || pairs.fold(false, |found, (one, next)| found | ((*one == b' ') & (*next == b' ')));
+    let has_gap = || pairs.fold(false, |has_gap, (one, next)| has_gap | ((*one == b' ') & (*next == b' ')));
     !has_sign && !has_gap()
 }
 
@@ -337,7 +338,7 @@ pub(super) fn clauses<'t>(
 /// For each clause of a sentence that begins at `start`, the position where it ends and where the next one begins, in
 /// order.
 fn breaks(plain: &str, start: usize, words: &[ClassifiedWord]) -> Vec<(usize, usize)> {
-    let marks = MARK.find_iter(plain).map(|found| (start + found.start(), start + found.end()));
+    let marks = MARK.find_iter(plain).map(|mark| (start + mark.start(), start + mark.end()));
     let is_between_spaces = |place: &&ClassifiedWord| {
         let (from, to) = (place.at.start - start, place.at.end - start);
         let blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
@@ -363,10 +364,10 @@ mod tests {
 
     #[test]
     fn clauses_have_polarity_and_mood() {
-        let found = clauses(
+        let parts = clauses(
             "It is not refundable, but you may change it. No problem: the lamp is in stock and costs 9.",
         );
-        let actual: Vec<_> = found.iter().map(|c| (c.words.trim(), c.negated, c.modal)).collect();
+        let actual: Vec<_> = parts.iter().map(|c| (c.words.trim(), c.negated, c.modal)).collect();
         let expected = [
             ("it is not refundable", true, false),
             ("but you may change it", false, true),
@@ -381,7 +382,7 @@ mod tests {
 
     #[test]
     fn clauses_of_other_languages() {
-        let found = |language: Language, answer: &'static str| {
+        let shown_clauses = |language: Language, answer: &'static str| {
             let memo = Memo::new();
             let clauses = super::clauses(answer, &Prose::cached(answer, &memo), language, &memo);
             clauses
@@ -436,9 +437,9 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(found(language, answer), expected);
+            assert_eq!(shown_clauses(language, answer), expected);
         }
-        assert!(found(Language::Chinese, "W-1 没有打开，W-2 要九元。").is_empty());
+        assert!(shown_clauses(Language::Chinese, "W-1 没有打开，W-2 要九元。").is_empty());
     }
 
     #[test]

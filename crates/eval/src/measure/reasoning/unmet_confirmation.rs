@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(script: Script) -> Vec<String> {
+    fn rationales(script: Script) -> Vec<String> {
         let trace = script.build();
         find(&trace, &Memo::new()).into_iter().map(|(_, finding)| finding.rationale).collect()
     }
@@ -163,7 +163,7 @@ mod tests {
             ("delete_branch", "Do you want me to delete the old branch?", "Yes, do it."),
         ] {
             let run = confirmed(tool, question, reply).answers("Thank you for contacting us today.");
-            assert_eq!(found(run).len(), 1, "{question}");
+            assert_eq!(rationales(run).len(), 1, "{question}");
         }
     }
 
@@ -172,19 +172,19 @@ mod tests {
         let question = "Would you like me to cancel the appointment on Monday?";
         let run = || confirmed("cancel_appointment", question, "Yes, please.");
         let called = run().calls("", &[("cancel_appointment", "{}")]).returns("Error: locked");
-        assert!(found(called.answers("Thank you for your patience.")).is_empty());
-        assert!(found(run().answers("I'm sorry, I am unable to cancel it on the same day.")).is_empty());
-        assert!(found(run().answers("What is the reason for the cancellation?")).is_empty());
+        assert!(rationales(called.answers("Thank you for your patience.")).is_empty());
+        assert!(rationales(run().answers("I'm sorry, I am unable to cancel it on the same day.")).is_empty());
+        assert!(rationales(run().answers("What is the reason for the cancellation?")).is_empty());
         let back = run().says("One moment.").user("Never mind, I will keep it.");
-        assert!(found(back.answers("Thank you for letting me know.")).is_empty());
+        assert!(rationales(back.answers("Thank you for letting me know.")).is_empty());
         let over = run().calls("", &[("transfer_to_nurse", "{}")]).returns("ok");
-        assert!(found(over.answers("A nurse will take over.")).is_empty());
+        assert!(rationales(over.answers("A nurse will take over.")).is_empty());
     }
 
     #[test]
     fn replies_are_read_in_the_language_of_the_question() {
         let run = |question: &str, reply: &str, last: &str| {
-            found(confirmed("cancel_appointment", question, reply).answers(last)).len()
+            rationales(confirmed("cancel_appointment", question, reply).answers(last)).len()
         };
         let german = "Soll ich den Termin am Montag für Sie stornieren?";
         assert_eq!(run(german, "Ja, bitte.", "Vielen Dank, dass Sie sich heute an uns gewandt haben."), 1);
@@ -197,10 +197,10 @@ mod tests {
     fn no_agreement_or_no_tool_is_no_confirmation() {
         let question = "Would you like me to cancel the appointment on Monday?";
         let more = confirmed("cancel_appointment", question, "Yes. Also, I need a new one in May.");
-        assert!(found(more.answers("Which day in May suits you best? I look for a slot.")).is_empty());
+        assert!(rationales(more.answers("Which day in May suits you best? I look for a slot.")).is_empty());
         let no = confirmed("cancel_appointment", question, "No, thanks.").answers("Thank you.");
-        assert!(found(no).is_empty());
+        assert!(rationales(no).is_empty());
         let without = confirmed("get_price", question, "Yes.").answers("Thank you.");
-        assert!(found(without).is_empty());
+        assert!(rationales(without).is_empty());
     }
 }

@@ -346,9 +346,10 @@ impl FactChecker<'_, '_> {
         let repeats = |fact: &&PhraseFact| fact.phrases.iter().any(|phrase| self.request.has_phrase(phrase));
         self.out.beyond_request += facts.len() - facts.iter().filter(repeats).count();
         let phrases: Vec<&str> = facts.iter().flat_map(|f| f.phrases.iter().map(String::as_str)).collect();
-        let mut found = self.evidence.mentions(&phrases).into_iter();
-        let mut is_supported =
-            |fact: &PhraseFact| found.by_ref().take(fact.phrases.len()).fold(false, |any, one| any | one);
+        let mut are_mentioned = self.evidence.mentions(&phrases).into_iter();
+        let mut is_supported = |fact: &PhraseFact| {
+            are_mentioned.by_ref().take(fact.phrases.len()).fold(false, |any, one| any | one)
+        };
         let mut checked: Vec<(&PhraseFact, bool)> = facts.iter().map(|f| (f, is_supported(f))).collect();
         let mut names = checked.iter().filter(|(fact, supported)| fact.kind == NAME && !supported);
         // An unsupported name may be spelled out from a code in a result.

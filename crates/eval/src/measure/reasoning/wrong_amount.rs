@@ -166,16 +166,17 @@ impl<'a> AmountCheck<'a> {
     fn other_amount(&self) -> Option<Mismatch<'a>> {
         let answer_numbers: Vec<Number> = amounts(self.answer).collect();
         let is_told = |value: f64| answer_numbers.iter().any(|number| is_near(number.value, value));
-        let given = self.user_texts.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
-        let given: Vec<Number> = given.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
-        if given.is_empty() {
+        let told_numbers = self.user_texts.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
+        let told_numbers: Vec<Number> =
+            told_numbers.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
+        if told_numbers.is_empty() {
             return None;
         }
         let action_numbers: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
         let is_passed = |n: &Number| {
             n.possible_values().any(|value| action_numbers.iter().any(|other| is_near(*other, value)))
         };
-        let mut unmet: Vec<f64> = given.iter().filter(|n| !is_passed(n)).map(|n| n.value).collect();
+        let mut unmet: Vec<f64> = told_numbers.iter().filter(|n| !is_passed(n)).map(|n| n.value).collect();
         unmet.dedup();
         let [expected] = unmet.as_slice() else { return None };
         // An answer with both numbers reports the change.
@@ -241,8 +242,8 @@ impl<'a> AmountCheck<'a> {
                 .filter(|n| is_amount(n) && currency::is_beside(text, n.start..n.end))
                 .collect()
         };
-        let given: Vec<Number> = self.user_texts.iter().flat_map(amounts_in_text).collect();
-        let [expected] = given.as_slice() else { return None };
+        let user_amounts: Vec<Number> = self.user_texts.iter().flat_map(amounts_in_text).collect();
+        let [expected] = user_amounts.as_slice() else { return None };
         let is_expected = |number: f64| {
             // The amount may be in cents, a fraction, or divided among a few.
             let shares = |total: f64| (1..=MAX_SHARES).any(|n| is_near(total, number * f64::from(n)));
@@ -499,13 +500,13 @@ mod tests {
     use crate::measure::work_budget::WorkBudget;
     use crate::recognise::ToolDefinition;
 
-    fn found(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
+    fn rationales(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
         let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
             script.calls("", &[(call.0, call.1)]).returns(call.2)
         });
         let trace = script.answers(answer).build();
-        let found = findings_of(check, &trace);
-        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+        let findings = findings_of(check, &trace);
+        findings.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
     #[test]
@@ -519,11 +520,11 @@ mod tests {
             }
             let (language, sign) = heading.split_once(' ').expect("a language and a sign");
             let language = Language::ALL.into_iter().find(|known| known.as_str() == language).unwrap();
-            let found = counted_in(line, Some(language)).any(|(_, thing)| thing == PERSON);
-            if found != (sign == "+") {
+            let findings = counted_in(line, Some(language)).any(|(_, thing)| thing == PERSON);
+            if findings != (sign == "+") {
                 wrong.push(format!("{heading}: {line}"));
             }
-            count[language as usize][usize::from(found)] += 1;
+            count[language as usize][usize::from(findings)] += 1;
         }
         assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
         assert!(count.as_flattened().iter().all(|count| *count >= 20), "{count:?}");
@@ -535,7 +536,7 @@ mod tests {
         let run = |toner: u32, answer: &str| {
             let toner = format!(r#"{{"sku":"TONER-BK","qty":{toner}}}"#);
             let paper = ("add_line", r#"{"sku":"PAPER-A4","qty":24}"#, r#"{"ok":true}"#);
-            found(task, &[paper, ("add_line", &toner, r#"{"ok":true}"#)], answer).len()
+            rationales(task, &[paper, ("add_line", &toner, r#"{"ok":true}"#)], answer).len()
         };
         let answer = "Done: 24 cartons of paper and 6 toners are on the order.";
         assert_eq!(run(16, answer), 1);
@@ -547,7 +548,7 @@ mod tests {
     fn amount_that_nothing_gives_is_found_where_the_answer_tells_the_one_of_the_user() {
         let task = "Set up a standing order of 1150 a month from 1 September.";
         let run = |arguments: &str, result: &str, answer: &str| {
-            found(task, &[("create_order", arguments, result)], answer).len()
+            rationales(task, &[("create_order", arguments, result)], answer).len()
         };
         let answer = "Done: £1,150 a month.";
         assert_eq!(run(r#"{"amount":1500,"start":"2025-09-01"}"#, r#"{"amount":"1500.00"}"#, answer), 1);
@@ -557,7 +558,7 @@ mod tests {
         assert_eq!(run(r#"{"amount":1500}"#, "{}", "Done: £1,500 a month."), 0, "told");
         assert_eq!(run(r#"{"amount":1150,"order_id":4471}"#, "{}", answer), 0);
         let lower = [("get_limit", "{}", r#"{"most":900}"#), ("create_order", r#"{"amount":900}"#, "{}")];
-        assert_eq!(found(task, &lower, "You asked for 1150, the most is allowed.").len(), 0, "known");
+        assert_eq!(rationales(task, &lower, "You asked for 1150, the most is allowed.").len(), 0, "known");
     }
 
     #[test]
@@ -578,7 +579,7 @@ mod tests {
         assert!(apply_rule(("tested", check), &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
-        // Beyond the budget nothing is found, and the rest is not read.
+        // Beyond the budget there is no finding, and no more texts are read.
         let memo = Memo::within(WorkBudget::new(700, None));
         memo.budget.begin();
         let before = work::counted();
@@ -592,7 +593,7 @@ mod tests {
     fn quantity_of_another_number_is_found() {
         let task = "I need two double rooms for 3 nights.";
         let run = |arguments: &str, result: &str, answer: &str| {
-            found(task, &[("book_room", arguments, result)], answer).len()
+            rationales(task, &[("book_room", arguments, result)], answer).len()
         };
         assert_eq!(run(r#"{"rooms":1}"#, r#"{"code":"B-1"}"#, "2 rooms are booked."), 1);
         assert_eq!(run(r#"{"count":1}"#, r#"{"code":"B-1","rooms":1}"#, "Booked."), 1);
@@ -600,14 +601,14 @@ mod tests {
         assert_eq!(run(r#"{"count":2}"#, r#"{"rooms":9}"#, "Booked."), 0, "what is left");
         assert_eq!(run(r#"{"rooms":1}"#, "{}", "Only 1 room was free: I booked it."), 0, "told");
         let each = ("book_room", r#"{"rooms":1}"#, "{}");
-        assert_eq!(found(task, &[each, each], "Booked.").len(), 0, "two calls");
+        assert_eq!(rationales(task, &[each, each], "Booked.").len(), 0, "two calls");
         let more = "I need two more rooms.";
-        assert_eq!(found(more, &[("book_room", r#"{"rooms":3}"#, "{}")], "Booked.").len(), 0);
+        assert_eq!(rationales(more, &[("book_room", r#"{"rooms":3}"#, "{}")], "Booked.").len(), 0);
     }
     #[test]
     fn people_of_the_request_are_those_of_the_argument_that_counts_them() {
         let run = |task: &str, arguments: &str| {
-            found(task, &[("book_table", arguments, "{}")], "It is booked.").len()
+            rationales(task, &[("book_table", arguments, "{}")], "It is booked.").len()
         };
         let table = "Please book a table for 4 at 19:30, in the garden.";
         assert_eq!(run(table, r#"{"guests":2,"time":"19:30"}"#), 1);

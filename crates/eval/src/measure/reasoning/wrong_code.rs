@@ -75,7 +75,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
                 named.filter(|number| !(is_year(number) && is_year(value)))?
             }
             // A tag of another language is not compared, since the request may name that language by a word.
-            false => single(TAG.find_iter(&request).map(|found| found.as_str()))
+            false => single(TAG.find_iter(&request).map(|tag| tag.as_str()))
                 .filter(|tag| language_of(tag) == language_of(value))?,
         };
         let is_other = expected != value && !contains_ignoring_case(&request, value);
@@ -102,7 +102,7 @@ fn passed(call: &Call) -> impl Iterator<Item = (&str, String)> {
             _ => return None,
         };
         let is_tag =
-            || value.len() <= MAX_TAG && TAG.find(&value).is_some_and(|found| found.len() == value.len());
+            || value.len() <= MAX_TAG && TAG.find(&value).is_some_and(|tag| tag.len() == value.len());
         (is_number(&value) || is_tag()).then(|| (key.as_str(), value.into_owned()))
     })
 }

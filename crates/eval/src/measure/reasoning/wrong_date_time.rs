@@ -390,12 +390,12 @@ mod tests {
     use crate::measure::reasoning::conduct::findings_of;
     use crate::measure::testing::Script;
 
-    fn found(task: &str, tool: &str, calls: &[&str]) -> Vec<String> {
+    fn rationales(task: &str, tool: &str, calls: &[&str]) -> Vec<String> {
         let script = Script::new(task).system("You help guests. Today is 2025-12-01.");
         let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
         let trace = calls.iter().fold(script, call).answers("Done.").build();
-        let found = findings_of(check, &trace);
-        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+        let findings = findings_of(check, &trace);
+        findings.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
     #[test]
@@ -427,7 +427,7 @@ mod tests {
             ("Book the 22:30 flight.", "book_flight", r#"{"departure":"20:30"}"#),
             ("List my meetings on 12 December.", "list_meetings", r#"{"start_date":"2025-12-13"}"#),
         ] {
-            assert_eq!(found(task, tool, &[arguments]).len(), 1, "{task} {arguments}");
+            assert_eq!(rationales(task, tool, &[arguments]).len(), 1, "{task} {arguments}");
         }
     }
 
@@ -505,9 +505,9 @@ mod tests {
             ("Leaving today: I need a hotel, book one in Graz.", "book_hotel", r#"{"date":"2025-12-02"}"#),
             ("Book a table for tonight at 19:00.", "book_table", r#"{"date":"2025-12-01","time":"19:00"}"#),
         ] {
-            assert_eq!(found(task, tool, &[arguments]), Vec::<String>::new(), "{task} {arguments}");
+            assert_eq!(rationales(task, tool, &[arguments]), Vec::<String>::new(), "{task} {arguments}");
         }
         let both = [r#"{"date":"2025-12-13"}"#, r#"{"date":"2025-12-12"}"#];
-        assert!(found("Book a table on 12 December.", "book_table", &both).is_empty(), "corrected");
+        assert!(rationales("Book a table on 12 December.", "book_table", &both).is_empty(), "corrected");
     }
 }

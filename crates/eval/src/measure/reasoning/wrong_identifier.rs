@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
-    fn found(task: &str, calls: &[&str]) -> usize {
+    fn finding_count(task: &str, calls: &[&str]) -> usize {
         let script = calls.iter().fold(Script::new(task), |script, arguments| {
             script.calls("", &[("release_parcel", arguments)]).returns(r#"{"state":"released"}"#)
         });
@@ -212,16 +212,16 @@ mod tests {
     #[test]
     fn identifier_that_differs_from_the_one_of_the_request_is_found() {
         let task = "Please release parcel PX-7741 for the customer.";
-        assert_eq!(found(task, &[r#"{"parcel_id":"PX-7714"}"#]), 1);
-        assert_eq!(found(task, &[r#"{"parcel_id":"PX-7741"}"#]), 0);
-        assert_eq!(found(task, &[r#"{"parcel_id":"px7741"}"#]), 0);
-        assert_eq!(found(task, &[r#"{"parcel_id":"PX-7714"}"#, r#"{"parcel_id":"PX-7741"}"#]), 0);
+        assert_eq!(finding_count(task, &[r#"{"parcel_id":"PX-7714"}"#]), 1);
+        assert_eq!(finding_count(task, &[r#"{"parcel_id":"PX-7741"}"#]), 0);
+        assert_eq!(finding_count(task, &[r#"{"parcel_id":"px7741"}"#]), 0);
+        assert_eq!(finding_count(task, &[r#"{"parcel_id":"PX-7714"}"#, r#"{"parcel_id":"PX-7741"}"#]), 0);
     }
 
     #[test]
     fn identifier_of_another_form_or_origin_is_none() {
         let task = "Please release parcel PX-7741 for the customer.";
-        assert_eq!(found(task, &[r#"{"request_id":"a8f3-11"}"#]), 0);
+        assert_eq!(finding_count(task, &[r#"{"request_id":"a8f3-11"}"#]), 0);
         let looked = Script::new(task).calls("", &[("find_parcel", r#"{"text":"customer"}"#)]);
         let looked = looked.returns(r#"{"parcel":"PX-8120"}"#);
         let run = looked.calls("", &[("release_parcel", r#"{"parcel_id":"PX-8120"}"#)]).returns("ok");

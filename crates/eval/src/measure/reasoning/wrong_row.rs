@@ -523,7 +523,7 @@ mod tests {
         r#"[{"name":"Ana Ruiz","email":"ana@x.example"},{"name":"Andrea Novak","email":"andrea@x.example"}]"#;
     const EVENTS: &str = r#"[{"id":"ev2","title":"Design review"},{"id":"ev31","title":"Planning"},{"id":"ev4","title":"Lunch"}]"#;
 
-    fn found(task: &str, lookup: &str, calls: &[(&str, &str)]) -> usize {
+    fn finding_count(task: &str, lookup: &str, calls: &[(&str, &str)]) -> usize {
         let script = Script::new(task).calls("", &[("search_list", "{}")]).returns(lookup);
         let call = |script: Script, (tool, arguments): &(&str, &str)| {
             script.calls("", &[(*tool, *arguments)]).returns(r#"{"ok":true}"#)
@@ -535,14 +535,14 @@ mod tests {
     #[test]
     fn substitute_that_the_answer_names_is_none() {
         let rooms = r#"[{"name":"Room Alpha","id":"rm-11","free":false},{"name":"Room Beta","id":"rm-12","free":true}]"#;
-        let found = |answer: &str| {
+        let findings = |answer: &str| {
             let script = Script::new("Book Room Alpha.").calls("", &[("list_rooms", "{}")]).returns(rooms);
             let script = script.calls("", &[("book_room", r#"{"room":"rm-12"}"#)]).returns(r#"{"ok":true}"#);
             let (trace, memo) = (script.answers(answer).build(), Memo::new());
             find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
         };
-        assert_eq!(found("Room Alpha is taken, so I booked Room Beta."), 0);
-        assert_eq!(found("I have booked Room Alpha."), 1);
+        assert_eq!(findings("Room Alpha is taken, so I booked Room Beta."), 0);
+        assert_eq!(findings("I have booked Room Alpha."), 1);
     }
 
     #[test]
@@ -551,10 +551,10 @@ mod tests {
             let script = Script::new(task).calls("", &[("list_people", "{}")]).returns(PEOPLE);
             let script = script.calls("", &[("send_email", r#"{"to":"andrea@x.example"}"#)]).returns("{}");
             let (trace, memo) = (script.answers("Ok.").build(), Memo::new());
-            let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
-            found.first().map(|(_, finding)| finding.is_some())
+            let findings = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+            findings.first().map(|(_, finding)| finding.is_some())
         };
-        for (task, found) in [
+        for (task, expected) in [
             ("Schreibe Ana Ruiz, dass wir uns verspäten.", Some(true)),
             ("Schreibe der Chefin von Ana Ruiz, dass wir uns verspäten.", None),
             ("Écris à Ana Ruiz que nous arrivons en retard pour le repas.", Some(true)),
@@ -564,22 +564,30 @@ mod tests {
             ("Escreva para Ana Ruiz que vamos chegar tarde ao jantar.", Some(true)),
             ("Schrijf aan Ana Ruiz dat we later komen dan we hadden gezegd.", Some(false)),
         ] {
-            assert_eq!(finding(task), found, "{task}");
+            assert_eq!(finding(task), expected, "{task}");
         }
     }
 
     #[test]
     fn action_on_another_row_than_the_object_of_the_request_is_found() {
         let andrea = ("send_email", r#"{"to":"andrea@x.example"}"#);
-        assert_eq!(found("Email Ana Ruiz.", PEOPLE, &[andrea]), 1);
-        assert_eq!(found("Send the report to Ana Ruiz", PEOPLE, &[andrea]), 1);
+        assert_eq!(finding_count("Email Ana Ruiz.", PEOPLE, &[andrea]), 1);
+        assert_eq!(finding_count("Send the report to Ana Ruiz", PEOPLE, &[andrea]), 1);
         assert_eq!(
-            found("Delete the design review on Monday.", EVENTS, &[("delete_event", r#"{"id":"ev31"}"#)]),
+            finding_count(
+                "Delete the design review on Monday.",
+                EVENTS,
+                &[("delete_event", r#"{"id":"ev31"}"#)]
+            ),
             1
         );
         let orders = r#"{"orders":[{"order":"W-1001","total":20},{"order":"W-1002","total":40}]}"#;
         assert_eq!(
-            found("Please cancel order W-1001.", orders, &[("cancel_order", r#"{"order":"W-1002"}"#)]),
+            finding_count(
+                "Please cancel order W-1001.",
+                orders,
+                &[("cancel_order", r#"{"order":"W-1002"}"#)]
+            ),
             1
         );
     }
@@ -599,12 +607,16 @@ mod tests {
             ("Email Ana Ruiz or a colleague.", &[andrea]),
             ("Who is Ana Ruiz?", &[("get_contact", r#"{"email":"andrea@x.example"}"#)]),
         ] {
-            assert_eq!(found(task, PEOPLE, calls), 0, "{task}");
+            assert_eq!(finding_count(task, PEOPLE, calls), 0, "{task}");
         }
         let boss = PEOPLE.replacen("}", r#","manager":"Andrea Novak"}"#, 1);
-        assert_eq!(found("Email Ana Ruiz", &boss, &[andrea]), 0, "the row refers to the other one");
+        assert_eq!(finding_count("Email Ana Ruiz", &boss, &[andrea]), 0, "the row refers to the other one");
         assert_eq!(
-            found("Move the design review.", EVENTS, &[("move_event", r#"{"event":"ev2","behind":"ev31"}"#)]),
+            finding_count(
+                "Move the design review.",
+                EVENTS,
+                &[("move_event", r#"{"event":"ev2","behind":"ev31"}"#)]
+            ),
             0
         );
     }

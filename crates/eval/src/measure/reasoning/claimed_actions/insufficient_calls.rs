@@ -317,34 +317,34 @@ pub(in super::super) fn says_done(call: &Call, action: Action, memo: &Memo) -> O
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{asked, unsupported, work_of};
+    use super::super::tests::{script_with, unsupported, work_of};
 
     #[test]
     fn denied_calls_are_read_once_for_all_claims() {
         let denied = r#"{"accepted":false,"reason":"ALREADY_CANCELLED"}"#;
-        let mut run = asked(&["cancel_plan"]);
+        let mut run = script_with(&["cancel_plan"]);
         for _ in 0..100 {
             run = run.calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]).returns(denied);
         }
-        let (work, found) = work_of(run, "I have cancelled your plan. ");
-        assert!(found == 100 && work <= 4_000, "{found}: {work}");
+        let (work, findings) = work_of(run, "I have cancelled your plan. ");
+        assert!(findings == 100 && work <= 4_000, "{findings}: {work}");
     }
 
     #[test]
     fn instructions_and_calls_are_read_once_for_all_claims_of_what_was_prepared() {
         let prompt = "Be kind to the customers. ".repeat(200);
-        let mut run = asked(&["create_draft", "send_draft"]).system(&prompt);
+        let mut run = script_with(&["create_draft", "send_draft"]).system(&prompt);
         for _ in 0..100 {
             run = run.calls("", &[("create_draft", "{}")]).returns(r#"{"draft":"d1"}"#);
         }
-        let (work, found) = work_of(run, "I have emailed it to Ana. ");
-        assert!(found == 100 && work <= 2 * prompt.len() as u64, "{found}: {work} of {}", prompt.len());
+        let (work, findings) = work_of(run, "I have emailed it to Ana. ");
+        assert!(findings == 100 && work <= 2 * prompt.len() as u64, "{findings}: {work} of {}", prompt.len());
     }
 
     #[test]
     fn claim_of_what_still_waits_for_somebody_is_found_unless_the_answer_says_so() {
         let run = |tool: &str, result: &str, answer: &str| {
-            let run = asked(&["get_order", "issue_refund", "book_slot", "submit_claim"]);
+            let run = script_with(&["get_order", "issue_refund", "book_slot", "submit_claim"]);
             unsupported(run.calls("", &[(tool, r#"{"id":"55218"}"#)]).returns(result).answers(answer)).len()
         };
         let waits = r#"{"status":"pending_approval","approval_id":"AP-771"}"#;
@@ -366,7 +366,7 @@ mod tests {
         ] {
             assert_eq!(run(tool, result, answer), 0, "{result} {answer}");
         }
-        let retried = asked(&["issue_refund"]).calls("", &[("issue_refund", "{}")]).returns(waits);
+        let retried = script_with(&["issue_refund"]).calls("", &[("issue_refund", "{}")]).returns(waits);
         let retried = retried.calls("", &[("issue_refund", r#"{"force":true}"#)]).returns("ok");
         assert!(unsupported(retried.answers("I've refunded the full amount to your card.")).is_empty());
     }
@@ -378,7 +378,7 @@ mod tests {
         use crate::measure::work_budget::WorkBudget;
 
         let result = format!("{{\"draft\":\"d1\",\"note\":\"{}\"}}", "It was sent. ".repeat(1_000));
-        let run = asked(&["create_draft"]).calls("", &[("create_draft", "{}")]).returns(&result);
+        let run = script_with(&["create_draft"]).calls("", &[("create_draft", "{}")]).returns(&result);
         let (trace, memo) = (run.answers("Done.").build(), Memo::within(WorkBudget::new(100, None)));
         memo.budget.begin();
         CallAttempts::get(&trace, &memo);
@@ -388,7 +388,8 @@ mod tests {
     #[test]
     fn denied_action_supports_no_claim() {
         let run = |result: &str, text: &str| {
-            let called = asked(&["cancel_plan"]).calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]);
+            let called =
+                script_with(&["cancel_plan"]).calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]);
             unsupported(called.returns(result).answers(text)).len()
         };
         let denied = r#"{"code":200,"result":{"plan":"Plus","change":{"accepted":false,"reason":"DUES"}}}"#;
@@ -403,7 +404,7 @@ mod tests {
     #[test]
     fn trial_supports_a_claim_only_where_the_answer_calls_it_one() {
         let run = |result: &str, answer: &str| {
-            let run = asked(&["rollback"]).calls("", &[("rollback", r#"{"version":"v1"}"#)]);
+            let run = script_with(&["rollback"]).calls("", &[("rollback", r#"{"version":"v1"}"#)]);
             unsupported(run.returns(result).answers(answer)).len()
         };
         let trial = r#"{"dry_run":true,"plan":"v2 -> v1"}"#;
@@ -415,15 +416,18 @@ mod tests {
     #[test]
     fn claim_needs_the_tool_that_takes_what_was_made() {
         let tools = &["create_draft", "send_draft"][..];
-        let drafted =
-            || asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"draft":"d1","sent_at":null}"#);
+        let drafted = || {
+            script_with(tools)
+                .calls("", &[("create_draft", "{}")])
+                .returns(r#"{"draft":"d1","sent_at":null}"#)
+        };
         assert_eq!(unsupported(drafted().answers("I have emailed it to Ana.")).len(), 1);
         assert!(unsupported(drafted().answers("I have created a draft to Ana.")).is_empty());
         let sent = drafted().calls("", &[("send_draft", "{}")]).returns("ok");
         assert!(unsupported(sent.answers("I have emailed it to Ana.")).is_empty());
-        let at_once = asked(tools).calls("", &[("create_draft", r#"{"send":true}"#)]).returns("ok");
+        let at_once = script_with(tools).calls("", &[("create_draft", r#"{"send":true}"#)]).returns("ok");
         assert!(unsupported(at_once.answers("I have emailed it to Ana.")).is_empty());
-        let reported = asked(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"state":"sent"}"#);
+        let reported = script_with(tools).calls("", &[("create_draft", "{}")]).returns(r#"{"state":"sent"}"#);
         assert!(unsupported(reported.answers("I have emailed it to Ana.")).is_empty());
     }
 }

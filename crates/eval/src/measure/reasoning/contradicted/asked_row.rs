@@ -1,10 +1,11 @@
-//! Figures of another row than the one asked for: "does the tracker of van 8 need charging?", and the answer gives the
+//! Numbers of another row than the requested one: "does the tracker of van 8 need charging?", and the answer gives the
 //! battery and the voltage of van 18.
 //!
-//! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about the
-//! same row. The answer is about another row if it gives several figures that only this other row has, and no figure
-//! that only the requested row has. A request for something next to, before or after the named row does not ask about
-//! the named row.
+//! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about
+//! the same row. It is a contradiction if the answer has several numbers that only one other row has, and no number
+//! that only the requested row has. A request for something next to, before or after the named row is not compared.
+//!
+//! In: the request, the numbers of an answer, and the tables of results. Out: one contradiction.
 
 use super::exchange::{Exchange, ExchangeFindings};
 use super::misattributed_values::unstructured;

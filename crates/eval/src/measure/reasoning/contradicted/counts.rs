@@ -233,7 +233,7 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             return;
         }
         findings.examined = true;
-        let seen = |text: &str| {
+        let has_count = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == count as f64) || has_count_in_words(text, count)
         };
         let named = exchange.language.map(|language| language.places(exchange.task, exchange.memo));
@@ -244,7 +244,7 @@ fn check_lists(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let is_known = count <= longest
             || count == all
             || is_asked
-            || exchange.sources.seen.iter().any(|text| seen(text));
+            || exchange.sources.seen.iter().any(|text| has_count(text));
         let derived = || {
             exchange
                 .sources

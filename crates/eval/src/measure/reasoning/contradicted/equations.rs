@@ -286,15 +286,15 @@ fn wrong_percentage(
     let is_percent =
         |n: &&Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
     let (expression, stated, is_change) = match SHARE.captures(sentence) {
-        Some(found) => {
-            let at = found.name("p")?.start();
-            (found, numbers.iter().find(|n| n.start == at)?, false)
+        Some(share) => {
+            let at = share.name("p")?.start();
+            (share, numbers.iter().find(|n| n.start == at)?, false)
         }
         None => {
             let mut percents = numbers.iter().filter(is_percent);
             let only = percents.next().filter(|_| percents.next().is_none())?;
-            let found = CHANGE.captures_iter(sentence).next()?;
-            (found, only, true)
+            let change = CHANGE.captures_iter(sentence).next()?;
+            (change, only, true)
         }
     };
     let number = |name: &str| {
@@ -345,10 +345,10 @@ mod tests {
 
     fn wrong(text: &str) -> Option<(String, f64)> {
         let (numbers, mut findings) = (numbers::all(text), ExchangeFindings::default());
-        let found = wrong_equation(text, &numbers, Some(Language::English), &mut findings);
-        let found = found.or_else(|| wrong_percentage(text, &numbers, &mut findings));
-        assert!(findings.examined || found.is_none());
-        found
+        let actual = wrong_equation(text, &numbers, Some(Language::English), &mut findings);
+        let actual = actual.or_else(|| wrong_percentage(text, &numbers, &mut findings));
+        assert!(findings.examined || actual.is_none());
+        actual
     }
 
     #[test]

@@ -239,9 +239,9 @@ fn is_known(exchange: &Exchange<'_>, number: &Number) -> bool {
         |n: &Number| n.possible_values().any(|v| number.possible_values().any(|reading| reading == v));
     let spelled = numbers::spelled(number.value);
     let in_text = |text: &str| {
-        let mut found = false;
-        numbers::scan(text, |n| found |= is_same_number(&n));
-        found || spelled.as_ref().is_some_and(|word| contains_words(&words_of(text), word))
+        let mut has_value = false;
+        numbers::scan(text, |n| has_value |= is_same_number(&n));
+        has_value || spelled.as_ref().is_some_and(|word| contains_words(&words_of(text), word))
     };
     let has = |field: &RecordField| match field.number() {
         Some(value) => near(value.abs(), number.value, tolerance_of(number, number.value, true)),

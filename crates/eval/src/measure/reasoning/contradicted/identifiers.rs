@@ -143,9 +143,9 @@ fn is_derived(exchange: &Exchange<'_>, token: &str) -> bool {
         return true;
     }
     let is_in = |text: &str| {
-        let mut found = false;
-        crate::measure::numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));
-        found
+        let mut has_value = false;
+        crate::measure::numbers::scan(text, |n| has_value |= n.possible_values().any(|v| v == value));
+        has_value
     };
     exchange.sources.seen.iter().any(|text| is_in(text))
         || exchange

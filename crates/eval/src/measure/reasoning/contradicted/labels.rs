@@ -107,7 +107,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
 fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let Some((is_affirmative, sentence)) = exchange.yes_or_no() else { return };
     let asked = words_of(&exchange.task.replace(['=', ':', '/', '_', '?', '"', '\''], " "));
-    let mut found: Option<(&ResultSource<'_>, &RecordField, bool)> = None;
+    let mut candidate: Option<(&ResultSource<'_>, &RecordField, bool)> = None;
     for (source, _, record) in exchange.sources.records() {
         for field in record.fields.iter().filter(|field| field.text().is_some_and(|text| !text.is_empty())) {
             let name = format!(" {} ", field.name.join(" "));
@@ -119,14 +119,14 @@ fn check_question(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             if !is_same && !is_value_of(exchange, field, rest.trim()) {
                 continue;
             }
-            match found {
+            match candidate {
                 // The question may be about any of several records with different values.
                 Some((_, found_field, _)) if found_field.shown() != field.shown() => return,
-                _ => found = Some((source, field, is_same)),
+                _ => candidate = Some((source, field, is_same)),
             }
         }
     }
-    let Some((source, field, is_same)) = found else { return };
+    let Some((source, field, is_same)) = candidate else { return };
     findings.examined = true;
     if is_same != is_affirmative {
         let returned = format!("{}: {}", field.name.join(" "), field.shown());
@@ -234,10 +234,10 @@ fn other_level<'a>(
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         let other =
             set.iter().filter(|forms| **forms != own_forms).flat_map(|forms| forms.iter()).find(|form| {
-                let given = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
-                let elsewhere =
-                    values.contains(form) || given.into_iter().any(|text| contains_ignoring_case(text, form));
-                !elsewhere && next_to(&clause.words, form)
+                let texts = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
+                let is_elsewhere =
+                    values.contains(form) || texts.into_iter().any(|text| contains_ignoring_case(text, form));
+                !is_elsewhere && next_to(&clause.words, form)
             });
         if let Some(other) = other {
             return Some((clause.sentence, other));

@@ -34,7 +34,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
         let pattern = if place.value == SEPARABLE { &*DIGITS_NEAR } else { &*DIGITS_AFTER };
         Some(pattern.captures(prose.get(place.at.end..)?)?.get(1)?.as_str())
     });
-    let masked = MASKED.captures_iter(prose).filter_map(|found| Some(found.get(1)?.as_str()));
+    let masked = MASKED.captures_iter(prose).filter_map(|captures| Some(captures.get(1)?.as_str()));
     for digits in named.chain(masked).take(MAX_ENDINGS) {
         if !exchange.spends_search() || !exchange.spends(exchange.sources.field_count()) {
             return;

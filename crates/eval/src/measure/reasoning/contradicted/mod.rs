@@ -8,25 +8,25 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `exchange`, `sources` | an answer with what it is compared with; the results before it |
-//! | `clause_subject`, `predicates` | what a clause is about; what a flag or a state asserts |
+//! | `exchange`, `sources` | an answer with the request and the results; the results before an answer |
+//! | `clause_subject`, `predicates` | the subject of a clause; the assertions of flags and states |
 //! | `states`, `denied_flags`, `labels` | flags and states; flags in other languages; values of a closed set |
 //! | `universal_claims`, `nothing_found` | statements about all things of a list; "nothing was found" |
 //! | `counts`, `subset_counts` | counts of things, and of a part of them |
 //! | `totals`, `partial_totals`, `sums` | totals of listed parts, of one page of a list, of the rows of a list |
-//! | `extremes`, `extreme_field`, `ranking` | the cheapest or largest thing; the highest value of an object; the best ones by the field that the request names |
+//! | `extremes`, `extreme_field`, `ranking` | the cheapest or largest item; the highest value of an object; the best rows by the requested field |
 //! | `request_bound`, `series_bound` | bounds of the request; bounds of a series |
-//! | `identifiers`, `last_digits`, `identifier_owner` | identifiers, their last digits, and the thing that they belong to |
+//! | `identifiers`, `last_digits`, `identifier_owner` | altered identifiers; their last digits; identifiers of another thing |
 //! | `altered_names` | names that differ by one word |
-//! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that nothing gives |
+//! | `weekdays`, `time_zones`, `times_of_day` | weekdays of dates; times with a zone; times that no text has |
 //! | `equations`, `changes`, `table_columns` | arithmetic that an answer writes out; changes in percent; calculated columns |
 //! | `test_runs` | results of test runs |
 //! | `field_numbers`, `decimal_shift` | numbers named like a field; a shifted decimal point |
 //! | `other_unit`, `conversions` | another unit; units converted by a wrong power of ten |
-//! | `refunds`, `journeys` | amounts that are paid back; departures that are given as arrivals |
+//! | `refunds`, `journeys` | amounts of refunds; departures given as arrivals |
 //! | `named_rows`, `row_scope`, `row_values` | tables whose rows a text names; the row that a clause is about; its cells |
-//! | `misattributed_values`, `asked_row` | values of another row than the named one, or the one asked for |
-//! | `siblings` | values of the object or the year next to the one that is named |
+//! | `misattributed_values`, `asked_row` | values of another row than the named one, or than the requested one |
+//! | `siblings` | values of a sibling object, or of another year |
 
 mod universal_claims;
 mod asked_row;

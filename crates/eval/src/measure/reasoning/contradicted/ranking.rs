@@ -235,9 +235,9 @@ fn chosen_rows(
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
         let is_unique = sorted.windows(2).all(|pair| pair.first() != pair.last());
-        let place = |n: &Number| values.iter().position(|v| *v == n.value);
-        let places: Option<Vec<usize>> = stated.iter().map(place).collect();
-        places.filter(|_| is_unique)
+        let row_of = |n: &Number| values.iter().position(|v| *v == n.value);
+        let row_indices: Option<Vec<usize>> = stated.iter().map(row_of).collect();
+        row_indices.filter(|_| is_unique)
     });
     columns.next().filter(|_| columns.next().is_none())
 }

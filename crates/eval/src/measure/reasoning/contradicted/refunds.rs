@@ -32,7 +32,7 @@ const MAX_KNOWN: usize = 200;
 const NOT_STATED: WordClasses = classes!(Negation Condition Exception Bound Share Comparison Alternative);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    // Most results have none of these keys.
+    // The answer is read only if a result has such a key.
     let has_key = |source: &ResultSource<'_>| source.may_have_key(may_be_of_refund);
     if exchange.spends(exchange.sources.field_count()) && exchange.sources.structured.iter().any(has_key) {
         check_amount(exchange, findings);

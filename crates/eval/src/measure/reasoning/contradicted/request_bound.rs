@@ -25,9 +25,9 @@ const ADMISSION: WordClasses =
     classes!(Condition Contrast Exception Already Bound Increment Negation Neighbour Restriction);
 
 pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
-    let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
-        let text = found.name("n")?.as_str();
-        let before = exchange.task.get(..found.get(0)?.start())?;
+    let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|captures| {
+        let text = captures.name("n")?.as_str();
+        let before = exchange.task.get(..captures.get(0)?.start())?;
         Some((numbers::all(text).first()?.value, currency_of(text)?, words_of(before)))
     });
     let (Some((bound, currency, before)), None) = (bounds.next(), bounds.next()) else { return };
@@ -95,8 +95,8 @@ fn amount(record: &Record) -> Option<&RecordField> {
     let is_amount = |field: &&RecordField| {
         field.number().is_some() && field.name.iter().any(|word| AMOUNTS.contains(&word.as_str()))
     };
-    let mut found = record.fields.iter().filter(is_amount);
-    found.next().filter(|_| found.next().is_none())
+    let mut amounts = record.fields.iter().filter(is_amount);
+    amounts.next().filter(|_| amounts.next().is_none())
 }
 
 /// The code of the first currency that a text names.

@@ -73,8 +73,8 @@ pub(super) fn inherited_rows(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Op
             // An item that names a row; if it begins with the name as a label, the other clauses are about the row.
             (Some(row), _) if line.is_item && !compared => {
                 let is_label = rows.first() == Some(&Named::One(row));
-                let rest = out.get_mut(from + 1..to).unwrap_or_default();
-                rest.iter_mut().zip(rows.iter().skip(1)).for_each(|(slot, named)| {
+                let later_clauses = out.get_mut(from + 1..to).unwrap_or_default();
+                later_clauses.iter_mut().zip(rows.iter().skip(1)).for_each(|(slot, named)| {
                     *slot = (is_label && *named == Named::None).then_some(row);
                 });
                 item = Some((line, row));

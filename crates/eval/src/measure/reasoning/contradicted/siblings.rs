@@ -71,9 +71,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     let words = words_of(exchange.answer);
     let answer_words: HashSet<&str> = words.split(' ').collect();
     for source in sources {
-        let found = sibling_value(exchange, source, (&sentences, &answer_words), findings)
+        let mismatch = sibling_value(exchange, source, (&sentences, &answer_words), findings)
             .or_else(|| other_year_value(exchange, source, &sentences, findings));
-        if let Some((returned, sentence)) = found {
+        if let Some((returned, sentence)) = mismatch {
             findings.contradicts(&returned, source.call, sentence);
             return;
         }

@@ -108,7 +108,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
                 (is_universal && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten()
             };
             if let Some(fact) =
-                refuted(exchange, &facts, predicate, claimed, sentence, is_mixed).or_else(exception)
+                refuting_fact(exchange, &facts, predicate, claimed, sentence, is_mixed).or_else(exception)
             {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
                 findings.contradicts(&returned, fact.source.call, sentence);
@@ -118,8 +118,8 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
     }
 }
 
-/// The fact that refutes a claim, if none supports it.
-fn refuted<'f, 'a>(
+/// The fact that refutes a claim, if no fact or text supports the claim.
+fn refuting_fact<'f, 'a>(
     exchange: &Exchange<'_>,
     facts: &[&'f StateFact<'a>],
     predicate: &Predicate,
@@ -163,12 +163,12 @@ fn refuted<'f, 'a>(
     let is_meant = |fact: &&'f StateFact<'a>| {
         named_facts.is_empty() || named_facts.iter().any(|named| std::ptr::eq(**named, *fact))
     };
-    let found = facts
+    let refuting = facts
         .iter()
         .copied()
         .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at))
         .filter(|fact| !fact.source.may_be_set_later(fact.field));
-    found.filter(|fact| !names_other(&words, fact))
+    refuting.filter(|fact| !names_other(&words, fact))
 }
 
 /// Whether the words have a word of one of the record's names that no other record of the source has.

@@ -51,8 +51,9 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             return;
         }
         let plain = tail.replace('"', "");
-        let counts = REPORT.captures_iter(&plain).map(|found| {
-            let group = |names: [&str; 2]| names.iter().find_map(|name| found.name(name)).map(|g| g.as_str());
+        let counts = REPORT.captures_iter(&plain).map(|captures| {
+            let group =
+                |names: [&str; 2]| names.iter().find_map(|name| captures.name(name)).map(|g| g.as_str());
             let n = group(["n", "n2"]).and_then(|n| n.parse::<u64>().ok()).unwrap_or_default();
             let passed = group(["kind", "kind2"]).is_some_and(|kind| kind.to_lowercase().starts_with("pass"));
             (passed, n)
@@ -73,7 +74,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             is_all && !later_calls.any(|other| other.name == call.name)
         };
         if let Some((_, n)) = failed.filter(|_| !mentions_failure(&other_prose) || is_about_run()) {
-            let position = REPORT.find(tail).map_or(0, |found| found.start());
+            let position = REPORT.find(tail).map_or(0, |report| report.start());
             let returned = format!("{n} failed, \"{}\"", around(tail, position, position, 60).trim());
             findings.contradicts(&returned, call, claim.sentence);
         }

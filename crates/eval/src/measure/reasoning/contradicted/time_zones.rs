@@ -254,15 +254,15 @@ fn utc_offset(text: &str) -> Option<i32> {
 
 /// The times of a text that have a zone, by its abbreviation or by a place.
 fn zoned_times(text: &str) -> Vec<Time> {
-    let read_time = |found: regex::Captures<'_>| {
-        let group = |name: &str| found.name(name).map(|group| group.as_str());
+    let read_time = |captures: regex::Captures<'_>| {
+        let group = |name: &str| captures.name(name).map(|group| group.as_str());
         let half = group("ap").or_else(|| group("ap2"));
         // Without minutes or "am" and "pm", it is not a time: "5 EST patients".
         group("m").or(half)?;
         let base = ZONES.iter().find(|(zone, _)| Some(*zone) == group("zone"))?.1;
         let offset = base + group("shift").map_or(Some(0), utc_offset)?;
         let shown = minutes(group("h")?, group("m"), half)?;
-        Some(Time { shown, offset, summer_offset: None, start: found.name("h")?.start() })
+        Some(Time { shown, offset, summer_offset: None, start: captures.name("h")?.start() })
     };
     let mut out: Vec<Time> = LABELLED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect();
     out.extend(times_with_place(text));
@@ -274,8 +274,8 @@ fn times_with_place(text: &str) -> Vec<Time> {
     if !["ime", "Zeit", "hora", "heure", "ora"].iter().any(|word| text.contains(word)) {
         return Vec::new();
     }
-    let read_time = |found: regex::Captures<'_>| {
-        let group = |name: &str| found.name(name).map(|group| group.as_str());
+    let read_time = |captures: regex::Captures<'_>| {
+        let group = |name: &str| captures.name(name).map(|group| group.as_str());
         let half = group("ap");
         group("m").or(half)?;
         let place = ["en", "de", "r"].into_iter().find_map(group)?;
@@ -284,16 +284,16 @@ fn times_with_place(text: &str) -> Vec<Time> {
         let place = without_season.unwrap_or(place);
         let (_, offset, summer) = PLACES.iter().find(|(names, ..)| names.contains(&place))?;
         let shown = minutes(group("h")?, group("m"), half)?;
-        Some(Time { shown, offset: *offset, summer_offset: *summer, start: found.name("h")?.start() })
+        Some(Time { shown, offset: *offset, summer_offset: *summer, start: captures.name("h")?.start() })
     };
     PLACED.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
 /// The times of a text without zones, with an offset of 0.
 fn times_without_zone(text: &str) -> Vec<Time> {
-    let read_time = |found: regex::Captures<'_>| {
-        let group = |name: &str| found.name(name).map(|group| group.as_str());
-        let hour = found.name("h").or_else(|| found.name("h2"))?;
+    let read_time = |captures: regex::Captures<'_>| {
+        let group = |name: &str| captures.name(name).map(|group| group.as_str());
+        let hour = captures.name("h").or_else(|| captures.name("h2"))?;
         let shown = minutes(hour.as_str(), group("m"), group("ap").or_else(|| group("ap2")))?;
         Some(Time { shown, offset: 0, summer_offset: None, start: hour.start() })
     };
@@ -304,19 +304,19 @@ fn timestamps(text: &str) -> Vec<Time> {
     if !text.contains(':') {
         return Vec::new();
     }
-    let read_time = |found: regex::Captures<'_>| {
-        let offset = match found.name("o")?.as_str() {
+    let read_time = |captures: regex::Captures<'_>| {
+        let offset = match captures.name("o")?.as_str() {
             "Z" => 0,
             offset => utc_offset(offset)?,
         };
-        let shown = minutes(found.name("h")?.as_str(), Some(found.name("m")?.as_str()), None)?;
-        Some(Time { shown, offset, summer_offset: None, start: found.get(0)?.start() })
+        let shown = minutes(captures.name("h")?.as_str(), Some(captures.name("m")?.as_str()), None)?;
+        Some(Time { shown, offset, summer_offset: None, start: captures.get(0)?.start() })
     };
     TIMESTAMP.captures_iter(text).filter_map(read_time).take(MAX_TIMES).collect()
 }
 
 fn offsets(text: &str) -> Vec<i32> {
-    OFFSET.captures_iter(text).filter_map(|found| utc_offset(found.name("o")?.as_str())).collect()
+    OFFSET.captures_iter(text).filter_map(|captures| utc_offset(captures.name("o")?.as_str())).collect()
 }
 
 #[cfg(test)]
@@ -334,8 +334,8 @@ mod tests {
             ("07:30 UTC+9", (450, 540)),
             ("18:05 GMT-3:30", (1085, -210)),
         ] {
-            let found: Vec<_> = zoned_times(text).into_iter().map(|t| (t.shown, t.offset)).collect();
-            assert_eq!(found, [expected], "{text}");
+            let findings: Vec<_> = zoned_times(text).into_iter().map(|t| (t.shown, t.offset)).collect();
+            assert_eq!(findings, [expected], "{text}");
         }
         for text in ["5 EST patients", "at 15:30 in Paris", "Gate 12 ABC", "3.5 GMT"] {
             assert!(zoned_times(text).is_empty(), "{text}");

@@ -60,9 +60,9 @@ fn clocks_in(text: &str, is_english: bool) -> Vec<Clock> {
     if !is_english && out.is_empty() {
         out = LOCAL_CLOCK
             .captures_iter(text)
-            .filter_map(|found| {
-                let minute = found.name("m2").or_else(|| found.name("m"))?;
-                clocks(&format!("{}:{}", found.name("h")?.as_str(), minute.as_str())).first().copied()
+            .filter_map(|captures| {
+                let minute = captures.name("m2").or_else(|| captures.name("m"))?;
+                clocks(&format!("{}:{}", captures.name("h")?.as_str(), minute.as_str())).first().copied()
             })
             .collect();
     }

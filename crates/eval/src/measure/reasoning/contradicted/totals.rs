@@ -179,7 +179,7 @@ fn check_total_after_parts(exchange: &Exchange<'_>, findings: &mut ExchangeFindi
     let is_english = exchange.is_english();
     let words = |text: &str| -> Vec<Range<usize>> {
         match is_english {
-            true => TOGETHER.find_iter(text).map(|found| found.range()).collect(),
+            true => TOGETHER.find_iter(text).map(|word| word.range()).collect(),
             false => vocabulary::find(text, &[WordMeaning::Total]).into_iter().map(|(_, at)| at).collect(),
         }
     };

@@ -98,9 +98,9 @@ fn with_slashed_dates<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
         return Cow::Borrowed(prose);
     }
     let mut out = Cow::Borrowed(prose);
-    for found in SLASHED.captures_iter(answer).filter_map(|found| found.get(1)).take(MAX_DATES) {
-        if out.get(found.range()).is_some_and(|masked| masked.trim().is_empty()) {
-            out.to_mut().replace_range(found.range(), found.as_str());
+    for date in SLASHED.captures_iter(answer).filter_map(|captures| captures.get(1)).take(MAX_DATES) {
+        if out.get(date.range()).is_some_and(|masked| masked.trim().is_empty()) {
+            out.to_mut().replace_range(date.range(), date.as_str());
         }
     }
     out
@@ -259,15 +259,15 @@ fn iso_date(word: &str) -> Option<Ymd> {
 
 /// The dates in Japanese and Chinese with a weekday after them.
 fn cjk_dates_with_weekday(text: &str) -> impl Iterator<Item = DatedWeekday> {
-    CJK.captures_iter(text).filter_map(|found| {
-        let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();
-        let sign = found.name("ja").or_else(|| found.name("zh"))?.as_str().chars().next()?;
-        let language = usize::from(found.name("ja").is_none());
+    CJK.captures_iter(text).filter_map(|captures| {
+        let number = |name: &str| captures.name(name)?.as_str().parse::<usize>().ok();
+        let sign = captures.name("ja").or_else(|| captures.name("zh"))?.as_str().chars().next()?;
+        let language = usize::from(captures.name("ja").is_none());
         // Chinese has two characters for Sunday.
         let is_of =
             |signs: &[char; 2]| signs.get(language) == Some(&sign) || sign == '日' && signs.contains(&sign);
         let weekday = CJK_WEEKDAYS.iter().position(is_of)?;
-        let whole = found.get(0)?;
+        let whole = captures.get(0)?;
         Some(DatedWeekday {
             year: number("y").and_then(|year| i64::try_from(year).ok()),
             month: number("m").filter(|month| (1..=12).contains(month))?,

@@ -26,8 +26,8 @@ const MIN_PARTIAL_OUTPUT: usize = 1_500;
 /// The unmasked text of a sentence: `prose` is `output` with masked links and the same byte positions.
 fn text_in_output<'o>(prose: &str, output: &'o str, sentence: &str) -> Option<&'o str> {
     let from = sentence.as_ptr().addr().checked_sub(prose.as_ptr().addr())?;
-    let place = from..from.checked_add(sentence.len())?;
-    output.get(place.clone()).filter(|_| prose.get(place) == Some(sentence))
+    let range = from..from.checked_add(sentence.len())?;
+    output.get(range.clone()).filter(|_| prose.get(range) == Some(sentence))
 }
 
 impl<'a> Reviewer<'a> {

@@ -154,7 +154,7 @@ fn announced_call_that_is_made_is_not_a_finding() {
 
 const SHELF: &str = r#"{"count":2,"items":[{"item_id":"90010001","price":12.5,"color":"red","available":true},{"item_id":"90010002","price":9.0,"color":"blue","available":true}]}"#;
 
-fn asked(task: &str, result: &str, answer: &str) -> AgentTrace {
+fn answered_run(task: &str, result: &str, answer: &str) -> AgentTrace {
     Script::new(task)
         .calls("", &[("search", r#"{"type":"lamp","available_only":true}"#)])
         .returns(result)
@@ -177,10 +177,10 @@ fn answers_that_contradict_the_result_are_found() {
         ("Is the color green?", one, "Yes, it is."),
         ("Is the lamp's state \"on sale\"?", state, "No, it is not."),
     ] {
-        let trace = asked(task, result, answer);
+        let trace = answered_run(task, result, answer);
         assert!(has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
-    let invented = asked("Which lamp is blue?", SHELF, "It is item 90019999.");
+    let invented = answered_run("Which lamp is blue?", SHELF, "It is item 90019999.");
     assert!(has(&invented, Defect::ContradictsResult));
 }
 
@@ -203,7 +203,7 @@ fn consistent_or_ambiguous_answers_have_no_findings() {
         ("Does lamp 90010001 come in red paper?", one, "No, it does not."),
         ("Is the lamp nice?", one, "No, it is not."),
     ] {
-        let trace = asked(task, result, answer);
+        let trace = answered_run(task, result, answer);
         assert!(!has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
 }
@@ -354,7 +354,8 @@ fn statement_that_a_result_refutes_and_no_call_supports_is_one_finding() {
         defects.dedup();
         defects
     }
-    // The state before the claimed action refutes it as well; what is reported is that nothing was done, on both spans.
+    // The state before the claimed action contradicts the claim as well. Only the missing call is reported, for the
+    // model span and for the agent.
     let (refuted, not_done) = (Defect::ContradictsResult, Defect::FalseClaim);
     assert_eq!(defects_of("I have cancelled booking QX-7731."), (vec![not_done], vec![not_done]));
     let two = defects_of("I have cancelled booking QX-7731.\nIt is for Sunday, 21 March 2026.");

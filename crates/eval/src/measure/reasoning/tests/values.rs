@@ -4,7 +4,7 @@ use super::*;
 use crate::measure::calls::attempts::CallAttempts;
 use crate::measure::reasoning::contradicted;
 
-/// The rationales of what an answer contradicts. Each call is a tool, its arguments and its result.
+/// The rationales of the contradictions of an answer. Each call is a tool, its arguments and its result.
 pub(super) fn contradictions(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
     let script = Script::new(task);
     let script = calls.iter().fold(script, |script, (tool, arguments, result)| {

@@ -27,7 +27,8 @@ regex!(
     OFFERED,
     r"(?i)\b(?:if you(?:'d| would)? (?:like|want|wish|prefer|need)|let me know|(?:happy|glad) to|I (?:can|could) (?:also |still |only |then )*(?:answer|give|try|offer|provide|make|write|help))\b"
 );
-// Words after a match of MEMORY by which nothing is stated: "Naming somebody from memory would be unreliable."
+// Words after a match of MEMORY by which the sentence is no statement: "Naming somebody from memory would be
+// unreliable."
 regex!(UNREAL, r"(?i)^ (?:alone )?(?:would|could|might|may|is not|isn't) ");
 
 /// The first words that state memory as the source; `None` if there are none.

@@ -28,26 +28,27 @@ impl<'a> AmountCheck<'a> {
         // "21 May" is a date and not a quantity.
         let names_thing = |noun: &str| !language.classes(noun).has_any(classes!(Month TimeUnit Weekday));
         let things = counted(task, self.memo).filter(|(_, noun)| names_thing(noun));
-        let mut given: Vec<f64> = things.map(|(number, _)| number).collect();
-        given.sort_by(f64::total_cmp);
-        given.dedup();
+        let mut requested: Vec<f64> = things.map(|(number, _)| number).collect();
+        requested.sort_by(f64::total_cmp);
+        requested.dedup();
         let action_numbers: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
         let answer_numbers: Vec<f64> = numbers::all(self.answer).iter().map(|n| n.value).collect();
         let has = |all: &[f64], value: f64| all.iter().any(|other| is_near(*other, value));
         let mut unmet =
-            given.iter().filter(|value| !has(&action_numbers, **value) && has(&answer_numbers, **value));
+            requested.iter().filter(|value| !has(&action_numbers, **value) && has(&answer_numbers, **value));
         let (Some(expected), None) = (unmet.next(), unmet.next()) else { return None };
         // A quantity may be a product of two: 3 boxes of 5.
-        let products: Vec<f64> = given.iter().flat_map(|a| given.iter().map(move |b| a * b)).collect();
+        let products: Vec<f64> =
+            requested.iter().flat_map(|a| requested.iter().map(move |b| a * b)).collect();
         let is_other = |number: f64| {
             number <= MAX_QUANTITY
                 && !may_be_converted(number, *expected)
-                && ![&answer_numbers, &given, &products].iter().any(|all| has(all, number))
+                && ![&answer_numbers, &requested, &products].iter().any(|all| has(all, number))
         };
         let known = KnownTexts::cached(self.trace, self.memo);
         self.actions.iter().find_map(|call| {
-            let is_given = |number: f64| known.has_number(self.trace, self.memo, call, number);
-            let (key, number) = quantities(call).find(|(_, n)| is_other(*n) && !is_given(*n))?;
+            let has_source = |number: f64| known.has_number(self.trace, self.memo, call, number);
+            let (key, number) = quantities(call).find(|(_, n)| is_other(*n) && !has_source(*n))?;
             Some((*call, expected.to_string(), format!("{}: {number}", key.join("_"))))
         })
     }
