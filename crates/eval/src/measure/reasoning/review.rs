@@ -1,7 +1,6 @@
 //! Checks the outputs of all models of a trace in one walk.
 //!
-//! In: a trace. Out: the [`Review`]: findings by LLM span, and by agent for `completeness`, which measures whether an
-//! agent's answer is supported. It is computed once per trace and read by several metrics.
+//! In: a trace. Out: the [`Review`], which several metrics read: findings by LLM span, and by agent for `completeness`.
 
 mod claimed_calls;
 mod work_claims;
@@ -62,8 +61,7 @@ pub(crate) struct Review {
     pub unread: HashSet<Idx>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
     pub answer_findings: BTreeMap<usize, Vec<Finding>>,
-    /// By agent, the number of facts and claims of the final answer that were compared with results and calls, without
-    /// the facts that the request states.
+    /// By agent, the number of compared facts and claims of the final answer, without facts that the request states.
     pub examined_in_answer: BTreeMap<usize, usize>,
     /// Agents, each with the name in lower case of a tool that it claims to have called and that was never called.
     falsely_claimed_tools: HashSet<(usize, String)>,
@@ -148,12 +146,10 @@ impl Review {
                 review.answer_findings.entry(compared.agent).or_default().extend(findings);
             }
             // A patch or an action counts as the answer, so that its findings are those of the answer as well.
-            let outcome_findings = contradicted_number::find(trace, memo, &attempts)
-                .into_iter()
-                .chain(guess_as_fact::find(trace, memo))
-                .chain(exceeded_limit::find(trace, memo, &attempts))
-                .chain(invented_patch_context::find(trace, memo));
-            for (agent, at, finding) in outcome_findings {
+            let outcomes = contradicted_number::find(trace, memo, &attempts).into_iter();
+            let outcomes = outcomes.chain(guess_as_fact::find(trace, memo));
+            let outcomes = outcomes.chain(exceeded_limit::find(trace, memo, &attempts));
+            for (agent, at, finding) in outcomes.chain(invented_patch_context::find(trace, memo)) {
                 review.llm_reviews.entry(at).or_default().findings.push(finding.clone());
                 let span_id = trace.tree.spans.get(at).map(|span| span.id);
                 let finding = span_id.map(|id| Finding { seen_in: span_id, ..finding.citing(id) });
@@ -362,8 +358,7 @@ impl<'a> Reviewer<'a> {
         let Some(agent) = self.trace.agents.get(i) else { return };
         let Some(answer) = agent.answer.as_ref() else { return };
         let has_output = |view: &SpanView| view.output_content == Content::Present && !view.output.is_empty();
-        // If the outputs of model spans are recorded, the answer was composed by other means, such as code, which are
-        // not recorded.
+        // If the outputs of model spans are recorded, the answer was composed by means that are not, such as code.
         if agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).any(has_output) {
             return;
         }

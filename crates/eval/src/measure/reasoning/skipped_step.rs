@@ -11,6 +11,7 @@
 //! span that requested the call.
 
 mod request_verbs;
+mod word_roots;
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 pub(super) use request_verbs::verbs;
+use word_roots::{have_same_beginning, have_same_root, root};
 
 use super::answer::sentences;
 use super::conduct::Conduct;
@@ -47,8 +49,6 @@ const MAX_ORDERS: usize = 64;
 const MAX_USER_BYTES: usize = 64 << 10;
 /// Maximum arguments of a call whose names are compared.
 const MAX_KEYS: usize = 64;
-/// Bytes of the root of a long word, by which words are compared: "verified", `verify_otp`.
-const ROOT_BYTES: usize = 5;
 
 /// Characters that end a clause.
 const ENDS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
@@ -497,23 +497,6 @@ impl<'t> Instructions<'t> {
     }
 }
 
-/// The root of a word, and whether the word is long: the first [`ROOT_BYTES`] bytes of a long word, or the whole word.
-fn root(word: &str) -> (bool, &str) {
-    let is_long = word.len() >= ROOT_BYTES;
-    let end = if is_long { word.floor_char_boundary(ROOT_BYTES) } else { word.len() };
-    (is_long, word.get(..end).unwrap_or(word))
-}
-
-fn have_same_root(one: &str, other: &str) -> bool {
-    root(one) == root(other)
-}
-
-/// Whether two words have the same beginning, as "verified" and "verify" have.
-fn have_same_beginning(one: &str, other: &str) -> bool {
-    let length = one.len().min(other.len()).saturating_sub(1).max(4);
-    one.get(..length).is_some_and(|begin| other.starts_with(begin))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -597,17 +580,6 @@ mod tests {
         ] {
             assert_eq!(finding_count(system, "K-7", &[cancelled]), 1, "{system}");
         }
-    }
-
-    #[test]
-    fn words_are_alike_by_whole_characters() {
-        assert!(!have_same_root("straße", "größe") && !have_same_root("größe", "straße"));
-        assert!(
-            have_same_root("straßen", "straße")
-                && have_same_root("verified", "verify")
-                && have_same_root("id", "id")
-        );
-        assert!(!have_same_root("id", "idea") && !have_same_root("stra", "straße"));
     }
 
     #[test]

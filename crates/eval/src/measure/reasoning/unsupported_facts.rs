@@ -1,8 +1,7 @@
 //! Compares the facts of a final answer with the evidence.
 //!
-//! Principle: a fact of an answer that had to be looked up is in the content that the model read, or follows from it;
-//! otherwise a reader cannot distinguish the fact from an invented one. Whether the fact is false is not examined.
-//! Common knowledge and tasks without results are not compared.
+//! Principle: a fact of an answer that had to be looked up is in the content that the model read, or follows from it.
+//! Whether other facts are false is not examined. Common knowledge and tasks without results are not compared.
 //!
 //! In: an answer, its request, and the evidence that the model could have read. Out: a finding for each key fact
 //! without support. A single unsupported fact among many supported ones is not a finding: precision has priority,
@@ -111,8 +110,8 @@ pub(crate) fn check(
     checker.out
 }
 
-/// Compares the numbers of an answer with `evidence`, in a language whose hedges and labels are not known. Every
-/// number may be rounded. There are findings only if at least half of the numbers are without support.
+/// Compares the numbers of an answer with `evidence`, in a language whose hedges and labels are not known: every number
+/// may be rounded, and at least half of them have to be without support.
 pub(crate) fn check_values(
     answer: &str,
     language: Language,
@@ -274,9 +273,8 @@ impl FactChecker<'_, '_> {
         out
     }
 
-    /// The numbers up to [`SMALL`], which are not checked, from which other numbers of the answer may follow: amounts
-    /// of money ("a family ticket for 42 € and one for 11 €, 53 € together"), and numbers with the same unit as
-    /// another one ("13.5 days less 10 days").
+    /// The unchecked numbers up to [`SMALL`] from which other numbers of the answer may follow: amounts of money ("42
+    /// € and 11 €, 53 € together"), and numbers with the same unit as another one ("13.5 days less 10 days").
     fn small_amounts(&self) -> Vec<f64> {
         let mut all: Vec<(Number, &str)> = Vec::new();
         numbers::scan(self.prose, |n| {
@@ -296,8 +294,7 @@ impl FactChecker<'_, '_> {
         amounts.map(|(n, _)| n.value).collect()
     }
 
-    /// The finding on an unsupported number: a misread result, if the only number of a result has similar digits, or
-    /// else a number without a source.
+    /// The finding on an unsupported number. It is a misread result if the only number of a result has similar digits.
     fn number_finding(&self, fact: &NumberFact, facts: &[NumberFact]) -> Option<Finding> {
         let &(start, end) = self.sentences.get(fact.sentence)?;
         let sentence = self.answer.get(start..end)?;
@@ -412,7 +409,7 @@ impl FactChecker<'_, '_> {
             }
             for name in request::names(sentence) {
                 let words = || name.split([' ', '-', '’', '\'']).filter(|word| !is_calendar_name(word));
-                // The capital of the first word of a sentence does not make it a name: "Avoid Tuesday's dish".
+                // The first word of a sentence has a capital even if it is not a name: "Avoid Tuesday's dish".
                 if sentence.trim_start().starts_with(&name)
                     && words().filter(|word| word.len() > 1).count() < 2
                 {
@@ -465,8 +462,8 @@ fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
         || sentence.get(n.end..).is_some_and(|s| s.trim_start_matches('*').starts_with(':'))
 }
 
-/// Sets the support of each number. A number may follow from other supported numbers of the answer ("5642 - 4806, so
-/// 836, which is 15 %"), so that the search is repeated while it finds support.
+/// Sets the support of each number. The search is repeated while it finds support, since a number may follow from other
+/// supported numbers: "5642 - 4806, so 836, which is 15 %".
 fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>, small: Vec<f64>) {
     let mut stated: Vec<f64> = small.into_iter().filter(|value| evidence.has_number(*value)).collect();
     for _ in 0..3 {

@@ -18,26 +18,28 @@
 //! span that requested the call; in an unsupported language only the span, since words of the request could exclude a
 //! finding.
 
+mod rows;
+
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashSet;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::statements::{LowercaseWords, contains_words, words_of};
-use super::{dates, local_dates};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Language, WordClass, WordClasses, classes};
-use crate::measure::records::{FieldValue, Record, RecordField, Records, Structure};
+use crate::measure::records::{Record, RecordField, Structure};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Text};
+use rows::{identifies, is_code, is_date_of, is_state, may_be_unavailable, refers, with_children, words};
 
 /// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK: usize = 300;
@@ -412,91 +414,6 @@ impl<'a> RowRequest<'a> {
         let mut names = row.fields.iter().filter(is_name).map(RecordField::shown);
         names.find(|name| is_object(name)).map(str::to_owned)
     }
-}
-
-/// Whether a value is a code, which cannot be an ordinary word: `shop-stg`.
-fn is_code(shown: &str) -> bool {
-    shown.len() > MIN_NAME
-        && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
-        && shown.contains(char::is_alphabetic)
-        && !shown.contains(char::is_whitespace)
-}
-
-/// The rows of a list, merged with the fields of the objects in them, such as the next appointment of a patient; empty
-/// if no row contains an object.
-fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
-    let rows =
-        || parsed.records.iter().enumerate().filter(|(_, record)| record.list == Some(list)).take(MAX_ROWS);
-    let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent.is_some());
-    let is_row = |at: &usize| parsed.records.get(*at).is_some_and(|record| record.list == Some(list));
-    let mut fields_by_row: HashMap<usize, Vec<RecordField>> = HashMap::default();
-    for child in children.take(MAX_ROWS) {
-        let row = child.parent.filter(is_row);
-        row.into_iter()
-            .for_each(|row| fields_by_row.entry(row).or_default().extend(child.fields.iter().cloned()));
-    }
-    if !rows().any(|(at, _)| fields_by_row.contains_key(&at)) {
-        return Vec::new();
-    }
-    let merge = |(at, row): (usize, &Record)| {
-        let fields = row.fields.iter().cloned().chain(fields_by_row.remove(&at).unwrap_or_default());
-        Record { fields: fields.collect(), key: row.key.clone(), parent: row.parent, list: row.list }
-    };
-    rows().map(merge).collect()
-}
-
-/// Whether a value is a date that a text names.
-fn is_date_of(value: &str, text: &str) -> bool {
-    let date = dates::all(value).next().filter(|date| date.at == (0..value.len()));
-    date.is_some_and(|date| {
-        let is_same = |year: i64, month: usize, day: usize| {
-            (year, month, day) == (date.year, date.month, date.day_of_month)
-        };
-        dates::all(text).any(|other| other.day == date.day)
-            || local_dates::all(text).any(|(year, month, day)| is_same(year, month, day))
-    })
-}
-
-/// The words of a row's values.
-fn words(row: &Record) -> HashSet<String> {
-    let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
-    let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    words.filter(|word| word.len() >= MIN_NAME - 1).collect()
-}
-
-fn is_state(field: &RecordField) -> bool {
-    field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
-}
-
-/// Whether a row may be unavailable where the other row is available: a flag or a state differs, or a count is 0.
-fn may_be_unavailable(row: &Record, other: &Record) -> bool {
-    row.fields.iter().any(|row_field| {
-        let mut fields_of_name = other.fields.iter().filter(|field| field.name == row_field.name);
-        fields_of_name.any(|field| match (&row_field.value, &field.value) {
-            (FieldValue::Bool(flag), FieldValue::Bool(other)) => flag != other,
-            (FieldValue::Number(number), FieldValue::Number(other)) => *number == 0.0 && *other > 0.0,
-            _ => is_state(row_field) && row_field.value != field.value,
-        })
-    })
-}
-
-/// Whether a value identifies a row: it has a digit or a sign, or its key ends in "id" or "key".
-fn identifies(row: &Record, value: &str) -> bool {
-    let is_key = |field: &&RecordField| field.name.last().is_some_and(|word| word == "id" || word == "key");
-    value.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '-' | '_'))
-        || row.fields.iter().filter(is_key).any(|field| field.shown().eq_ignore_ascii_case(value))
-}
-
-/// Whether a row refers to another one, as to a manager or a parent: it has a value of the other row in another column.
-fn refers(row: &Record, other: &Record) -> bool {
-    let is_name =
-        |field: &&RecordField| field.shown().len() >= MIN_NAME && field.shown().contains(char::is_alphabetic);
-    let same_column = |a: &RecordField, b: &RecordField| a.name == b.name && a.value == b.value;
-    other.fields.iter().filter(is_name).any(|named| {
-        row.fields
-            .iter()
-            .any(|row_field| row_field.shown().contains(named.shown()) && !same_column(row_field, named))
-    })
 }
 
 /// The texts and numbers among the arguments of a call that may name a row.
