@@ -5,11 +5,12 @@
 //! which phrases the texts contain.
 
 mod derived;
+mod evidence_dates;
 
 use foldhash::{HashMap, HashSet};
 use memchr::memmem;
 
-use self::derived::EvidenceDates;
+use self::evidence_dates::EvidenceDates;
 use super::arithmetic::{converts, named_factors, near, tolerance_of, within};
 use super::time_arithmetic::{self, EvidenceMoments};
 use crate::measure::Memo;
@@ -31,8 +32,6 @@ const MAX_ROWS: usize = 200;
 const MAX_ROW_NUMBERS: usize = 8;
 /// Maximum sums and means that are combined with another number: among more, a match may be accidental.
 const MAX_AGGREGATES: usize = 64;
-/// Maximum bytes of texts whose dates are read.
-const MAX_DATED: usize = 1 << 20;
 /// Maximum pairs of a date and a number that may be a term.
 const MAX_TERMS: usize = 400;
 /// Maximum bytes of texts whose times are read.
@@ -455,7 +454,8 @@ impl<'a> Evidence<'a> {
         if self.budget.is_some_and(|budget| !budget.spend(1 + bytes / BYTES_PER_STEP)) {
             return true;
         }
-        let matches = new_texts.iter().flat_map(|text| CODE.captures_iter(text)).filter_map(|code| code.get(1));
+        let matches =
+            new_texts.iter().flat_map(|text| CODE.captures_iter(text)).filter_map(|code| code.get(1));
         codes.extend(matches.take(MAX_CODES - codes.len()).map(|code| code.as_str()));
         *searched = self.texts.len();
         let is_told = |code: &str| answer.contains(code) && !answer.contains(&format!("({code})"));

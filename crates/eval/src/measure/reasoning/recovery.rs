@@ -2,13 +2,14 @@
 //!
 //! In: a trace. Out: for each failed call, whether the run recovered from it. It does so in one of these ways:
 //!
-//! - by a later success: of the same tool (a retry, a changed argument), of another tool that returns information after a
-//!   failed lookup, or of another action on the same kind of thing;
-//! - by a user who reads of the failure and continues with something else, but not by the closing question of a harness;
+//! - by a later success: of the same tool (a retry, a changed argument), of another tool that returns information
+//!   after a failed lookup, or of another action on the same kind of thing;
+//! - by a user who reads of the failure and continues with something else, but not by the closing question of a
+//!   harness;
 //! - by a final answer that reports the failure, if the failure was not the run's fault, since no better answer was
 //!   possible;
-//! - by a final answer that reports the refusal of an action to the user: it contains a value or a field that the refusal
-//!   names and the call did not have, and leaves the next step to the user.
+//! - by a final answer that reports the refusal of an action to the user: it contains a value or a field that the
+//!   refusal names and the call did not have, and leaves the next step to the user.
 //!
 //! A later sentence of the model alone is not a recovery. The turns of an agent in a group chat, which are spans of one
 //! name beneath one span, are one agent. If the run replaced the missing result by invented data, the invention is the

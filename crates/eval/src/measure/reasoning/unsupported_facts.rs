@@ -66,8 +66,7 @@ pub(crate) struct FactCheck {
     pub beyond_request: usize,
 }
 
-/// Compares the facts of `answer` with `evidence`. The caller ensures that the evidence is complete and that the
-/// request asks for facts that had to be looked up.
+/// Compares the facts of `answer` with `evidence`, which is complete. The request asks for facts that need a lookup.
 pub(crate) fn check(
     answer: &str,
     request: &TaskDemands,
@@ -110,8 +109,8 @@ pub(crate) fn check(
     checker.out
 }
 
-/// Compares the numbers of an answer with `evidence`, in a language whose hedges and labels are not known: every number
-/// may be rounded, and at least half of them have to be without support.
+/// Compares the numbers of an answer in a language whose hedges and labels are not known: every number may be rounded,
+/// and at least half of them have to be without support.
 pub(crate) fn check_values(
     answer: &str,
     language: Language,

@@ -27,6 +27,10 @@ use foldhash::HashSet;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
+use self::rows::{
+    MAX_ROWS, MIN_NAME, identifies, is_code, is_date_of, is_state, may_be_unavailable, refers, with_children,
+    words,
+};
 use super::conduct::Conduct;
 use super::statements::{LowercaseWords, contains_words, words_of};
 use crate::measure::calls::attempts::{CallAttempts, CallOutcome};
@@ -39,14 +43,11 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Text};
-use rows::{identifies, is_code, is_date_of, is_state, may_be_unavailable, refers, with_children, words};
 
 /// Maximum bytes of a request: longer requests name several things.
 const MAX_TASK: usize = 300;
 /// Maximum calls of an agent that are compared.
 const MAX_CALLS: usize = 40;
-/// Maximum rows of a list that are compared.
-const MAX_ROWS: usize = 200;
 /// Maximum values of a call, and lists of a result, that are compared.
 const MAX_VALUES: usize = 16;
 /// Maximum replies of the user: a longer dialogue is about several things.
@@ -55,8 +56,6 @@ const MAX_REPLIES: usize = 3;
 const MAX_COMPARED_ROWS: usize = 40;
 /// Characters between the words of addresses and keys.
 const WORD_SEPARATORS: [char; 4] = ['@', '.', '_', '*'];
-/// Minimum bytes of a value that is compared.
-const MIN_NAME: usize = 4;
 /// Maximum words before the name of the object of a request: "please cancel my order W-1001".
 const MAX_BEFORE_OBJECT: usize = 4;
 /// Characters before a negation that is a contrast: "Ana, not Andrea".

@@ -3,10 +3,10 @@
 //! In: a number or a day of an answer. Out: whether a few operations on numbers and dates of the evidence give it,
 //! where the number of combinations is so small that a match is not accidental.
 
-use super::{Evidence, MAX_AGGREGATES, MAX_DATED, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
+use super::evidence_dates::EvidenceDates;
+use super::{Evidence, MAX_AGGREGATES, MAX_MODEL_NUMBERS, MAX_TERMS, MAX_TOTALLED};
 use crate::measure::reasoning::arithmetic::{PRECISE, near, pair_gives, product_gives, triple_gives, within};
 use crate::measure::reasoning::dates;
-use crate::measure::work_budget::BYTES_PER_STEP;
 
 /// Maximum numbers of which any two are combined.
 const MAX_FOR_PAIRS: usize = 400;
@@ -17,18 +17,6 @@ const MAX_CHANCE: f64 = 2.0;
 const MAX_FOR_TRIPLES: usize = 40;
 /// Work steps of one number that is combined with the others: a dozen binary searches.
 pub(super) const STEPS_PER_OPERAND: usize = 12;
-
-/// The dates of the first texts of an evidence.
-#[derive(Default)]
-pub(super) struct EvidenceDates {
-    full_dates: Vec<dates::Date>,
-    /// Months and days.
-    without_year: Vec<(usize, usize)>,
-    /// The number of texts that were read.
-    read_texts: usize,
-    /// The bytes of the texts that were read, at most [`MAX_DATED`].
-    read_bytes: usize,
-}
 
 impl Evidence<'_> {
     /// Whether the value follows from the operands and from the `stated` numbers by simple arithmetic. False beyond
@@ -104,7 +92,8 @@ impl Evidence<'_> {
     /// months or years that a text has. True beyond the work budget.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
-        if !self.read_dates() {
+        let steps = self.dates.read(&self.texts);
+        if !self.spend(steps) {
             return true;
         }
         let EvidenceDates { full_dates, without_year, .. } = &self.dates;
@@ -121,23 +110,6 @@ impl Evidence<'_> {
         let is_known = full_dates.iter().any(|date| is_days_away(date.day))
             || without_year.iter().any(has_matching_year);
         is_known || !self.read_moments() || self.is_end_of_term(day)
-    }
-
-    /// Reads the dates of the texts, of each text once per trace. False beyond the work budget.
-    fn read_dates(&mut self) -> bool {
-        let EvidenceDates { full_dates, without_year, read_texts, read_bytes } = &mut self.dates;
-        let bytes_before = *read_bytes;
-        for text in self.texts.iter().skip(*read_texts) {
-            if *read_bytes + text.len() >= MAX_DATED {
-                break;
-            }
-            *read_bytes += text.len();
-            *read_texts += 1;
-            full_dates.extend(dates::all(text));
-            without_year.extend(dates::without_year(text));
-        }
-        let (new_bytes, compared) = (*read_bytes - bytes_before, full_dates.len() + without_year.len());
-        self.spend(new_bytes / BYTES_PER_STEP + compared)
     }
 
     /// Whether the day is a known term of months or years after or before one of the dates, or one day earlier, as the

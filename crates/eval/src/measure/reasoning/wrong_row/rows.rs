@@ -1,14 +1,18 @@
 //! Properties of the rows of a lookup: their words, states and references.
 //!
-//! In: rows, or a row and a value. Out: whether a value is a code, a date or an identifier of a row; whether a row may be
-//! unavailable or refers to another one.
+//! In: rows, or a row and a value. Out: whether a value is a code, a date or an identifier of a row; whether a row may
+//! be unavailable or refers to another one.
 
 use foldhash::{HashMap, HashSet};
 
-use super::{MAX_ROWS, MIN_NAME};
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::reasoning::{dates, local_dates};
 use crate::measure::records::{FieldValue, Record, RecordField, Records};
+
+/// Maximum rows of a list that are compared.
+pub(super) const MAX_ROWS: usize = 200;
+/// Minimum bytes of a value that is compared.
+pub(super) const MIN_NAME: usize = 4;
 
 /// Whether a value is a code, which cannot be an ordinary word: `shop-stg`.
 pub(super) fn is_code(shown: &str) -> bool {
