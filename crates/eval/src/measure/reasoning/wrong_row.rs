@@ -154,8 +154,8 @@ fn other_row<'r>(
                 continue;
             }
             let mismatch = passed.iter().find_map(|value| {
-                let other = only_row(&rows, value)?;
-                request()?.mismatch(&rows, other, value, (call, lookup))
+                let passed_row = only_row(&rows, value)?;
+                request()?.mismatch(&rows, passed_row, value, (call, lookup))
             });
             if mismatch.is_some() {
                 return mismatch;
@@ -201,39 +201,41 @@ impl<'a> RowRequest<'a> {
         Some(RowRequest { task, language, user_words, replies: reply_words, outputs, answer, calls, memo })
     }
 
-    /// The name of the named row and the passed value, where `other` is the row of the lookup that has the passed
-    /// value.
+    /// The name of the row that the request names, and the passed value; `None` if the call may be right. `passed_row`
+    /// is the row of the lookup that has the passed value.
     fn mismatch(
         &self,
         rows: &[&Record],
-        other: &Record,
+        passed_row: &Record,
         value: &str,
         (call, lookup): (&Call, &Call),
     ) -> Option<(String, String)> {
-        let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, other));
-        let mut named = not_other().filter_map(|row| Some((*row, self.object_name(row, other)?)));
+        let other_rows = || rows.iter().filter(|row| !std::ptr::eq(**row, passed_row));
+        let mut named = other_rows().filter_map(|row| Some((*row, self.object_name(row, passed_row)?)));
         let first = named.next();
-        let by_code = || self.named_by_code(not_other(), other, value);
-        let by_answer = || self.named_by_answer(rows, other).filter(|_| identifies(other, value));
-        let by_value = || self.named_by_value(not_other(), other);
+        let by_code = || self.named_by_code(other_rows(), passed_row, value);
+        let by_answer = || self.named_by_answer(rows, passed_row).filter(|_| identifies(passed_row, value));
+        let by_value = || self.named_by_value(other_rows(), passed_row);
         let indirect = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
         let is_indirect = indirect.is_some();
         let ((row, name), None) = (first.or(indirect)?, named.next()) else { return None };
-        let (row_words, other_words) = (words(row), words(other));
-        let is_asked = |word: &&String| !row_words.contains(*word) && contains_words(&self.user_words, word);
-        let is_other = || other_words.iter().any(|word| is_asked(&word)) || refers(row, other);
-        if !is_indirect && is_other()
-            || refers(other, row)
-            || may_be_unavailable(row, other) && self.names_other_row(row, other)
+        let (row_words, passed_words) = (words(row), words(passed_row));
+        let is_requested =
+            |word: &&String| !row_words.contains(*word) && contains_words(&self.user_words, word);
+        let may_mean_passed =
+            || passed_words.iter().any(|word| is_requested(&word)) || refers(row, passed_row);
+        if !is_indirect && may_mean_passed()
+            || refers(passed_row, row)
+            || may_be_unavailable(row, passed_row) && self.answer_names(passed_row, row)
         {
             return None;
         }
-        // The user may have chosen the passed row among rows that the agent offered.
+        // The user may have chosen the row of the passed value among rows that the agent offered.
         let only = |included: &HashSet<String>, excluded: &HashSet<String>, text: &String| {
             included.iter().any(|word| !excluded.contains(word) && contains_words(text, word))
         };
-        let is_proposed = self.outputs.iter().any(|text| only(&other_words, &row_words, text));
-        if is_proposed && !self.replies.iter().any(|text| only(&row_words, &other_words, text)) {
+        let is_proposed = self.outputs.iter().any(|text| only(&passed_words, &row_words, text));
+        if is_proposed && !self.replies.iter().any(|text| only(&row_words, &passed_words, text)) {
             return None;
         }
         // Another text with the passed value may explain it, and another call may be about the named row.
@@ -248,9 +250,9 @@ impl<'a> RowRequest<'a> {
         };
         let texts =
             self.calls.iter().filter(|other| !std::ptr::eq(**other, lookup) && other.start < call.start);
-        let is_elsewhere =
+        let is_explained =
             texts.filter_map(|other| other.result.as_deref()).any(in_text) || in_text(self.task);
-        let is_own = |field: &&RecordField| !other.fields.iter().any(|f| f.value == field.value);
+        let is_distinct = |field: &&RecordField| !passed_row.fields.iter().any(|f| f.value == field.value);
         let passes = |call: &&Call| {
             let (passed, arguments) = (values(call), call.arguments.as_deref().unwrap_or_default());
             let is_passed = |field: &RecordField| {
@@ -259,10 +261,10 @@ impl<'a> RowRequest<'a> {
                     || shown.len() >= MIN_NAME && contains_ignoring_case(arguments, &shown.to_lowercase());
                 passed.iter().any(|value| value.eq_ignore_ascii_case(shown)) || within()
             };
-            call.start > lookup.start && row.fields.iter().filter(is_own).any(is_passed)
+            call.start > lookup.start && row.fields.iter().filter(is_distinct).any(is_passed)
         };
-        let is_met = self.calls.iter().any(passes);
-        (!is_elsewhere && !is_met).then(|| (name, value.to_owned()))
+        let is_row_used = self.calls.iter().any(passes);
+        (!is_explained && !is_row_used).then(|| (name, value.to_owned()))
     }
 
     /// The only row whose value in the column of the passed value is a code that the user names, if neither the user
@@ -270,10 +272,10 @@ impl<'a> RowRequest<'a> {
     fn named_by_code<'r>(
         &self,
         rows: impl Iterator<Item = &'r &'r Record>,
-        other: &Record,
+        passed_row: &Record,
         passed: &str,
     ) -> Option<(&'r Record, String)> {
-        let column = other.fields.iter().find(|field| field.shown().eq_ignore_ascii_case(passed))?;
+        let column = passed_row.fields.iter().find(|field| field.shown().eq_ignore_ascii_case(passed))?;
         let lower = passed.to_lowercase();
         if contains_words(&self.user_words, &lower) || contains_words(&self.answer, &lower) {
             return None;
@@ -289,34 +291,34 @@ impl<'a> RowRequest<'a> {
     }
 
     /// The only row with a value that the user names to distinguish the row: a code (`deploy-staging`), a date, or a
-    /// word next to one that the other row has ("Anna from accounting"). Neither the user nor the answer may name the
-    /// value of the other row in that column.
+    /// word next to one that `passed_row` has ("Anna from accounting"). Neither the user nor the answer may name the
+    /// value of `passed_row` in that column.
     fn named_by_value<'r>(
         &self,
         rows: impl Iterator<Item = &'r &'r Record>,
-        other: &Record,
+        passed_row: &Record,
     ) -> Option<(&'r Record, String)> {
-        let other_words = words(other);
+        let passed_words = words(passed_row);
         let mut named = rows.filter_map(|row| {
             let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
             let field = texts.find(|field| {
                 let mut fields_of_name =
-                    other.fields.iter().filter(|other_field| other_field.name == field.name);
+                    passed_row.fields.iter().filter(|other_field| other_field.name == field.name);
                 let Some(other_field) =
                     fields_of_name.next().filter(|other_field| other_field.text().is_some())
                 else {
                     return false;
                 };
                 let (value, other_value) = (words_of(field.shown()), words_of(other_field.shown()));
-                let is_said = |words: &str| {
+                let is_mentioned = |words: &str| {
                     contains_words(&self.user_words, words.trim())
                         || contains_words(&self.answer, words.trim())
                 };
                 let is_distinct =
-                    value != other_value && field.shown().len() >= MIN_NAME && !is_said(&other_value);
+                    value != other_value && field.shown().len() >= MIN_NAME && !is_mentioned(&other_value);
                 let is_named = || {
                     contains_words(&self.user_words, value.trim())
-                        && (is_code(field.shown()) || self.is_beside(value.trim(), &other_words))
+                        && (is_code(field.shown()) || self.is_beside(value.trim(), &passed_words))
                 };
                 is_distinct && (is_named() || is_date_of(field.shown(), self.task))
             })?;
@@ -334,24 +336,24 @@ impl<'a> RowRequest<'a> {
         before.chain(after.split_whitespace().take(1)).any(|word| words.contains(word))
     }
 
-    /// Whether the answer has a text of the other row that this row does not have.
-    fn names_other_row(&self, row: &Record, other: &Record) -> bool {
-        let is_own =
+    /// Whether the answer has a text of the row of the passed value that the named row does not have.
+    fn answer_names(&self, passed_row: &Record, row: &Record) -> bool {
+        let is_distinct =
             |field: &&RecordField| !row.fields.iter().any(|row_field| row_field.value == field.value);
-        let names = other
+        let names = passed_row
             .fields
             .iter()
             .filter(|field| !is_state(field) && field.text().is_some_and(|text| text.len() >= MIN_NAME));
-        names.filter(is_own).any(|field| contains_words(&self.answer, words_of(field.shown()).trim()))
+        names.filter(is_distinct).any(|field| contains_words(&self.answer, words_of(field.shown()).trim()))
     }
 
-    /// The only row that both the user and the answer name by a word that no other row has, if neither names the other
-    /// row.
-    fn named_by_answer<'r>(&self, rows: &[&'r Record], other: &Record) -> Option<(&'r Record, String)> {
+    /// The only row that both the user and the answer name by a word that no other row has, if neither names
+    /// `passed_row`.
+    fn named_by_answer<'r>(&self, rows: &[&'r Record], passed_row: &Record) -> Option<(&'r Record, String)> {
         let is_named =
             |word: &str| contains_words(&self.user_words, word) && contains_words(&self.answer, word);
         let words_by_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
-        let is_own = |nth: usize, word: &str| {
+        let is_in_no_other = |nth: usize, word: &str| {
             word.contains(char::is_alphabetic)
                 && !words_by_row.iter().enumerate().any(|(n, words)| n != nth && words.contains(word))
         };
@@ -360,16 +362,16 @@ impl<'a> RowRequest<'a> {
         }
         let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
             let row_words = words_by_row.get(nth)?;
-            if std::ptr::eq(*row, other) {
-                // The user or the answer names the other row.
+            if std::ptr::eq(*row, passed_row) {
+                // `Some(None)` ends the search if the user or the answer names the row of the passed value.
                 return row_words
                     .iter()
-                    .any(|word| is_own(nth, word) && self.names(word, other))
+                    .any(|word| is_in_no_other(nth, word) && self.names(word, passed_row))
                     .then_some(None);
             }
             let word = row_words
                 .iter()
-                .filter(|word| word.len() > MIN_NAME && is_own(nth, word))
+                .filter(|word| word.len() > MIN_NAME && is_in_no_other(nth, word))
                 .find(|word| is_named(word))?;
             Some(Some((*row, word.clone())))
         });
@@ -378,7 +380,7 @@ impl<'a> RowRequest<'a> {
     }
 
     /// Whether the user or the answer has a word of a row. A state in the answer does not count, since the action may
-    /// have caused that state in the other row: "frozen".
+    /// have caused that state in the row of the passed value: "frozen".
     fn names(&self, word: &str, row: &Record) -> bool {
         let is_state = || {
             let states = row.fields.iter().filter(|field| is_state(field)).filter_map(RecordField::text);
@@ -387,8 +389,8 @@ impl<'a> RowRequest<'a> {
         contains_words(&self.user_words, word) || contains_words(&self.answer, word) && !is_state()
     }
 
-    /// The name of a row that is the object of the request and that the other row does not have.
-    fn object_name(&self, row: &Record, other: &Record) -> Option<String> {
+    /// The name of a row that is the object of the request and that `passed_row` does not have.
+    fn object_name(&self, row: &Record, passed_row: &Record) -> Option<String> {
         let is_name = |field: &&RecordField| {
             let shown = field.shown();
             let is_proper =
@@ -398,7 +400,7 @@ impl<'a> RowRequest<'a> {
             shown.len() >= MIN_NAME
                 && is_written
                 && field.text().is_some()
-                && !other.fields.iter().any(|f| f.shown().contains(shown))
+                && !passed_row.fields.iter().any(|f| f.shown().contains(shown))
         };
         let is_object = |name: &str| {
             let words = words_of(name);

@@ -62,8 +62,8 @@ pub(super) struct Effects {
     pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
     /// By claimed action, the start of the first call whose arguments or result state that the action was done.
     pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
-    /// By model call and action, the only call that may have carried out the action, with the state in which it waits,
-    /// see [`ClaimCheck::waiting_call`](super::ClaimCheck::waiting_calls).
+    /// By model call and action, the only call that may have carried out the action, with the state in which it
+    /// waits.
     pub(super) waiting_calls: RefCell<HashMap<(Idx, Action), Option<WaitingCall>>>,
     /// By agent, whether the user asked it a question that asks for no action.
     pub(super) asked_question: RefCell<HashMap<Option<usize>, bool>>,

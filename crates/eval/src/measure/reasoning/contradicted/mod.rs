@@ -167,7 +167,7 @@ const COMPARISONS: [Comparison; 36] = [
     comparison("decimal_shift", decimal_shift::check).digits_only(),
 ];
 
-/// The names of the rules, whose findings have [`Defect::ContradictsResult`].
+/// The names of the rules, whose findings have [`ContradictsResult`](crate::measure::defects::Defect).
 pub(crate) fn rule_names() -> impl Iterator<Item = &'static str> {
     COMPARISONS.iter().map(|comparison| comparison.name)
 }
