@@ -63,14 +63,14 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 fn check_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Vec<(Vec<String>, Option<Finding>)>> {
     let arguments = call.parsed.as_deref()?.as_object()?;
     let keys = memo.shared::<KeyNames>();
-    let is_money = |key: &str| names::has(&keys.name_for(key), WordClass::Amount);
+    let is_money = |key: &str| names::has_word_of_class(&keys.name_for(key), WordClass::Amount);
     let counts = arguments.iter().take(MAX_ARGUMENTS).filter_map(|(key, value)| {
         let passed = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let name = keys.name_for(key);
         let words = name.iter().filter(|word| !PLAIN.contains(&word.as_str()));
         let name: Vec<String> = words.cloned().collect();
         // "month: 6" is a place in time, and "12 months" a duration.
-        let is_count = matches!(name.as_slice(), [noun] if !names::is_of(noun, WordClass::TimeUnit));
+        let is_count = matches!(name.as_slice(), [noun] if !names::is_of_class(noun, WordClass::TimeUnit));
         is_count.then_some((key, passed, name))
     });
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();

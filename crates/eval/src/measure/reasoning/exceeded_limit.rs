@@ -249,7 +249,8 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
         };
         limit.topic_stems.iter().any(is_similar)
     };
-    if limit.unit == LimitUnit::Percent && limit.is_share && names::has(words, WordClass::Share) {
+    if limit.unit == LimitUnit::Percent && limit.is_share && names::has_word_of_class(words, WordClass::Share)
+    {
         return true;
     }
     let is_action = |word: &&String| {
@@ -267,10 +268,10 @@ fn is_about(words: &[String], limit: &StatedLimit) -> bool {
 
 /// Whether such a name is that of an amount in this unit.
 fn is_of(words: &[String], unit: &LimitUnit) -> bool {
-    let is_share = names::has(words, WordClass::Share);
+    let is_share = names::has_word_of_class(words, WordClass::Share);
     match unit {
         LimitUnit::Money => {
-            let is_amount = names::has(words, WordClass::Amount);
+            let is_amount = names::has_word_of_class(words, WordClass::Amount);
             (is_amount || words.iter().any(|word| currency::code_for_word(word).is_some())) && !is_share
         }
         LimitUnit::Percent => is_share,

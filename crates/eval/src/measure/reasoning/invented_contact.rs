@@ -60,7 +60,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         let values = provenance.arguments(trace, call);
         let mut phones = values.iter().filter(is_made_up).filter(|value| is_phone(value));
         let phone = phones.find(|value| !is_given(trace, memo, call, value));
-        let name = || values.iter().filter(is_made_up).find(|value| is_person(value) && provenance.knows_none(&value.value));
+        let name = || values.iter().filter(is_made_up).find(|value| is_person(value) && provenance.is_unknown(&value.value));
         let value = phone.or_else(name)?;
         let rationale = format!(
             "{} of the request or of a result, or a question for it, was expected; {} has {}, which no message or \
@@ -81,12 +81,14 @@ fn has_phone(call: &Call) -> bool {
     });
     let has_digit =
         |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
-    nested.any(|(key, value)| has_digit(value) && names::has(&identifier_words(key), WordClass::Phone))
+    nested.any(|(key, value)| {
+        has_digit(value) && names::has_word_of_class(&identifier_words(key), WordClass::Phone)
+    })
 }
 
 fn is_phone(value: &ArgumentValue) -> bool {
     let is_sign = |c: char| c.is_ascii_digit() || " +-().\u{2011}/".contains(c);
-    names::has(&identifier_words(&value.name), WordClass::Phone)
+    names::has_word_of_class(&identifier_words(&value.name), WordClass::Phone)
         && value.value.chars().all(is_sign)
         && DIGITS.contains(&value.value.bytes().filter(u8::is_ascii_digit).count())
 }

@@ -22,7 +22,7 @@ use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, ReadText, WordClass, WordClasses, classes};
 use crate::measure::numbers::has_digit;
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered_tools, purpose, stems};
 use crate::measure::{Finding, Memo, currency};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content};
@@ -73,7 +73,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         return None;
     }
     // Nothing is omitted where every tool was called.
-    if offered(trace, i).all(|tool| is_called(trace, &tool.name)) {
+    if offered_tools(trace, i).all(|tool| is_called(trace, &tool.name)) {
         return None;
     }
     let turns: Vec<String> = conduct.turns().collect();
@@ -134,7 +134,7 @@ fn omitted_part<'p>(
     let asked = parts.iter().filter_map(|part| Some((part, asked(part, mentions.language)?)));
     let does = |action: Action| {
         let mut tools =
-            offered(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+            offered_tools(trace, agent).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
         tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action))
     };
     let mut missing = asked.filter(|(part, action)| {
@@ -241,7 +241,7 @@ fn uncalled_tool_part<'p, 't>(
     parts: &'p [String],
     mentions: &Mentions<'_>,
 ) -> Option<(&'p str, &'t str)> {
-    offered(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
+    offered_tools(trace, agent).filter(|tool| !is_called(trace, &tool.name)).find_map(|tool| {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         let words = identifier_words(&tool.name);
         // `update_emergency_contact`: the verb comes first, and the thing is after it.

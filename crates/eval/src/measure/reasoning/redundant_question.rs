@@ -15,7 +15,7 @@ use super::{dates_and_times, local_dates};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Language, ReadText, WordClass, WordClasses, classes, names};
-use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, offered_tools, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Content, Text};
@@ -60,7 +60,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     ids.dedup();
     ids.truncate(MAX_IDENTIFIERS + 1);
     // An agent without a tool for actions asks on behalf of another one.
-    let mut acts = offered(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
+    let mut acts =
+        offered_tools(trace, i).map(|tool| ToolPurpose::new(&tool.name, tool.description.as_deref()));
     if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }
@@ -93,7 +94,7 @@ fn questions<'t>(read: &ReadText<'t>) -> impl Iterator<Item = (Language, &'t str
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
 /// month, a day or a time, or a thing next to a word that can be only its name ("the eu-central region").
 fn given_value_question(conduct: &Conduct<'_>, read: &ReadText<'_>, user_texts: &[Text]) -> Option<Finding> {
-    offered(conduct.trace, conduct.i).next()?;
+    offered_tools(conduct.trace, conduct.i).next()?;
     let all: String = user_texts.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();
     let words: Vec<&str> =
@@ -153,7 +154,7 @@ fn thing_before(text: &str, id: &str) -> Option<String> {
     let before = lower.get(..lower.find(id)?)?;
     let words = before.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
-    let noun = words.iter().rev().take(2).find(|word| !names::is_of(word, WordClass::Identifier))?;
+    let noun = words.iter().rev().take(2).find(|word| !names::is_of_class(word, WordClass::Identifier))?;
     stems(noun).next().filter(|stem| stem.len() > 2)
 }
 
@@ -164,7 +165,7 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
         lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_thing = |word: &str| stems(word).any(|stem| stem == thing);
     // "Parcel number", "numéro du colis", "Paketnummer".
-    let is_number = |word: &str| names::is_of(word, WordClass::Identifier);
+    let is_number = |word: &str| names::is_of_class(word, WordClass::Identifier);
     let is_compound = |word: &str| {
         let rest = word.strip_prefix(thing);
         rest.is_some_and(|rest| is_number(rest) || rest.strip_prefix('s').is_some_and(is_number))

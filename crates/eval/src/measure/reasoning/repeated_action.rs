@@ -135,7 +135,7 @@ fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
             return None;
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
-        let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
+        let both = attempts.has_succeeded(one) && !without_effect::reports_no_effect(first, memo);
         let both_created = both.then(|| made_by_each(memo, first, call)).flatten();
         let Some([a, b]) = both_created.or_else(|| listed_twice(conduct, call)) else { continue };
         let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();

@@ -30,7 +30,7 @@ use crate::measure::language::{
 };
 use crate::measure::numbers::has_digit;
 use crate::measure::records::{FieldValue, Structure};
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered, purpose, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, is_of_kind, offered_tools, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, agent_index};
 use crate::recognise::{Call, Part, Role, Text};
@@ -91,11 +91,11 @@ fn read_orders(text: &str, tools: Vec<&str>) -> Vec<DemandedOrder> {
     let memo = &Memo::new();
     let Some(language) = Language::detected(text, None, memo) else { return Vec::new() };
     let words = language.places(text, memo);
-    let needs = || words.all().has_any(classes!(Obligation Negation)) && language.speaks_of_consent(text);
+    let needs = || words.all().has_any(classes!(Obligation Negation)) && language.mentions_consent(text);
     if !words.all().has_any(ORDERS) && !needs()
         || !(words.all().has(WordClass::Confirmation)
             || tools.iter().any(|tool| text.contains(tool))
-            || language.speaks_of_consent(text))
+            || language.mentions_consent(text))
     {
         return Vec::new();
     }
@@ -118,7 +118,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
-        offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
+        offered_tools(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
     if !memo.budget.spend(text.len() / 16 * (2 + tools.len() / 8)) {
         return None;
     }
@@ -381,7 +381,7 @@ impl<'t> Instructions<'t> {
             let later = if language == Language::English || has_verb() { behind } else { forbidden };
             let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
             let is_order = !self.depends(later, CONDITION) && !self.depends(step, CONDITION);
-            let confirms = language.speaks_of_consent(step);
+            let confirms = language.mentions_consent(step);
             return self.build_order(sentence, steps, confirms, later).filter(|_| is_order);
         }
         // A negation means what is not needed, or what must not be done: "do not" before the action is no
@@ -406,7 +406,7 @@ impl<'t> Instructions<'t> {
             Some((at, tool)) => (vec![tool], later.get(..at)?),
             None => (steps, later),
         };
-        let confirms = around.iter().any(|part| language.speaks_of_consent(part));
+        let confirms = around.iter().any(|part| language.mentions_consent(part));
         self.build_order(sentence, steps, confirms, later)
     }
 
@@ -428,7 +428,7 @@ impl<'t> Instructions<'t> {
         let clause = |part: &'t str| part.rsplit([';', ':']).next().unwrap_or(part);
         let is_order = !self.depends(step, SOMETIMES)
             && !self.depends(clause(free), SOMETIMES)
-            && self.language.speaks_of_consent(step);
+            && self.language.mentions_consent(step);
         let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
         self.build_order(sentence, Vec::new(), true, self.last_verb(clause(later)))
     }
@@ -445,7 +445,7 @@ impl<'t> Instructions<'t> {
         let later = if between.trim().is_empty() { ahead } else { between };
         let is_order = !self.depends(step, SOMETIMES)
             && !self.depends(later, CONDITION)
-            && self.language.speaks_of_consent(step);
+            && self.language.mentions_consent(step);
         let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
         (order.names_tool || order.is_any || !order.verbs.is_empty()).then_some(order)
     }
@@ -458,8 +458,8 @@ impl<'t> Instructions<'t> {
         let is_order = !self.depends(step, SOMETIMES)
             && !self.depends(later, CONDITION)
             && !self.classes(sentence).has(WordClass::Negation)
-            && self.language.speaks_of_consent(sentence)
-            && !self.language.speaks_of_consent(later);
+            && self.language.mentions_consent(sentence)
+            && !self.language.mentions_consent(later);
         let order = self.build_order(sentence, Vec::new(), true, later).filter(|_| is_order)?;
         // A person that has to confirm something is no action: "the customer must confirm the address".
         (order.is_any || !order.verbs.is_empty() && !self.classes(later).has(WordClass::Client))

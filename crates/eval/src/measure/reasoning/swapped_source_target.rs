@@ -7,7 +7,7 @@
 
 use super::statements::words_of;
 use crate::measure::Memo;
-use crate::measure::language::names::is_of;
+use crate::measure::language::names::is_of_class;
 use crate::measure::language::{Language, ReadText, WordClass};
 use crate::measure::records::{KeyFact, KeyNames};
 use crate::recognise::Call;
@@ -44,7 +44,7 @@ fn ends<'c>(call: &'c Call, names: &KeyNames) -> Option<(&'c str, &'c str)> {
     let map = call.parsed.as_deref()?.as_object()?;
     let end = |class: WordClass, fact: KeyFact| {
         // Shorter words are parts of names: "fecha_de_inicio".
-        let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of(word, class);
+        let is_end = |word: &String| (word.len() > 2 || word == "to") && is_of_class(word, class);
         let is_named = |key: &str| names.name_for(key).has_fact(fact, |words| words.iter().any(is_end));
         let mut found = map.iter().filter(|(key, _)| is_named(key));
         let (_, value) = found.next().filter(|_| found.next().is_none())?;

@@ -5,7 +5,7 @@ use verdict_otlp::work;
 
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered_tools, stems};
 use crate::recognise::{AgentTrace, Text};
 
 /// The effects of the tools that an agent was offered.
@@ -28,7 +28,7 @@ pub(super) struct NamedTool {
 
 pub(super) fn offers(trace: &AgentTrace, agent: usize) -> Offers {
     let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
-    for tool in offered(trace, agent) {
+    for tool in offered_tools(trace, agent) {
         let purpose = ToolPurpose::new(&tool.name, tool.description.as_deref());
         offers.change |= !purpose.is_query();
         let Some(action) = purpose.actions.first() else { continue };

@@ -87,7 +87,7 @@ pub(super) fn check(exchange: &Exchange<'_>, findings: &mut ExchangeFindings) {
             findings.examined = true;
             let begins_alike = other.chars().take(SPELLING).eq(field_word.chars().take(SPELLING));
             // "Mrs. Lopez" for Maria Lopez.
-            let is_title = nth == 0 && names::is_of(other, WordClass::Title);
+            let is_title = nth == 0 && names::is_of_class(other, WordClass::Title);
             // "The US" for "Ashburn, US".
             let is_function_word = stems(other).next().is_none();
             if is_title
