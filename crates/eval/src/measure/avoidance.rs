@@ -181,8 +181,8 @@ fn avoided<'t>(analysed: &ReadText<'t>, text: &'t str, role: TextRole) -> Avoida
     }
     // A long text whose first and last paragraph avoid an answer is the report of a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
-    let ends = text.split("\n\n").find(is_text).zip(text.rsplit("\n\n").find(is_text));
-    let Some((first, last)) = ends else { return AvoidanceCheck::default() };
+    let outer_paragraphs = text.split("\n\n").find(is_text).zip(text.rsplit("\n\n").find(is_text));
+    let Some((first, last)) = outer_paragraphs else { return AvoidanceCheck::default() };
     let avoided_in =
         |paragraph: &'t str| avoided_throughout(&analysed.part(clip(paragraph, MAX_BYTES)), TextRole::Step);
     let first = avoided_in(first);

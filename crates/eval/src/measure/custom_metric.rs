@@ -18,8 +18,8 @@ pub struct CustomMetric {
 }
 
 impl CustomMetric {
-    /// A custom metric. If `settings` name judges, its first step may ask questions. Otherwise it runs with the rules, and
-    /// its questions are not asked.
+    /// A custom metric. If `settings` name judges, its first step may ask questions. Otherwise it runs with the rules,
+    /// and its questions are not asked.
     pub fn new(
         row: &'static MetricSpec,
         mut settings: Scored,

@@ -39,8 +39,8 @@ impl Defect {
     }
 
     /// How general a defect of a statement is, 0 for the most specific; `None` for other defects. From specific to
-    /// general: an action that was not carried out, a result that contradicts the statement, values that the model itself
-    /// calls invented or guessed, and a statement that no text supports.
+    /// general: an action that was not carried out, a result that contradicts the statement, values that the model
+    /// itself calls invented or guessed, and a statement that no text supports.
     fn generality(self) -> Option<u8> {
         match self {
             Defect::FalseClaim => Some(0),

@@ -29,15 +29,19 @@ impl Deref for EvaluatedSpans {
 /// For each span, whether metrics run on it.
 pub(crate) fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {
     // For each span, whether it is an evaluator span or beneath one.
-    let mut of_evaluator = vec![false; trace.views.len()];
+    let mut is_in_evaluator = vec![false; trace.views.len()];
     for &at in trace.tree.order() {
         let is_beneath =
-            trace.tree.parent(at).is_some_and(|up| of_evaluator.get(up).copied().unwrap_or(false));
+            trace.tree.parent(at).is_some_and(|up| is_in_evaluator.get(up).copied().unwrap_or(false));
         let is_evaluator = trace.views.get(at).is_some_and(|view| view.kind == Kind::Evaluator);
-        if let Some(entry) = of_evaluator.get_mut(at) {
+        if let Some(entry) = is_in_evaluator.get_mut(at) {
             *entry = is_beneath || is_evaluator;
         }
     }
     let cancelled = trace.views.iter().map(|view| view.cancelled);
-    of_evaluator.iter().zip(cancelled).map(|(of_evaluator, cancelled)| !of_evaluator && !cancelled).collect()
+    is_in_evaluator
+        .iter()
+        .zip(cancelled)
+        .map(|(is_in_evaluator, cancelled)| !is_in_evaluator && !cancelled)
+        .collect()
 }

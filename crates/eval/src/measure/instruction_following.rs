@@ -162,7 +162,7 @@ fn check_required_tool(
     output: &ModelOutput<'_>,
     rule: &OutputRule,
 ) -> Option<Option<Violation>> {
-    /// Shorter answers are small talk, which needs no tool.
+    /// Minimum words of an answer that needs a tool; shorter ones are small talk.
     const MIN_WORDS: usize = 5;
     let agent = output.answering_agent.filter(|_| !context.trace.incomplete)?;
     let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };

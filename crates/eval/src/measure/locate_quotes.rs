@@ -72,7 +72,7 @@ fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) 
     let turns = Turns::cached(trace, memo);
     let cited = finding.cited.iter().filter_map(|id| spans.0.get(id).copied());
     let agent = trace.owner.get(at).copied().flatten().and_then(|a| trace.agents.get(a));
-    let written = agent.into_iter().flat_map(|a| {
+    let agent_spans = agent.into_iter().flat_map(|a| {
         let plans = a.plans.iter().map(|(at, _)| *at);
         [Some(a.at), a.answer_at, a.llms.first().copied()].into_iter().flatten().chain(plans)
     });
@@ -82,7 +82,7 @@ fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) 
         .into_iter()
         .chain(finding.origin)
         .chain(cited)
-        .chain(written)
+        .chain(agent_spans)
         .chain(adjacent_spans.into_iter().flatten())
     {
         if out.len() < MAX_SPANS && !out.contains(&candidate) {

@@ -148,8 +148,8 @@ impl Memo {
         computed
     }
 
-    /// The value of type `T` for any text with this content, computed once. It serves texts that are not interned, such as
-    /// parts of other texts.
+    /// The value of type `T` for any text with this content, computed once. It serves texts that are not interned, such
+    /// as parts of other texts.
     pub(crate) fn for_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
         let type_id = TypeId::of::<T>();
         if let Some(Some((recent_type, recent_text, value))) = self.recent_content.borrow().get(slot(text))
@@ -191,8 +191,8 @@ impl Memo {
         }
     }
 
-    /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose computation exceeded
-    /// the budget is incomplete, so that every later use of it exceeds the budget of its metric, too.
+    /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose computation
+    /// exceeded the budget is incomplete, so that every later use of it exceeds the budget of its metric, too.
     pub(crate) fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         if let Some((_, recent)) =
@@ -218,7 +218,8 @@ impl Memo {
         computed
     }
 
-    /// The value of type `T` for the trace, which is empty at first and which its users fill. Each use has its own type.
+    /// The value of type `T` for the trace, which is empty at first and which its users fill. Each use has its own
+    /// type.
     pub(crate) fn shared<T: Default + 'static>(&self) -> Rc<T> {
         let mut values = self.trace_values.borrow_mut();
         let (value, _) = values.entry(TypeId::of::<T>()).or_insert_with(|| (Rc::new(T::default()), false));

@@ -169,7 +169,7 @@ fn read(bytes: &[u8], start: usize) -> Number {
         start.checked_sub(1).and_then(|at| bytes.get(at)).is_some_and(|b| matches!(b, b'[' | b','));
     let whole = read_whole(bytes, start, is_listed);
     let fraction = read_fraction(bytes, &whole).filter(|fraction| !(is_listed && fraction.is_comma));
-    let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.places as i32)));
+    let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.digit_count as i32)));
     let end = fraction.as_ref().map_or(whole.end, |fraction| fraction.end);
     let mut number = Number {
         value: whole.value + fraction.as_ref().map_or(0.0, |fraction| fraction.digits * unit),
@@ -244,7 +244,8 @@ fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> WholeDigits {
     {
         let group = digits(bytes, whole.end + width);
         let is_dot = bytes.get(whole.end) == Some(&b'.');
-        // The first dot is a thousands separator only if another one or a decimal comma follows: "1.234.567", "1.234,50".
+        // The first dot is a thousands separator only if another one or a decimal comma follows: "1.234.567",
+        // "1.234,50".
         let next = bytes.get(whole.end + 4);
         let has_comma = next == Some(&b',') && bytes.get(whole.end + 5).is_some_and(u8::is_ascii_digit);
         let is_point = is_dot && whole.groups == 0 && next != Some(&b'.') && !has_comma;
@@ -265,7 +266,7 @@ struct Fraction {
     /// The digits as an integer.
     digits: f64,
     /// The number of digits.
-    places: usize,
+    digit_count: usize,
     is_comma: bool,
     end: usize,
 }
@@ -280,13 +281,13 @@ fn read_fraction(bytes: &[u8], whole: &WholeDigits) -> Option<Fraction> {
     };
     let all_digits = digits(bytes, whole.end + 1);
     let read = all_digits.get(..all_digits.len().min(MAX_FRACTION_DIGITS)).filter(|read| !read.is_empty())?;
-    let (digits, places) = (append_digits(0.0, read), read.len());
-    Some(Fraction { digits, places, is_comma, end: whole.end + 1 + all_digits.len() })
+    let (digits, digit_count) = (append_digits(0.0, read), read.len());
+    Some(Fraction { digits, digit_count, is_comma, end: whole.end + 1 + all_digits.len() })
 }
 
 /// The second reading: "1.234" may be 1234, and "3,5" may be two numbers, of which 3 is the first.
 fn alternative_reading(whole: &WholeDigits, fraction: &Fraction) -> Option<f64> {
-    if fraction.places == 3 && whole.groups == 0 && whole.leading <= 3 {
+    if fraction.digit_count == 3 && whole.groups == 0 && whole.leading <= 3 {
         return Some(whole.value * 1000.0 + fraction.digits);
     }
     fraction.is_comma.then_some(whole.value)

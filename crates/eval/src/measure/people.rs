@@ -33,8 +33,8 @@ static WORDS: LazyLock<PeopleWords> = LazyLock::new(|| {
                 |word: &'static str| word.strip_prefix('-').map_or((word, true), |word| (word, false));
             counters.extend(names.split_whitespace().map(counter));
         }
-        let named = names.split_whitespace().filter(|name| !name.starts_with('-'));
-        out.words.extend(named.chain(word_pairs.split(',').map(str::trim)));
+        let names = names.split_whitespace().filter(|name| !name.starts_with('-'));
+        out.words.extend(names.chain(word_pairs.split(',').map(str::trim)));
     }
     out
 });

@@ -195,9 +195,9 @@ impl KnownWords {
         self.origins.get(&hash(word)).copied()
     }
 
-    /// A value of an argument with its origin, which is the last origin of its words in the order of [`Origin`]. Only the
-    /// words with digits of a code count, since prefixes have several spellings, and all words of an address except its
-    /// scheme.
+    /// A value of an argument with its origin, which is the last origin of its words in the order of [`Origin`]. Only
+    /// the words with digits of a code count, since prefixes have several spellings, and all words of an address except
+    /// its scheme.
     fn origin<'t>(
         &self,
         memo: &Memo,
@@ -294,8 +294,8 @@ enum IdentifierKind {
 }
 
 impl IdentifierKind {
-    /// The kind of an identifier by the form of the value and the name of the argument; `None` for words, amounts, dates
-    /// and times, which may be derived from other values.
+    /// The kind of an identifier by the form of the value and the name of the argument; `None` for words, amounts,
+    /// dates and times, which may be derived from other values.
     fn detect(name: &str, value: &str) -> Option<IdentifierKind> {
         const CODES: [&str; 14] = [
             "id",

@@ -1,8 +1,8 @@
 //! Questions to judges and their answers.
 //!
-//! A metric renders a [`Question`]: two texts and the [`AnswerForm`] of the answer. The judge client sends it, validates
-//! and repairs the answer by the form, retries, caches answers, and accounts for the cost.
-//! The client returns [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
+//! A metric renders a [`Question`]: two texts and the [`AnswerForm`] of the answer. The judge client sends it,
+//! validates and repairs the answer by the form, retries, caches answers, and accounts for the cost. The client returns
+//! [`Opinion`]s that fit the form, or an [`Unmeasured`] reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::recognise::{AgentTrace, Text};
 /// [`Context::cleaned`](crate::metrics::Context::cleaned) and marked as content.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prompt {
-    /// The role and the rubric of the judge. The text is the same for all spans of a metric, so that servers can cache it.
+    /// The role and the rubric of the judge. The text is the same for all spans of a metric, so that servers can cache
+    /// it.
     pub system: Arc<str>,
     /// The content of the trace, fenced as data.
     pub user: Arc<str>,
@@ -64,7 +65,8 @@ impl Shows {
         Shows(Some(titled.into_iter().chain([at]).collect()))
     }
 
-    /// Adds the span `at`, unless a span of its service is in the set. With too many services, the set becomes any span.
+    /// Adds the span `at`, unless a span of its service is in the set. With too many services, the set becomes any
+    /// span.
     pub(super) fn add(&mut self, trace: &AgentTrace, at: Idx) {
         const MAX_SERVICES: usize = 16;
         let service = |at: Idx| trace.views.get(at).and_then(|view| view.service.as_ref());
@@ -89,8 +91,9 @@ impl Shows {
     /// The services of the shown spans; `all` if any span may be shown, or if a shown span has no service.
     pub(super) fn services(&self, trace: &AgentTrace, all: &Arc<[Text]>) -> Arc<[Text]> {
         let service = |at: &Idx| trace.views.get(*at)?.service.clone();
-        let named = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
-        named.map_or_else(|| Arc::clone(all), |named: BTreeSet<Text>| named.into_iter().collect())
+        let shown_services = self.0.as_ref().and_then(|spans| spans.iter().map(service).collect());
+        shown_services
+            .map_or_else(|| Arc::clone(all), |services: BTreeSet<Text>| services.into_iter().collect())
     }
 }
 

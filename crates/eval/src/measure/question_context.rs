@@ -35,8 +35,8 @@ pub enum PassCriterion {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QuestionContext {
     pub subject: QuestionSubject,
-    /// Whether the rules pass the same metric on the span. If they do not measure it, false if another metric of the rules
-    /// fails on the span, else `None`.
+    /// Whether the rules pass the same metric on the span. If they do not measure it, false if another metric of the
+    /// rules fails on the span, else `None`.
     pub rules_passed: Option<bool>,
     /// Whether the rules found a failure of high severity on the span.
     pub has_severe_finding: bool,

@@ -61,8 +61,8 @@ struct PendingMetric {
 pub struct Questions<'a> {
     inputs: JudgeInputs<'a>,
     metrics: Vec<JudgedRow<'a>>,
-    /// The pairs of metric and span that have not begun. Questions are rendered on demand, since all questions of a long
-    /// trace would be many times its size.
+    /// The pairs of metric and span that have not begun. Questions are rendered on demand, since all questions of a
+    /// long trace would be many times its size.
     not_begun: VecDeque<(usize, Idx)>,
     /// The pairs of metric and span about which judges are not asked. The first step of the metric decides whether it
     /// applies.
@@ -93,10 +93,10 @@ impl<'a> Questions<'a> {
         Questions::with_metrics(metrics, inputs, AskConditions::closed(inputs.rule_measurements), |_, _| true)
     }
 
-    /// The questions that can be asked about an open trace: those of metrics that only need the steps of an agent, on spans
-    /// whose agent has ended, and those that depend on an agent's task alone. When the trace has closed, the same questions
-    /// are asked again, and their answers are cached or pending. There are none if the configuration withholds content: a
-    /// span may repeat content of a span that has not arrived.
+    /// The questions that can be asked about an open trace: those of metrics that only need the steps of an agent, on
+    /// spans whose agent has ended, and those that depend on an agent's task alone. When the trace has closed, the same
+    /// questions are asked again, and their answers are cached or pending. There are none if the configuration
+    /// withholds content: a span may repeat content of a span that has not arrived.
     pub(crate) fn early(inputs: JudgeInputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // Findings of the rules may change with further spans, and would change the questions.
         let inputs = JudgeInputs { rule_measurements: &[], ..inputs };
@@ -171,14 +171,14 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// Sets the steps that the rules have left of the trace's work budget. `stop` is called each time that questions are
-    /// prepared, so that the time during which judges answer does not count.
+    /// Sets the steps that the rules have left of the trace's work budget. `stop` is called each time that questions
+    /// are prepared, so that the time during which judges answer does not count.
     pub(crate) fn within(self, steps: u64, stop: Option<fn() -> Stop>) -> Questions<'a> {
         Questions { steps, stop, ..self }
     }
 
-    /// Calls `work` with a memo within the budget. A [`Memo`] cannot be stored between answers, which may arrive on other
-    /// threads, so that only its [`SharedValues`] are stored.
+    /// Calls `work` with a memo within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
+    /// other threads, so that only its [`SharedValues`] are stored.
     fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
         let memo = self.memo();
         work(self, &memo);
@@ -304,8 +304,8 @@ fn add_missing_answers(answers: &mut Vec<Answer>, keys: Vec<String>, reason: Unm
     }
 }
 
-/// The measurements of a metric whose further questions have no answer for `reason`. Its steps decide whether it applies
-/// to the span, and whether the answers so far suffice.
+/// The measurements of a metric whose further questions have no answer for `reason`. Its steps decide whether it
+/// applies to the span, and whether the answers so far suffice.
 fn finish_without_answers(
     metric: &dyn Metric,
     context: &Context<'_>,
@@ -314,12 +314,16 @@ fn finish_without_answers(
 ) -> Vec<Measurement> {
     for _ in 0..=MAX_ROUNDS {
         answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let asked = match catalog::step_within_budget(metric, context, &answers) {
+        let questions = match catalog::step_within_budget(metric, context, &answers) {
             MetricProgress::Done(measurements) => return measurements,
             MetricProgress::Ask(questions) => questions,
         };
         let answer_count = answers.len();
-        add_missing_answers(&mut answers, asked.into_iter().map(|question| question.key).collect(), reason);
+        add_missing_answers(
+            &mut answers,
+            questions.into_iter().map(|question| question.key).collect(),
+            reason,
+        );
         if answers.len() == answer_count {
             break;
         }

@@ -75,7 +75,8 @@ mod tests {
         };
         assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), all);
         assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), spans_of(1));
-        // Each agent is judged alone: of an agent that it calls, only the topmost span is covered, with task and answer.
+        // Each agent is judged alone: of an agent that it calls, only the topmost span is covered, with task and
+        // answer.
         settings.gpa.per = vec![Per::Agents];
         let outer_spans: Vec<Idx> =
             all.iter().copied().filter(|&s| trace.owner[s] == Some(0) || s == inner).collect();

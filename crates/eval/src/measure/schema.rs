@@ -71,14 +71,14 @@ impl Schema {
 /// A schema with its compiled form.
 type CachedSchema = (Arc<Value>, Rc<Schema>);
 
-/// The compiled schemas of a trace's calls, by address. The schema is stored with its compiled form, so that its address
-/// is not reused.
+/// The compiled schemas of a trace's calls, by address. The schema is stored with its compiled form, so that its
+/// address is not reused.
 #[derive(Default)]
 struct CompiledSchemas(RefCell<HashMap<usize, CachedSchema>>);
 
 thread_local! {
-    /// Compiled schemas of earlier traces, the most recently used first: the conventions' cache of tool definitions shares
-    /// the schemas of a service that offers the same tools in every trace.
+    /// Compiled schemas of earlier traces, the most recently used first: the conventions' cache of tool definitions
+    /// shares the schemas of a service that offers the same tools in every trace.
     static RECENT: RefCell<VecDeque<CachedSchema>> = const { RefCell::new(VecDeque::new()) };
 }
 

@@ -77,7 +77,8 @@ metric_table!(settings);
 #[cfg_attr(test, derive(Deserialize), serde(from = "MetricsConfig"))]
 pub struct Settings {
     pub(crate) config: MetricsConfig,
-    /// The settings for asking judges, from `verdict.ask`, `verdict.rubrics`, `verdict.instructions` and `verdict.redact`.
+    /// The settings for asking judges, from `verdict.ask`, `verdict.rubrics`, `verdict.instructions` and
+    /// `verdict.redact`.
     pub asker: Arc<Asker>,
     /// The tasks of `verdict.metrics.path`.
     pub(crate) path_tasks: TaskSet,
@@ -118,8 +119,8 @@ impl Settings {
         }
     }
 
-    /// Whether the rules measure the metric of `row`: if they are among its judges, and always if LLM judges do not answer
-    /// it by a rubric.
+    /// Whether the rules measure the metric of `row`: if they are among its judges, and always if LLM judges do not
+    /// answer it by a rubric.
     pub(super) fn is_measured_by_rules(&self, row: &MetricSpec) -> bool {
         let is_always_measured = row.rubric.is_none() && row.section.is_some();
         is_always_measured || self.all_judges(row).iter().any(|judge| judge == RULES_NAME)
@@ -162,24 +163,24 @@ impl MetricsConfig {
         let checklist = &self.checklist;
         let has_unchecked_item =
             || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
-        let named = if checklist.judges.is_empty() { &self.judges } else { &checklist.judges };
+        let judges = if checklist.judges.is_empty() { &self.judges } else { &checklist.judges };
         checklist.enabled
             && (checklist.generate || has_unchecked_item())
-            && named.iter().all(|judge| judge == RULES_NAME)
+            && judges.iter().all(|judge| judge == RULES_NAME)
     }
 
     /// The judges of the question about the outcome; empty if it is not asked.
     pub(crate) fn outcome_judges(&self) -> Vec<String> {
-        let named = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };
-        let judges = named.iter().filter(|judge| self.outcome.enabled && *judge != RULES_NAME);
+        let all = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };
+        let judges = all.iter().filter(|judge| self.outcome.enabled && *judge != RULES_NAME);
         judges.cloned().collect()
     }
 
     /// The names of LLM judges, each after its key in `verdict.metrics`.
     pub(crate) fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let sections = self.sections().into_iter().flat_map(|(section, settings)| {
-            let named = settings.named_judges().into_iter();
-            named.map(move |(key, judge)| (format!("{}.{key}", section.as_str()), judge))
+            let judges = settings.named_judges().into_iter();
+            judges.map(move |(key, judge)| (format!("{}.{key}", section.as_str()), judge))
         });
         let others = with_key("outcome.judges", &self.outcome.judges);
         let all = with_key("judges", &self.judges).into_iter().chain(sections).chain(others);

@@ -6,8 +6,8 @@
 //! which `catalog` resolves.
 //! Names and scales are those of the papers: 001 (tables 1 and 2), 000 (section 3), 002 to 004.
 //!
-//! The rows are the body of the macro `metric_table!`, which passes them to the macro in its argument. This file expands
-//! them to the data of the rows, `settings` to the struct of the configuration, and `catalog` to the list of
+//! The rows are the body of the macro `metric_table!`, which passes them to the macro in its argument. This file
+//! expands them to the data of the rows, `settings` to the struct of the configuration, and `catalog` to the list of
 //! implementations, so that `settings` does not import the metrics, which import `settings`.
 
 use std::fmt;
@@ -277,8 +277,8 @@ pub struct MetricSpec {
     pub process: bool,
     /// Whether the metric judges a model call by the tool calls that it requested.
     pub(crate) judges_calls: bool,
-    /// The categories of defects that the metric is designed to detect; empty means all. Its recall is computed over these
-    /// (000, appendix A.1).
+    /// The categories of defects that the metric is designed to detect; empty means all. Its recall is computed over
+    /// these (000, appendix A.1).
     pub categories: &'static [Category],
     /// The rubric, if judges are asked by one.
     pub(crate) rubric: Option<Rubric>,
@@ -301,8 +301,8 @@ impl fmt::Debug for MetricSpec {
 }
 
 impl MetricSpec {
-    /// The row of a custom metric. The name is the attribute key: lower-case words separated by dots. The metric is called
-    /// for every span; its first step decides whether it applies.
+    /// The row of a custom metric. The name is the attribute key: lower-case words separated by dots. The metric is
+    /// called for every span; its first step decides whether it applies.
     pub const fn custom(name: &'static str, scale: Scale, threshold: Option<f64>) -> MetricSpec {
         MetricSpec { name, scale, threshold, ..BLANK }
     }
@@ -313,16 +313,16 @@ impl MetricSpec {
         MetricSpec { need, ..self }
     }
 
-    /// Sets the spans on which the metric is written; by default any. A metric of model or tool calls does not run on spans
-    /// of unknown kind, and a metric of agents or runs does not run in a trace without an agent. A trace whose final answer
-    /// is not recorded can pass only if a metric of agents, runs or any span was measured.
+    /// Sets the spans on which the metric is written; by default any. A metric of model or tool calls does not run on
+    /// spans of unknown kind, and a metric of agents or runs does not run in a trace without an agent. A trace whose
+    /// final answer is not recorded can pass only if a metric of agents, runs or any span was measured.
     #[must_use]
     pub const fn with_about(self, about: About) -> MetricSpec {
         MetricSpec { about, ..self }
     }
 
-    /// Sets whether the metric measures the process and not the result; by default the result. Failures of the process do
-    /// not count where the policy `outcome_relevant` applies.
+    /// Sets whether the metric measures the process and not the result; by default the result. Failures of the process
+    /// do not count where the policy `outcome_relevant` applies.
     #[must_use]
     pub const fn with_process(self, process: bool) -> MetricSpec {
         MetricSpec { process, ..self }
@@ -345,8 +345,8 @@ impl MetricSpec {
         self.section.map(SectionKey::as_str)
     }
 
-    /// Whether the metric is measured on the span `at` although it is a wrapper: a metric of the run applies to the root of
-    /// the trace, whether it is the span of an agent or only contains one.
+    /// Whether the metric is measured on the span `at` although it is a wrapper: a metric of the run applies to the
+    /// root of the trace, whether it is the span of an agent or only contains one.
     pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, at: Idx) -> bool {
         matches!(self.about, About::Run | About::Plans | About::Segments) && trace.tree.root() == Some(at)
     }
@@ -357,7 +357,8 @@ impl MetricSpec {
             || matches!(self.about, About::Model | About::Tool | About::Call | About::Any)
     }
 
-    /// Whether the metric may be measured on a span of this kind: a metric of steps is not measured on unrecognised spans.
+    /// Whether the metric may be measured on a span of this kind: a metric of steps is not measured on unrecognised
+    /// spans.
     pub(crate) fn may_be_on(&self, kind: Kind) -> bool {
         kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Call)
     }

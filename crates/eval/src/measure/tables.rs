@@ -13,8 +13,8 @@ const MAX_COLUMNS: usize = 40;
 /// Maximum bytes of a key.
 const MAX_KEY_BYTES: usize = 32;
 
-/// The rows of a text; `None` if it is neither a table nor lines of `key: value`. Among such lines, a recurring key begins
-/// a new row.
+/// The rows of a text; `None` if it is neither a table nor lines of `key: value`. Among such lines, a recurring key
+/// begins a new row.
 pub(super) fn read(text: &str) -> Option<Vec<CellRow<'_>>> {
     if memchr::memchr(b'\n', text.as_bytes()).is_none() || text.lines().count() > MAX_LINES {
         return None;
@@ -53,8 +53,8 @@ fn cells_by_spaces(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// The cells of a line as spreadsheets export it where the comma is the decimal point. A semicolon before a space belongs
-/// to a sentence. The last cell may be empty.
+/// The cells of a line as spreadsheets export it where the comma is the decimal point. A semicolon before a space
+/// belongs to a sentence. The last cell may be empty.
 fn cells_by_semicolons(line: &str) -> Vec<&str> {
     match line.contains("; ") {
         true => Vec::new(),

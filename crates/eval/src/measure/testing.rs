@@ -242,7 +242,8 @@ impl Script {
         self.pending.remove(index)
     }
 
-    fn place(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
+    /// The position of a request among those of its model call.
+    fn request_position(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
         self.views[llm].requests().position(|candidate| candidate.id == request.id)
     }
 
@@ -258,7 +259,7 @@ impl Script {
             agent: Some(agent),
             name: request.name.clone(),
             id: request.id.clone(),
-            place: self.place(llm, request),
+            place: self.request_position(llm, request),
             arguments: request.arguments.clone(),
             arguments_content: Content::Present,
             parsed,

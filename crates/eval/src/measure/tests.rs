@@ -67,6 +67,7 @@ fn expected_defects_fail_on_their_spans() {
         }
     }
     println!("{expected} expected defects, {} missed on their span:\n{}", missed.len(), missed.join("\n"));
-    // Three of the spans in the repository are parents that repeat an exception of their child, on which it is reported.
+    // Three of the spans in the repository are parents that repeat an exception of their child, on which it is
+    // reported.
     assert!(missed.len() * 4 <= expected, "{} of {expected}:\n{}", missed.len(), missed.join("\n"));
 }

@@ -5,11 +5,11 @@
 //! A lookup that finds nothing is noted. A defect of the arguments is reported on the model call that wrote them, and
 //! with this origin on the tool call. Calls without a span are measured on the model call.
 //!
-//! The rule examines the arguments of a call with a result, where the trace contains the tool's schema, and a result that
-//! shows whether the call succeeded: it is structured (JSON, whose fields show it), its span has the status `OK`, or it
-//! is long enough to be compared with the query. The status `OK` is not a default: it states that the call was completed,
-//! and an error in the text of the result contradicts it. Plain text under an unset status does not show whether the call
-//! succeeded, so that such a call is unmeasured.
+//! The rule examines the arguments of a call with a result, where the trace contains the tool's schema, and a result
+//! that shows whether the call succeeded: it is structured (JSON, whose fields show it), its span has the status `OK`,
+//! or it is long enough to be compared with the query. The status `OK` is not a default: it states that the call was
+//! completed, and an error in the text of the result contradicts it. Plain text under an unset status does not show
+//! whether the call succeeded, so that such a call is unmeasured.
 
 use verdict_otlp::trace::{Kind, Status};
 
@@ -54,7 +54,8 @@ fn measure_tool_span(context: &Context<'_>) -> Option<Measurement> {
     Some(findings.scored(context, view.output_content.into()))
 }
 
-/// The measurement of the calls that this model call requested: their arguments, and the results of calls without a span.
+/// The measurement of the calls that this model call requested: their arguments, and the results of calls without a
+/// span.
 fn measure_llm_span(context: &Context<'_>) -> Option<Measurement> {
     let call_index = CallIndex::cached(context.trace, context.memo);
     let calls = call_index.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);

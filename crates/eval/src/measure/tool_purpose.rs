@@ -104,12 +104,13 @@ fn verb_in_unspaced_name(name: &str) -> Option<Verb> {
     // The name must begin with a Chinese or Japanese character.
     name.starts_with(|c: char| c >= '\u{3040}').then_some(())?;
     let name = name.strip_suffix("する").unwrap_or(name);
-    let ends: Vec<usize> = name.char_indices().map(|(at, _)| at).skip(2).take(MAX_VERB_CHARS - 1).collect();
-    let starts: Vec<usize> =
+    let prefix_ends: Vec<usize> =
+        name.char_indices().map(|(at, _)| at).skip(2).take(MAX_VERB_CHARS - 1).collect();
+    let suffix_starts: Vec<usize> =
         name.char_indices().rev().map(|(at, _)| at).skip(1).take(MAX_VERB_CHARS - 1).collect();
     let verb_for = |part: Option<&str>| VERBS.forms.get(part?).copied();
-    let first = ends.iter().rev().find_map(|end| verb_for(name.get(..*end)));
-    let last = starts.iter().rev().find_map(|start| verb_for(name.get(*start..)));
+    let first = prefix_ends.iter().rev().find_map(|end| verb_for(name.get(..*end)));
+    let last = suffix_starts.iter().rev().find_map(|start| verb_for(name.get(*start..)));
     let candidates = || first.into_iter().chain(last);
     let is_strong = |verb: &Verb| !verb.is_weak;
     candidates()

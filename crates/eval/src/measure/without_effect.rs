@@ -4,9 +4,9 @@
 //! attempts may be greater; another count that is not 0 is an effect ("upserted": 1). A result that also describes an
 //! object may have such keys for the state of the object, and reports nothing. A state of refusal (`status: rejected`)
 //! reports no effect, unless the call asked for this state, or is a request that others may reject. A flag that the
-//! action was not accepted or not done reports no effect if the result contains a reason: without a reason it may be the
-//! state of the object (an invitation that nobody has accepted yet). In a result of flags and reasons alone, any false
-//! flag with a participle (`posted`) reports no effect.
+//! action was not accepted or not done reports no effect if the result contains a reason: without a reason it may be
+//! the state of the object (an invitation that nobody has accepted yet). In a result of flags and reasons alone, any
+//! false flag with a participle (`posted`) reports no effect.
 
 use serde_json::Value;
 
@@ -144,7 +144,8 @@ pub(crate) fn is_trial(call: &Call, memo: &Memo) -> bool {
     top_level_records.flat_map(|record| &record.fields).any(is_trial)
 }
 
-/// Whether a flag in the result of a call reports, together with a reason, that its action was not accepted or not done.
+/// Whether a flag in the result of a call reports, together with a reason, that its action was not accepted or not
+/// done.
 fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_FLAG_BYTES || !result.contains("false") {
         return false;

@@ -1,13 +1,14 @@
 //! The work budget of one trace: a bound on the work of measuring it, counted in steps.
 //!
 //! A step is about as much work as one comparison: a rule that the check of a schema applies, a call that is compared,
-//! [`BYTES_PER_STEP`] bytes that are searched. Metrics whose work is not linear in the size of their span count it in the
-//! budget. One metric on one span may use half of the remaining steps, so that a hostile span can neither exceed the
-//! budget nor use it up for other spans and metrics. A metric that exceeds its share is unmeasured as `limit`. Steps do
-//! not depend on the machine, so that equal traces have equal results, unless the caller's `stop` ends the work.
+//! [`BYTES_PER_STEP`] bytes that are searched. Metrics whose work is not linear in the size of their span count it in
+//! the budget. One metric on one span may use half of the remaining steps, so that a hostile span can neither exceed
+//! the budget nor use it up for other spans and metrics. A metric that exceeds its share is unmeasured as `limit`.
+//! Steps do not depend on the machine, so that equal traces have equal results, unless the caller's `stop` ends the
+//! work.
 //!
-//! An attempt has a part of these steps. It lets a caller evaluate an expensive trace elsewhere: if a metric reaches the
-//! limit of the attempt, the whole attempt is void.
+//! An attempt has a part of these steps. It lets a caller evaluate an expensive trace elsewhere: if a metric reaches
+//! the limit of the attempt, the whole attempt is void.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,8 +20,8 @@ pub(crate) use verdict_otlp::work::BYTES_PER_STEP;
 pub(crate) const DEFAULT_STEPS: u64 = 1 << 26;
 /// Steps between two calls of `stop`, which take about a millisecond.
 const POLL_STEPS: u64 = 1 << 16;
-/// The steps that the beginning of a metric on a span counts towards the next call of `stop`, since metrics that count no
-/// steps take time as well.
+/// The steps that the beginning of a metric on a span counts towards the next call of `stop`, since metrics that count
+/// no steps take time as well.
 const BEGIN_STEPS: u64 = 1 << 6;
 
 /// Returns true when the work on a trace must end.
@@ -81,8 +82,8 @@ impl WorkBudget {
         !self.is_exceeded.get()
     }
 
-    /// As [`WorkBudget::spend`], for an optional part of a metric: if its steps exceed the share, they are not counted, and
-    /// the metric continues without the part.
+    /// As [`WorkBudget::spend`], for an optional part of a metric: if its steps exceed the share, they are not counted,
+    /// and the metric continues without the part.
     pub(crate) fn spend_if_left(&self, steps: usize) -> bool {
         let steps = steps as u64;
         self.poll(steps.min(self.share.get()));

@@ -33,7 +33,7 @@ use crate::recognise::{Agent, Call, Content, Part, Text};
 const MAX_TASK_BYTES: usize = 600;
 /// Minimum bytes of an answer that is expected to repeat names; a shorter one often does not ("836 m; 1786").
 const MIN_NAMING_ANSWER_BYTES: usize = 80;
-/// Most calls, the latest ones, whose results are read for a number.
+/// Maximum calls whose results are searched for a number; the latest ones are.
 const MAX_CALLS: usize = 64;
 /// Maximum requested fields that are searched in the answer.
 const MAX_FIELDS: usize = 12;

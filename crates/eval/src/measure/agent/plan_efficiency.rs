@@ -105,12 +105,12 @@ pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// The names of the tools that a step may refer to: those offered and those called.
+/// The names of the tools that a step may refer to: the offered tools and the called ones.
 fn tools<'a>(context: &Context<'a>, agent: &'a Agent, calls: &[usize]) -> Vec<&'a str> {
-    let offered = agent.tools.iter().map(|t| t.name.trim());
-    let called = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
+    let offered_names = agent.tools.iter().map(|t| t.name.trim());
+    let called_names = calls.iter().filter_map(|c| context.trace.calls.get(*c)).map(|c| c.name.trim());
     let mut out: Vec<&str> = Vec::new();
-    for name in offered.chain(called) {
+    for name in offered_names.chain(called_names) {
         if out.len() < MAX_TOOLS && !out.contains(&name) && !context.trace.control_tools.is_final_answer(name)
         {
             out.push(name);

@@ -26,7 +26,7 @@ pub(crate) const MIN_REPEATED_FAILURES: usize = 3;
 const MIN_NEAR_MISSES: usize = 3;
 /// From this normalised Levenshtein similarity (1 is equal), two texts are nearly equal.
 const MIN_SIMILARITY: f64 = 0.9;
-/// Longer arguments are compared by their first bytes: edit distance is quadratic.
+/// Maximum bytes of arguments that are compared, since the edit distance takes quadratic time.
 const COMPARED_BYTES: usize = 160;
 /// From this number of consecutive calls with the same error about the call itself, they are a defect, no matter how
 /// their arguments differ.
@@ -170,9 +170,9 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Returns series of at least `min_calls` calls of one tool, in order, that failed with the same error and for which
-    /// `is_similar` is true; calls of other tools may be between them. Series of identical calls are excluded, since
-    /// `failing_repeats` reports them.
+    /// Returns series of at least `min_calls` calls of one tool, in order, that failed with the same error and for
+    /// which `is_similar` is true; calls of other tools may be between them. Series of identical calls are excluded,
+    /// since `failing_repeats` reports them.
     fn failing_series(
         &self,
         min_calls: usize,

@@ -163,9 +163,11 @@ impl CoverageCheck<'_> {
             if !self.spend(self.agent.tools.len() + step.len() / 16 + 4) {
                 return;
             }
-            let named: Vec<&str> = finder.mentioned(step).into_iter().map(|i| tools[i]).collect();
-            findings.examine(usize::from(!named.is_empty()));
-            if let Some(first) = named.first().filter(|_| !named.iter().any(|n| self.was_called(n))) {
+            let named_tools: Vec<&str> = finder.mentioned(step).into_iter().map(|i| tools[i]).collect();
+            findings.examine(usize::from(!named_tools.is_empty()));
+            if let Some(first) =
+                named_tools.first().filter(|_| !named_tools.iter().any(|n| self.was_called(n)))
+            {
                 let rationale =
                     format!("a call to {first} was expected in this step of the plan; it was never called");
                 let finding = Defect::PlannedCallMissing.finding(rationale, step);
@@ -204,8 +206,8 @@ impl CoverageCheck<'_> {
     }
 
     /// Reports that no argument and no result contains a name of the task. A part of a longer word may be a form of the
-    /// name, so that the name does not count as missing; a name counts as examined only if the calls contain each of its
-    /// words.
+    /// name, so that the name does not count as missing; a name counts as examined only if the calls contain each of
+    /// its words.
     fn unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
         let names: Vec<Vec<String>> = request.names().iter().map(|name| words_of_name(name)).collect();
         let words: Vec<&String> = names.iter().flatten().collect();

@@ -23,8 +23,8 @@ const NO_ACCESS_PHRASES: [&str; 2] = ["do not have access to", "don't have acces
 checked_static!(NEGATED: AhoCorasick = negated());
 
 fn negated() -> Result<AhoCorasick, BuildError> {
-    let plain = NEGATIONS.into_iter().chain(NO_ACCESS_PHRASES);
-    let spellings = plain.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
+    let phrases = NEGATIONS.into_iter().chain(NO_ACCESS_PHRASES);
+    let spellings = phrases.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
     AhoCorasick::builder().ascii_case_insensitive(true).build(spellings)
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Declined {
 }
 
 impl Declined {
-    /// The declined action of a sentence; `None` without a negation or a known verb. In other languages than English the
-    /// action is the first known verb, and the objects are all other content words: the verb may be the last word.
+    /// The declined action of a sentence; `None` without a negation or a known verb. In other languages than English
+    /// the action is the first known verb, and the objects are all other content words: the verb may be the last word.
     pub(super) fn from_sentence(sentence: &str, language: Language) -> Option<Declined> {
         if language == Language::English {
             return Declined::after(sentence, |_| true);

@@ -27,7 +27,7 @@ const MAX_TRANSIENT_FAILURES: usize = 2;
 /// Maximum bytes that are reserved for the normalised arguments, which are rarely longer than the original ones.
 const MAX_RESERVED_BYTES: usize = 4 << 10;
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum CallOutcome {
     Failed {

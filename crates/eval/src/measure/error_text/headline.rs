@@ -36,7 +36,7 @@ regex!(
 
 regex!(LABEL, r"(?i)^(?:(?:code|program|command|console|standard)\s+)?(?:output|stdout|result)\s*:");
 
-/// How a run ended.
+/// The line of an executor about the end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Headline<'t> {
     /// The exit status; 1 if the headline reports a failure without a number.
@@ -86,15 +86,15 @@ fn numbered(line: &str, is_outer: bool) -> Option<Headline<'_>> {
     if line.len() > MAX_LINE_BYTES {
         return None;
     }
-    let found = NUMBERED.captures(line)?;
-    let has_subject = found.name("subject").is_some();
-    let has_separator = found.name("separator").is_some_and(|s| s.as_str().contains([':', '=', '>']));
+    let captures = NUMBERED.captures(line)?;
+    let has_subject = captures.name("subject").is_some();
+    let has_separator = captures.name("separator").is_some_and(|s| s.as_str().contains([':', '=', '>']));
     // With a message after the number the subject is required, since documentation lists status codes in this form.
-    let has_message = found.name("rest").is_some_and(|rest| rest.as_str().starts_with(": "));
+    let has_message = captures.name("rest").is_some_and(|rest| rest.as_str().starts_with(": "));
     if has_message && !has_subject || !is_outer && !has_subject && !has_separator {
         return None;
     }
-    let status: i64 = found.name("status")?.as_str().parse().ok()?;
+    let status: i64 = captures.name("status")?.as_str().parse().ok()?;
     // "Return code: 200" is an HTTP status.
     let status =
         if (200..300).contains(&status) && !line.to_ascii_lowercase().contains("exit") { 0 } else { status };

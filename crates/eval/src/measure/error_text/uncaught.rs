@@ -53,8 +53,8 @@ fn ending_syntax_error(text: &str) -> Option<&str> {
     if !(end.contains("Error: ") && end.contains("File \"")) {
         return None;
     }
-    let found = SYNTAX.captures_iter(end).last()?.get(1)?;
-    let message = end.get(found.start()..)?;
+    let error_name = SYNTAX.captures_iter(end).last()?.get(1)?;
+    let message = end.get(error_name.start()..)?;
     (message.lines().count() <= MAX_MESSAGE_LINES).then_some(message)
 }
 
@@ -66,14 +66,14 @@ fn ending_stack(text: &str) -> Option<&str> {
     if !MARKS.iter().any(|word| end.contains(word)) {
         return None;
     }
-    let found = STACK.find_iter(end).last()?;
-    let report = end.get(found.start()..)?;
-    let rest = end.get(found.end()..)?.lines().skip(1).filter(|line| !line.trim().is_empty());
+    let stack = STACK.find_iter(end).last()?;
+    let report = end.get(stack.start()..)?;
+    let lines_after = end.get(stack.end()..)?.lines().skip(1).filter(|line| !line.trim().is_empty());
     // After the frames, an interpreter writes at most its version or a hint.
     let is_frame = |line: &&str| {
         line.starts_with([' ', '\t', '}', '#']) || line.contains(".go:") || line.contains("(0x")
     };
-    (rest.filter(|line| !is_frame(line)).count() <= MAX_MESSAGE_LINES).then_some(report)
+    (lines_after.filter(|line| !is_frame(line)).count() <= MAX_MESSAGE_LINES).then_some(report)
 }
 
 /// The passage of a failed run that gives the reason: the last exception, or the end of the output. `headline` is the

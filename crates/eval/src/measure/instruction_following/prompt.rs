@@ -180,7 +180,7 @@ const NUMBER: &str = r"(?P<n>\d{1,5}|a\s+single|a|one|two|three|four|five|six|se
 checked_static!(PATTERNS: Patterns = patterns());
 
 fn patterns() -> Result<Patterns, String> {
-    let say = r"(?:answer|respond|reply|return|output)";
+    let answer_verb = r"(?:answer|respond|reply|return|output)";
     let sources: [(String, RuleFromMatch, Cues); 19] = [
         (
             r#"(?:write|add|append|put|output|print|include|place)\s+(?:the\s+)?['"`]?(?:\\n|\s)*(?P<tag></?[a-z][\w-]+>|\[[A-Z_]+\])['"`]?\s*(?:tag|marker|token|sequence)?\s*(?:and\s+(?:then\s+)?stop|at\s+the\s+(?:very\s+)?end|to\s+(?:mark|signal)\s+the\s+end)"#.to_owned(),
@@ -213,22 +213,22 @@ fn patterns() -> Result<Patterns, String> {
             &[&["<"]],
         ),
         (
-            format!(r"{say}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{say}\b[^.\n]*?\bjson\b|{say}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
+            format!(r"{answer_verb}\b[^.\n]*?\b(?:only|just|solely|exclusively|nothing\s+but|strictly)\b[^.\n]*?\bjson\b|\b(?:only|just)\s+{answer_verb}\b[^.\n]*?\bjson\b|{answer_verb}\b[^.\n]*?\bjson\b[^.\n]*?\bonly\b|{OUTPUT}\s+(?:must|should|has\s+to)\s+be\s+(?:a\s+|an\s+)?(?:single\s+)?valid\s+json\b"),
             |_| Some(OutputRule::OnlyJson),
             &[&["json"]],
         ),
         (
-            format!(r#"{say}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{say}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
+            format!(r#"{answer_verb}\b[^.\n]*?\b(?:only|just|simply|exactly|single\s+word)\b[^.\n]*?['"`]?\byes\b['"`]?\s*(?:or|/)\s*['"`]?no\b|{answer_verb}\s+(?:with\s+)?(?:either\s+)?['"`]?yes['"`]?\s*(?:or|/)\s*['"`]?no['"`]?\s+only\b"#),
             |_| Some(OutputRule::OnlyYesOrNo),
             &[&["yes"]],
         ),
         (
-            format!(r"{say}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{say}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
+            format!(r"{answer_verb}\b[^.\n]*?\b(?:only|just|nothing\s+but)\s+(?:with\s+)?(?:a|the|one)\s+(?:single\s+|final\s+)?(?:number|integer|numeric\s+value)\b(?P<of>\s+of\b|\s+and\b|\s+with\b)?|{answer_verb}\s+with\s+(?:a|the|one)\s+(?:single\s+)?(?:number|integer)\s+only\b"),
             |c| c.name("of").is_none().then_some(OutputRule::OnlyNumber),
             &[&["number", "integer", "numeric"], &["only", "just", "nothing"]],
         ),
         (
-            format!(r"{say}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
+            format!(r"{answer_verb}\s+(?:only\s+)?with\s+(?:a|one)\s+(?:single\s+)?number\b"),
             |_| Some(OutputRule::HasNumber),
             &[&["number"]],
         ),

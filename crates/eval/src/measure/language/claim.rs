@@ -48,7 +48,7 @@ impl Action {
     }
 }
 
-/// How an action is stated.
+/// Whether an action is stated as done, promised or offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tense {

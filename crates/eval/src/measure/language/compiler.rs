@@ -151,8 +151,8 @@ fn without_outer_gaps(source: &str) -> &str {
 pub(super) struct Pattern {
     source: String,
     regex: OnceLock<Regex>,
-    /// The pattern after any bytes, to test for a match in one pass of the automaton. The search of `regex` for the first
-    /// bytes of a match is slower, since words such as "i" are frequent.
+    /// The pattern after any bytes, to test for a match in one pass of the automaton. The search of `regex` for the
+    /// first bytes of a match is slower, since words such as "i" are frequent.
     anywhere: OnceLock<Regex>,
 }
 

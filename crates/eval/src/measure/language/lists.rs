@@ -106,14 +106,15 @@ pub(super) struct Lists {
     /// An assumption in a sentence of `invention`.
     pub assumed: Pattern,
     pub error: PatternList,
-    /// The beginning of a reply that agrees. `unless` are words that add something or make an exception, at any position.
+    /// The beginning of a reply that agrees. `unless` are words that add something or make an exception, at any
+    /// position.
     pub agreement: PatternList,
     /// A reply that declines, withdraws or postpones.
     pub withdrawal: PatternList,
     /// Statements that the user confirms something or has to confirm it. `unless` are other confirmations.
     pub consent: PatternList,
-    /// Beginnings of clauses that ask the reader not to do something, or state that nothing has to be done. `unless` are
-    /// words at any position that make the clause a statement: "no problem was found".
+    /// Beginnings of clauses that ask the reader not to do something, or state that nothing has to be done. `unless`
+    /// are words at any position that make the clause a statement: "no problem was found".
     pub appeal: PatternList,
     pub question: PatternList,
     pub claims: Claims,

@@ -179,8 +179,8 @@ pub(crate) struct ReadText<'t> {
 }
 
 impl<'t> ReadText<'t> {
-    /// Reads `text` in its language or, if it is not recognised, in the language of `fallback`, the text that it answers.
-    /// The analysis is cached for the trace.
+    /// Reads `text` in its language or, if it is not recognised, in the language of `fallback`, the text that it
+    /// answers. The analysis is cached for the trace.
     pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> ReadText<'t> {
         let reading = Reading::cached(text, memo);
         let detected = language_of(text, &reading, fallback, memo);
@@ -230,8 +230,8 @@ impl<'t> ReadText<'t> {
         ReadText { text, languages, is_known, reading }
     }
 
-    /// Whether the language is known. If it is not, the absence of a kind of sentence cannot be determined, and a metric
-    /// that depends on it is unmeasured as `language`.
+    /// Whether the language is known. If it is not, the absence of a kind of sentence cannot be determined, and a
+    /// metric that depends on it is unmeasured as `language`.
     pub(crate) fn is_known(&self) -> bool {
         self.is_known
     }

@@ -122,8 +122,8 @@ impl RequestWords {
         self.endings.iter().find_map(|end| word.strip_suffix(end.as_str()).filter(is_long)).unwrap_or(word)
     }
 
-    /// The word without each negating prefix that it begins with: "resolved" of "unresolved", but also "der" of "under".
-    /// The caller decides by a text that contains the rest as a word.
+    /// The word without each negating prefix that it begins with: "resolved" of "unresolved", but also "der" of
+    /// "under". The caller decides by a text that contains the rest as a word.
     pub(crate) fn without_prefix<'w>(&'w self, word: &'w str) -> impl Iterator<Item = &'w str> + 'w {
         let rests = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
         rests.filter(|rest| rest.chars().count() >= MIN_STEM_CHARS)

@@ -56,12 +56,12 @@ struct SentenceRange {
 impl SplitText {
     /// Adds the sentences of a part of `text`, which is also split before the words of a contrast.
     pub(super) fn add(&mut self, text: &str, part: Range<usize>, has_spaces: bool, signs: &SentenceSigns) {
-        let within = text.get(part.clone()).unwrap_or_default();
-        if within.is_empty() {
+        let part_text = text.get(part.clone()).unwrap_or_default();
+        if part_text.is_empty() {
             return;
         }
-        self.words.reserve(within.len() + within.len() / 4 + 16);
-        let mut splitter = SentenceSplitter { text: within, at: 0, has_spaces, signs };
+        self.words.reserve(part_text.len() + part_text.len() / 4 + 16);
+        let mut splitter = SentenceSplitter { text: part_text, at: 0, has_spaces, signs };
         let start = self.words.len();
         let mut words = SentenceWords { text: std::mem::take(&mut self.words), start, has_spaces };
         loop {
@@ -72,7 +72,7 @@ impl SplitText {
                 continue;
             }
             words.end_word();
-            let whole = within.get(from..splitter.at).unwrap_or_default();
+            let whole = part_text.get(from..splitter.at).unwrap_or_default();
             let sentence = whole.trim_start();
             let begin = part.start + from + (whole.len() - sentence.len());
             self.sentences.push(SentenceRange {
@@ -86,8 +86,8 @@ impl SplitText {
         self.words = words.text;
     }
 
-    /// The words of all sentences, one after the other. In a language with spaces, a pattern without anchors that matches
-    /// a sentence also matches these words.
+    /// The words of all sentences, one after the other. In a language with spaces, a pattern without anchors that
+    /// matches a sentence also matches these words.
     pub(super) fn words(&self) -> &str {
         &self.words
     }

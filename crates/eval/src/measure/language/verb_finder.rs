@@ -1,7 +1,7 @@
 //! Finds in one pass the groups of verbs that may occur in the words of a sentence.
 //!
-//! In: for each group, a pattern of verbs. Out: the groups with a verb whose literal beginning is in the words; for most
-//! verbs it is the whole verb. A group with a verb that has no literal beginning may always occur.
+//! In: for each group, a pattern of verbs. Out: the groups with a verb whose literal beginning is in the words; for
+//! most verbs it is the whole verb. A group with a verb that has no literal beginning may always occur.
 
 use regex_syntax::hir::literal::Extractor;
 
@@ -58,8 +58,8 @@ impl VerbFinder {
             all = all.union(group);
             let hir = regex_syntax::parse(&pattern).map_err(|e| e.to_string())?;
             match extractor.extract(&hir).literals() {
-                Some(found) if found.iter().all(|literal| !literal.is_empty()) => {
-                    literals.extend(found.iter().map(|literal| literal.as_bytes().to_vec()));
+                Some(literals_of_group) if literals_of_group.iter().all(|literal| !literal.is_empty()) => {
+                    literals.extend(literals_of_group.iter().map(|literal| literal.as_bytes().to_vec()));
                     groups.resize(literals.len(), group);
                 }
                 _ => always = always.union(group),
@@ -76,16 +76,16 @@ impl VerbFinder {
 
     /// The groups of which `words` may contain a verb.
     pub(super) fn find(&self, words: &str) -> VerbGroups {
-        let mut found = self.always;
+        let mut groups = self.always;
         self.beginnings.find_each(words, |beginning, at| {
             let before = at.start.checked_sub(1).and_then(|before| words.as_bytes().get(before));
             let is_inside = self.has_spaces && before.is_some_and(u8::is_ascii_alphabetic);
             if !is_inside {
-                found = found.union(self.groups.get(beginning).copied().unwrap_or(self.all));
+                groups = groups.union(self.groups.get(beginning).copied().unwrap_or(self.all));
             }
-            found != self.all
+            groups != self.all
         });
-        found
+        groups
     }
 }
 

@@ -331,7 +331,8 @@ impl WordClassTable {
         ClassifiedWords(places)
     }
 
-    /// The bytes of the first word of a class with this value. `text` is in lower case, with single spaces between words.
+    /// The bytes of the first word of a class with this value. `text` is in lower case, with single spaces between
+    /// words.
     pub(crate) fn first(&self, text: &str, class: WordClass, value: u8) -> Option<Range<usize>> {
         let has_value = |(classes, word_value): (WordClasses, u8)| classes.has(class) && word_value == value;
         if !self.has_spaces {

@@ -60,8 +60,8 @@ impl KnownTexts {
         memo.trace(|| TextLister::new(trace, memo).list())
     }
 
-    /// The texts before a call, in the order in which they became known. `None` if an image or a text that was not listed
-    /// may contain any value.
+    /// The texts before a call, in the order in which they became known. `None` if an image or a text that was not
+    /// listed may contain any value.
     pub(crate) fn before(&self, trace: &AgentTrace, call: &Call) -> Option<&[KnownText]> {
         let call = index_of(trace, call)?;
         (!self.may_hide_value(call)).then(|| self.until(call))
@@ -253,7 +253,8 @@ impl<'t> TextLister<'t> {
             let answered = view_before.into_iter().flat_map(|view| &view.output);
             answered.for_each(|message| self.add_proposal(message, agent));
         }
-        // Most prompts begin with the prompt of the previous turn. Its last message is read again: it may have a reply now.
+        // Most prompts begin with the prompt of the previous turn. Its last message is read again: it may have a reply
+        // now.
         let listed = view_before.filter(|_| before.is_some_and(|before| self.prompts.contains(&before)));
         let listed = listed.map_or(&[][..], |view| view.input.as_slice());
         let repeated = listed.iter().zip(&view.input).take_while(|(one, other)| one == other).count();

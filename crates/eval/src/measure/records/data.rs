@@ -162,7 +162,8 @@ struct ColumnSummary {
 }
 
 impl Records {
-    /// Whether a field may have a key for which `matches_key` is true. Most results have none, and need not be searched.
+    /// Whether a field may have a key for which `matches_key` is true. Most results have none, and need not be
+    /// searched.
     pub(crate) fn may_have_key(&self, matches_key: impl FnMut(&KeyName) -> bool) -> bool {
         self.keys.len() >= MAX_KEYS || self.keys.iter().any(matches_key)
     }
@@ -187,7 +188,8 @@ impl Records {
         self.lists.iter().map(|list| list.len).chain(self.summary().lengths.iter().copied())
     }
 
-    /// Adds a record and returns its index; `None` if there are too many. `fields` is the expected number of its fields.
+    /// Adds a record and returns its index; `None` if there are too many. `fields` is the expected number of its
+    /// fields.
     pub(super) fn add_record(
         &mut self,
         key: &KeyName,
@@ -261,8 +263,8 @@ impl Records {
         }
     }
 
-    /// The numbers of the columns of each list, for all rows and for the groups of rows, and the products of columns. Adds
-    /// the lengths of groups to `lengths`.
+    /// The numbers of the columns of each list, for all rows and for the groups of rows, and the products of columns.
+    /// Adds the lengths of groups to `lengths`.
     fn columns(&self, lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
         let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
         for record in &self.records {
@@ -282,8 +284,8 @@ pub(super) fn add_sum_and_mean(aggregates: &mut Vec<f64>, numbers: &[f64]) {
     }
 }
 
-/// The numbers of each column of a list, for all rows and for each group of rows that share a text, a flag, a month or a
-/// day.
+/// The numbers of each column of a list, for all rows and for each group of rows that share a text, a flag, a month or
+/// a day.
 fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
     // Only a value that occurs several times forms a group.
     let mut counts: HashMap<&str, usize> = HashMap::default();

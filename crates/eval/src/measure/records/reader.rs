@@ -229,9 +229,10 @@ impl<'n> RecordReader<'n> {
                 continue;
             };
             for (name, cell) in names.iter().zip(cells) {
-                let shown = cell.as_str().map_or_else(|| Cow::Owned(cell.to_json()), Cow::Borrowed);
-                let shown = shown.trim();
-                self.records.add_field(Some(at), name, || (scalar_of_text(shown), Some(shown.to_owned())));
+                let cell_text = cell.as_str().map_or_else(|| Cow::Owned(cell.to_json()), Cow::Borrowed);
+                let cell_text = cell_text.trim();
+                self.records
+                    .add_field(Some(at), name, || (scalar_of_text(cell_text), Some(cell_text.to_owned())));
             }
         }
         true
@@ -291,8 +292,8 @@ enum ListItem {
 struct RecordValueSeed<'r, 'n, 'v, 'de> {
     reader: &'r mut RecordReader<'n>,
     position: ValuePosition<'v>,
-    /// For the first item of a list: receives the item if it is a list, which is not added yet, since its meaning depends
-    /// on the other items.
+    /// For the first item of a list: receives the item if it is a list, which is not added yet, since its meaning
+    /// depends on the other items.
     first_list: Option<&'r mut Option<ContentNode<'de>>>,
 }
 

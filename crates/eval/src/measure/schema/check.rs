@@ -449,7 +449,8 @@ impl<'s, 'v> Checker<'s, 'v> {
         pattern.regex().filter(|_| self.is_within_limit()).map(|regex| regex.is_match(text))
     }
 
-    /// Whether JSON values are equal: 1 equals 1.0, and the order of members is ignored. False beyond the limit of steps.
+    /// Whether JSON values are equal: 1 equals 1.0, and the order of members is ignored. False beyond the limit of
+    /// steps.
     fn are_equal(&mut self, a: &Value, b: &Value) -> bool {
         self.charge(1)
             && match (a, b) {

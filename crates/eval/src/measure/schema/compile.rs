@@ -204,7 +204,8 @@ impl Schema {
         Schema { nodes: compiler.nodes, problem: compiler.problem }
     }
 
-    /// A description of the first part of the schema that cannot be used; `None` if all parts can. Compiles every pattern.
+    /// A description of the first part of the schema that cannot be used; `None` if all parts can. Compiles every
+    /// pattern.
     pub fn problem(&self) -> Option<String> {
         let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(SchemaRule::patterns);
         let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
@@ -312,8 +313,8 @@ impl<'d> SchemaCompiler<'d> {
         self.unusable(|| format!("'{keyword}' in it cannot be used"))
     }
 
-    /// The rule of a keyword that does not depend on others: `None` for a keyword without a requirement, `Some(None)` for a
-    /// malformed one.
+    /// The rule of a keyword that does not depend on others: `None` for a keyword without a requirement, `Some(None)`
+    /// for a malformed one.
     fn rule(&mut self, key: &str, value: &'d Value, map: &Map<String, Value>) -> Option<Option<SchemaRule>> {
         match (key, value) {
             ("uniqueItems", Value::Bool(false)) => return None,

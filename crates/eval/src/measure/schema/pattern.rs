@@ -37,7 +37,8 @@ impl SchemaPattern {
 
 regex!(ESCAPE, r"(?s)\\(.)");
 
-/// Replaces `\d` and `\w` by classes of ASCII characters, which they match in JavaScript, whose patterns JSON schemas use.
+/// Replaces `\d` and `\w` by classes of ASCII characters, which they match in JavaScript, whose patterns JSON schemas
+/// use.
 fn ascii_classes(pattern: &str) -> Cow<'_, str> {
     ESCAPE.replace_all(pattern, |escape: &Captures<'_>| {
         let ascii = match &escape[1] {

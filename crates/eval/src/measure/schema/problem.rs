@@ -60,11 +60,11 @@ impl SchemaProblem {
     }
 
     pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> SchemaProblem {
-        let place = match dotted(path) {
+        let subject = match dotted(path) {
             path if path.is_empty() => "the arguments".to_owned(),
             path => format!("'{}'", clip(&path, QUOTE_BYTES)),
         };
-        let rationale = format!("{place} was expected to be {expected}; it is {}", shown(value));
+        let rationale = format!("{subject} was expected to be {expected}; it is {}", shown(value));
         let fault = format!("the value was expected to be {expected}");
         let problem = SchemaProblem::at(path, Defect::IllTypedParameter, rationale, &fault);
         SchemaProblem { coercible: is_coercible(value), ..problem }

@@ -1,6 +1,6 @@
-//! Runs of agents that were not used to develop rules, with recorded answers of a model to the questions of two metrics.
-//! The tests show that the prompts contain the content that a judge needs, and that the answers decide the verdict where
-//! rules find nothing.
+//! Runs of agents that were not used to develop rules, with recorded answers of a model to the questions of two
+//! metrics. The tests show that the prompts contain the content that a judge needs, and that the answers decide the
+//! verdict where rules find nothing.
 //!
 //! `judged_runs.json` has runs as `value_runs.json`, with `answers` by metric, which a model wrote without knowing the
 //! verdicts. They are validated as the answers of any judge: an answer that fails a run without a quotation of its
@@ -97,8 +97,8 @@ fn judges_find_what_rules_miss() {
 /// The runs of the four blind sets, on which the rules were measured before anybody had read the runs.
 #[test]
 fn judges_find_what_rules_miss_in_blind_sets() {
-    // In the first run the judge demands a second request for a page that failed; in the second one a rule does not know
-    // the working days of a week.
+    // In the first run the judge demands a second request for a page that failed; in the second one a rule does not
+    // know the working days of a week.
     let known_differences = ["v-es-pisos-primera-pagina-ok", "w-leave-balance-halfdays"];
     let (failing, found_by_rules) = compare(include_str!("judged_blind_runs.json"), &known_differences);
     assert!(

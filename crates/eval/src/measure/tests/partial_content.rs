@@ -1,5 +1,5 @@
-//! Recorded runs with cut off or hidden attributes, on which no rule reports new defects, and none passes content that it
-//! could not read.
+//! Recorded runs with cut off or hidden attributes, on which no rule reports new defects, and none passes content that
+//! it could not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,8 @@ fn edited(folder: &std::path::Path, edit: Edit<'_>) -> RecordedCase {
     read_edited_case(folder, &edit_request, &edit_record)
 }
 
-/// The result of each metric on each span: passed, failed, or the unmeasured reason. A missing call that is noted, since
-/// its agent falsely claims to have made it, counts as failed: where the claim is cut off, the call itself fails.
+/// The result of each metric on each span: passed, failed, or the unmeasured reason. A missing call that is noted,
+/// since its agent falsely claims to have made it, counts as failed: where the claim is cut off, the call itself fails.
 fn results(run: &RecordedCase) -> BTreeMap<(String, &'static str), Result<bool, Unmeasured>> {
     let mut out = BTreeMap::new();
     for trace in &run.traces {

@@ -1,5 +1,5 @@
-//! Small runs in pairs, each with the verdict of its user: a correct run, which must not fail, and a run that differs in
-//! the subject of a rule, which must fail (`value_runs.json`).
+//! Small runs in pairs, each with the verdict of its user: a correct run, which must not fail, and a run that differs
+//! in the subject of a rule, which must fail (`value_runs.json`).
 //!
 //! A run has a request, optional instructions and tools, steps (calls with arguments and result, retrieved passages,
 //! turns of the dialogue) and an answer. If `RUNS` is the path of another file, its runs are read instead.
@@ -119,8 +119,8 @@ fn rules_on(run: &ValueRun) -> BTreeSet<String> {
     failing.flat_map(|m| &m.findings).filter(|f| !f.is_note()).filter_map(Finding::rule_name).collect()
 }
 
-/// Each rule finds at least two runs and does not find two similar ones. A rule that shares its defect with others has a
-/// name, by which it is distinguished.
+/// Each rule finds at least two runs and does not find two similar ones. A rule that shares its defect with others has
+/// a name, by which it is distinguished.
 #[test]
 fn each_rule_finds_its_own_runs() {
     let runs: Vec<ValueRun> = serde_json::from_str(include_str!("value_runs.json")).unwrap();

@@ -1,8 +1,8 @@
 //! Defects of a call as the model requested it: invalid JSON, an unknown tool, wrong parameters.
 //!
-//! Principle: a call names an existing tool, and its arguments are valid JSON that matches the tool's definition: a tool
-//! cannot carry out a call that it cannot read. A mismatch in a call that the tool accepted is a defect only if the
-//! recording cannot have caused it.
+//! Principle: a call names an existing tool, and its arguments are valid JSON that matches the tool's definition: a
+//! tool cannot carry out a call that it cannot read. A mismatch in a call that the tool accepted is a defect only if
+//! the recording cannot have caused it.
 //!
 //! Parameters are checked only if the trace contains the tool's definition. The tool of a successful call accepted its
 //! arguments, so that uncertain defects (a truncated attribute, a number written as a string) are reported only for

@@ -1,11 +1,11 @@
 //! Lookups that found nothing, which is information, unless the model invented the identifier.
 //!
-//! Principle: an empty result is information about the requested thing, and no failure. For an identifier that the model
-//! invented it is no information about the request, and the lookup fails.
+//! Principle: an empty result is information about the requested thing, and no failure. For an identifier that the
+//! model invented it is no information about the request, and the lookup fails.
 //!
 //! In: a call of a tool that returns information, whose result is empty or states that the thing does not exist. An
-//! exception which states that a search found nothing ("No results found") counts as such a result; an exception about a
-//! missing resource (404) is an error. Out: a finding. It is a note if the identifier comes from the user, the
+//! exception which states that a search found nothing ("No results found") counts as such a result; an exception about
+//! a missing resource (404) is an error. Out: a finding. It is a note if the identifier comes from the user, the
 //! instructions or an earlier result, and fails if the model invented it. A run that answers with details although none
 //! of its lookups found anything fails on its answer (`reasoning::skipped_lookups`).
 
@@ -18,8 +18,8 @@ use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding};
 use crate::recognise::Call;
 
-/// The finding about a lookup whose error states that its search found nothing or, without a sign of failure on its span,
-/// that the thing does not exist; else `None`.
+/// The finding about a lookup whose error states that its search found nothing or, without a sign of failure on its
+/// span, that the thing does not exist; else `None`.
 pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let error = call_error(context.trace, context.memo, call)?;
     let purpose = || purpose(context.trace, context.memo, call);

@@ -98,8 +98,8 @@ fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
     ResultCheck::Defective(Box::new(defect.finding(rationale, quote)))
 }
 
-/// The assessment of an empty result of an action: a finding if the call runs code that prints, else unclear, since other
-/// actions may return nothing.
+/// The assessment of an empty result of an action: a finding if the call runs code that prints, else unclear, since
+/// other actions may return nothing.
 fn unclear_or_printed_nothing(context: &Context<'_>, call: &Call) -> ResultCheck {
     let code = call.arguments.as_deref().filter(|_| runs_code(&call.name)).unwrap_or_default();
     match PRINTS.find(code) {

@@ -1,8 +1,8 @@
 //! Outputs that could not be executed: a call that cannot be parsed, or code that fails. No call is recorded for them;
 //! the error is on the step around the model call.
 //!
-//! Principle: a call or code that a model writes can be executed. The rule does not judge the effect that the code would
-//! have had.
+//! Principle: a call or code that a model writes can be executed. The rule does not judge the effect that the code
+//! would have had.
 
 use std::cell::RefCell;
 
