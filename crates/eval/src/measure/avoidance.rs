@@ -227,7 +227,7 @@ fn avoided_throughout<'t>(analysed: &ReadText<'t>, role: TextRole) -> AvoidanceC
             false
         });
         if answer_position.is_none() && sentences.next().is_none() && avoidance.is_some() {
-            return AvoidanceCheck { avoidance: avoidance, examined_sentences };
+            return AvoidanceCheck { avoidance, examined_sentences };
         }
     }
     AvoidanceCheck { avoidance: None, examined_sentences }
